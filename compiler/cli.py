@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from xpc.grammar.silenced import Silenced
 
 TEXTS = ("full", "concise")
-"""Formats for people. The other formats are for programs, so with them nothing else is printed to standard output."""
+"""Values of `--format` for people. With any other format, standard output has only the findings, for a program to
+read.
+"""
 EXACT = ("completion", "fmt", "lsp", "schema")
-"""Commands whose output is for programs, and is printed unchanged. If a module has `is_exact`, it says for which
-options.
+"""Commands whose output is for programs, and is printed unchanged. A module whose output depends on its options has a
+function `is_exact`.
 """
 DENIED = "warnings are denied (--deny warnings)"
 
@@ -136,8 +138,8 @@ def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
 
 
 def _parser(first: str) -> argparse.ArgumentParser:
-    """Make the parser for a command line that begins with the word `first`: for that command, or for all commands if it
-    is unknown.
+    """Make the parser for a command line that begins with the word `first`: for that command, or for all commands if
+    `first` is not the name of one.
     """
     from xpc.compiler import __version__
     from xpc.compiler.render.argument_parser import ArgumentParser
@@ -199,7 +201,9 @@ def _check(options: argparse.Namespace | SimpleNamespace) -> int:
 
 
 def _of_preview(checked: Checked, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the stored counts of `xpc preview --rows` for the same rows; empty if there are none."""
+    """A note with the token counts that an earlier `xpc preview --rows` stored for this spec's rows; empty if it never
+    ran.
+    """
     from xpc.compiler.files.private_folder import private_folder
 
     folder = private_folder("previews")
@@ -248,7 +252,7 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
         _print_line(f"moved the old one to {moved}", to)
     many = f", {len(checked.members):,} members" if checked.members else ""
     spec = checked.members[0].spec if many else checked.spec
-    assert spec is not None  # a spec without errors gives files
+    assert spec is not None  # without errors, `compile_text` returns files
     from xpc.compiler.resolve.weights import local_models
 
     for path, images in spec.images.items():

@@ -22,7 +22,7 @@ FORMS = (
 
 
 def help_for(place: Place) -> str:
-    """The help for the illegal text at this location, which follows the dataset."""
+    """Return the help for illegal text that follows the dataset in the first line, such as `3 epochs`."""
     for pattern, form in FORMS:
         if found := pattern.match(place.source.text, place.span.start):
             return found.expand(form).replace("{data}", place.word)

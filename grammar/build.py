@@ -50,8 +50,8 @@ def compile_grammar(*, strict: bool) -> Lark:
 
 
 def _states(table: Any, numbers: dict[Any, int]) -> tuple[list[dict[str, int]], int]:
-    """The parse table and the accepting state. States are renumbered in the order of the first visit, because Lark's
-    numbers differ between builds.
+    """Return a pair: the parse table, and the number of the accepting state. States are renumbered in the order of the
+    first visit, because Lark's numbers differ between builds.
     """
     order: dict[int, int] = {}
     waiting = list(table.start_states.values())

@@ -26,8 +26,8 @@ _BELONGS = {
 
 
 def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
-    """Check a parsed file. Returns the file without misplaced parts, and the findings. A length after `with`, such as
-    `for 3 epochs`, becomes the run's length.
+    """Check a parsed file. Returns a pair: the file without misplaced parts, and the findings. A length after `with`,
+    such as `for 3 epochs`, becomes the run's length.
     """
     checker = _Checker(file)
     return checker.run(), tuple(checker.diagnostics)
@@ -95,8 +95,8 @@ class _Checker:
         return evolve(train, options=_without_words(train.options))
 
     def _late_budget(self, train: Train, at: int) -> Train:
-        """Report a length after `with`, as in `with zero2 for 3 epochs`. The help contains the corrected line, and the
-        returned tree has the length.
+        """Report a length after `with`, as in `with zero2 for 3 epochs`. The help contains the corrected line. Returns
+        the tree with the length before `with`.
         """
         amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
         word = train.options[at]
@@ -185,7 +185,7 @@ class _Checker:
             return
         if "\n" in self.file.source.slice(Span(start, block.statements[0].span.start)):
             return
-        # Imported here, because most specs have no such error.
+        # Imported here, because few specs have a one-line block that continues on another line.
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 
         self._written = end
@@ -252,7 +252,7 @@ class _Checker:
 
 
 def _without_words(operands: tuple[Setting | Value, ...]) -> tuple[Setting | Value, ...]:
-    """The operands without keywords, which have been reported."""
+    """Return the operands except the keywords, which have been reported as errors."""
     return tuple(operand for operand in operands if _word(operand) is None)
 
 

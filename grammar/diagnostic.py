@@ -24,13 +24,13 @@ class Label:
 
     @property
     def typed(self) -> str:
-        """The source text at the location."""
+        """The source text at the label's location."""
         return self.source.slice(self.span)
 
 
 @record
 class Edit:
-    """A replacement in the source text of the primary label, which resolves the finding."""
+    """A replacement that resolves a finding, in the source text of the finding's primary label."""
 
     span: Span
     text: str

@@ -54,7 +54,7 @@ class _Formatter:
         return self.comments[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
     def _trailing(self, start: int, end: int) -> Comment | None:
-        """The comment that follows `start` on the same line, if only spaces are in between; otherwise None."""
+        """The comment after the offset `start` on the same line, if only spaces are between the two; otherwise None."""
         for comment in self._comments(start, end)[:1]:
             if "\n" not in self.text[start : comment.span.start]:
                 return comment
@@ -155,7 +155,8 @@ class _Formatter:
             return self._followed(lines, done, following)
         lines.append(line + " {")
         if block is None:
-            # The clause gets a block. A comment at the end of its line stays at the end of its new first line.
+            # The clause's settings move into a block. A comment at the end of the clause's line then follows the
+            # block's `{`.
             done = self._followed(lines, last.span.end, following)
         else:
             first = block.statements[0].span.start if block.statements else done
@@ -195,8 +196,8 @@ class _Formatter:
         return self._value(operand, indent, column)
 
     def _value(self, value: Value, indent: str, column: int) -> str:
-        """The text of a value that begins `column` characters after `indent`. Brackets that do not fit in the line are
-        split over several lines.
+        """The text of a value. Brackets that do not fit in the line are split over several lines. The argument `column`
+        is the number of characters between the line's indent and the value.
         """
         if not isinstance(value, (List, Call)):
             return _plain(value)
@@ -241,7 +242,7 @@ def _gap(lines: list[str]) -> None:
 
 
 def _split(clause: Clause) -> tuple[tuple[Setting | Value, ...], tuple[Setting, ...]]:
-    """Split a clause's items into those that stay on its line and the settings that move into its block."""
+    """Split a clause's items. Returns a pair: those that stay on the line, and the settings that move to the block."""
     settings = tuple(operand for operand in clause.operands if isinstance(operand, Setting))
     if clause.block is None and len(settings) < 2:
         return clause.operands, ()

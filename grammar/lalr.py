@@ -1,7 +1,7 @@
 """An LALR parser that uses the tables which Lark generated from xp.lark (`python -m xpc.grammar.build`).
 
-Lark itself is not imported, which would take a fifth of the time of `xpc check`. A test compares trees and errors with
-Lark's own.
+Lark itself is not imported, because its import would take a fifth of the time of `xpc check`. A test compares trees and
+errors with Lark's own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class UnexpectedToken(Exception):
     """Raised for a token that is illegal at its position. The token's `kind` is "" for a character with which no token
     begins, and END at the end of the text.
 
-    `stack` contains the tokens and phrases that the parser has read before it.
+    `stack` contains the tokens and phrases that the parser has read before the illegal token.
     """
 
     def __init__(self, token: Node, stack: tuple[Node, ...]) -> None:

@@ -90,7 +90,7 @@ class Lifter:
         head, *operands = (child for child in node.parts if child is not block)
         values = tuple(self._operand(child) for child in operands)
         lifted = None if block is None else self._block(block)
-        # In xp.lark, the head of a clause has three alternatives.
+        # mypy does not know that xp.lark allows only three kinds of values as the head of a clause.
         return Clause(span, self._value(head), values, lifted)  # type: ignore[arg-type]
 
     def _block(self, node: Node) -> Block:

@@ -68,7 +68,9 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
 
 
 def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
-    """The error for a unit written as a word, `every = 1 epoch`, and the repair after which the parser can go on."""
+    """Return a pair: the error for a unit written as a word, `every = 1 epoch`, and the repair after which the parser
+    can go on.
+    """
     from xpc.grammar import units
 
     count, word, before = place.word, place.shown.strip("`"), place.before
@@ -86,8 +88,8 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
 
 
 def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for a duration in Slurm's notation, such as `time = 12:00:00`, and the repair after which the parser
-    can go on.
+    """Return a pair: the error for a duration in Slurm's notation, such as `time = 12:00:00`, and the repair after
+    which the parser can go on.
     """
     start = place.before.start if place.before else 0
     found = _CLOCK.match(text, start)
@@ -105,7 +107,7 @@ def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """The error for `2 x 8 x h100-80gb`, and the repair, which drops the number of machines."""
+    """Return a pair: the error for `2 x 8 x h100-80gb`, and the repair, which drops the number of machines."""
     if place.last != "X" or place.met != "NUMBER":
         return None
     nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
@@ -119,7 +121,7 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """If the diagnostic suggests a comma, the repair that replaces a space by this comma; otherwise None."""
+    """Return the repair that replaces a space by the comma that `diagnostic` suggests; None if it suggests none."""
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -127,7 +129,7 @@ def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
 
 
 def _before(text: str, offset: int) -> Span | None:
-    """The span of the last word before `offset` on its line; None if there is none."""
+    """The span of the last word before an offset on the same line; None if there is none."""
     line = text.rfind("\n", 0, offset) + 1
     words = list(re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset]))
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
@@ -248,7 +250,8 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
     if place.met == "EQUAL":
         remedy = f"a {what} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
-    if place.before and (place.last, place.met) == ("STRING", "LPAR"):  # such as "rewards.py:short"(weight=2)
+    # a quoted text with arguments, such as "rewards.py:short"(weight=2)
+    if place.before and (place.last, place.met) == ("STRING", "LPAR"):
         fix = Edit(Span(place.before.start, place.span.end), f"file({place.word}, ")
         return place.error(codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,))
     edits: tuple[Edit, ...] = ()
@@ -342,7 +345,9 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
     if met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
-        before = place.before  # `lora targets [q_proj]`; but the first word of a line may be a clause
+        # In `lora targets [q_proj]` the setting `targets` lacks a `=`. The first word of a line may be a clause
+        # instead.
+        before = place.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
             edits = (Edit(Span(before.end, place.span.start), "="),)
@@ -355,7 +360,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         return _comma(place, text)
     if met == "NUMBER" and place.before is None:
         budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", place.shown.strip("`"))
-        if budget:  # such as `500steps`, alone on a line
+        if budget:  # the length of a run, alone on a line: `500steps`
             help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
             return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}", help)
         return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
@@ -386,8 +391,8 @@ def _comma(place: Place, text: str) -> Diagnostic:
 
 
 def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
-    """The error inside a one-line block such as `batch { gbs = 528, micro = 11 }`; the outermost such block begins at
-    `opened`.
+    """The error inside a one-line block such as `batch { gbs = 528, micro = 11 }`. The argument `opened` is the offset
+    of the outermost such block.
     """
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):

@@ -21,7 +21,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
             continue
         score = matcher.ratio()
         if sorted(plain) == sorted(other):
-            score += 0.2  # two letters were swapped
+            score += 0.2  # prefer a candidate with the same letters in another order
         if other.startswith(plain) or plain.startswith(other):
             score += 0.1
         if score > best_score:
@@ -35,12 +35,14 @@ FILES = (
 )  # fmt: skip
 """Groups of file endings: only files of one group are compared. Names with other endings count as folders."""
 SPECS = 0
-"""The index of specs in FILES. In short names of specs, another letter is not a typing error but another experiment."""
+"""The index of specs in FILES. If two short names of specs differ in one letter, they are two experiments, and not one
+name with a typing error.
+"""
 
 
 def misspelt_file(name: str, names: Iterable[str]) -> str | None:
-    """The only one of `names` that `name` may misspell; None if there are none or several. Files with other digits or
-    other short words are different files: `rows-1.jsonl`, `rows-2.jsonl`.
+    """The only legal name (one of `names`) of which a file's name may be a misspelling; None if there are none or
+    several. Files with other digits or other short words are different files: `rows-1.jsonl`, `rows-2.jsonl`.
     """
     stem, kind = _stem_and_kind(name)
     found = [
@@ -54,7 +56,7 @@ def misspelt_file(name: str, names: Iterable[str]) -> str | None:
 
 
 def _stem_and_kind(name: str) -> tuple[str, int]:
-    """A file's name in lower case without its endings, and the index of its group in FILES."""
+    """Return a pair: a file's name in lower case without its endings, and the index of its group in FILES."""
     stem, kind = name.lower(), len(FILES)
     while "." in stem.strip("."):
         rest, _, ending = stem.rpartition(".")
@@ -67,7 +69,7 @@ def _stem_and_kind(name: str) -> tuple[str, int]:
 
 def _is_typo(one: str, other: str, least: int) -> bool:
     """Whether two stems differ only in separators, in the order of letters, by an additional letter, or by one replaced
-    letter if the name has at least `least` letters.
+    letter. The argument `least` is the number of letters that a name must have for the last case.
     """
     first, second = letters(one), letters(other)
     if first == second:
@@ -86,8 +88,8 @@ def _is_typo(one: str, other: str, least: int) -> bool:
 
 
 def _in_a_word(one: str, other: str, least: int) -> bool:
-    """Whether all words that differ have at least `least` letters: not for `base-a` and `base-b`, which differ in a
-    word of one letter.
+    """Whether all words in which two names differ are long enough: false for `base-a` and `base-b`, which differ in a
+    word of one letter. The argument `least` is the smallest legal number of letters.
     """
     first, second = ("".join(c if c.isalnum() else " " for c in name).split() for name in (one, other))
     return len(first) != len(second) or all(a == b or min(len(a), len(b)) >= least for a, b in zip(first, second))

@@ -11,7 +11,9 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
-"""Matches signs between a name and its value in other notations. The parser has already read the `=` of `=>`."""
+"""Matches signs between a name and its value in other notations. Of `=>`, it matches only the `>`, because the parser
+has already read the `=`.
+"""
 URL = re.compile(
     r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
     r"|\b[a-z][a-z0-9]*://\S*)"
@@ -26,7 +28,7 @@ def of_another_notation(place: Place, text: str) -> Diagnostic | None:
     code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
     mark = MARK.match(text, at)
     if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
-        half = mark[0] == ">"  # the end of `=>`
+        half = mark[0] == ">"  # the `>` of `=>` is left
         remedy = "write `=` alone" if half else f"write `{place.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
         return place.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)

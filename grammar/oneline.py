@@ -18,8 +18,8 @@ _LAST = re.compile(r"[ \t]*\n")
 def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
     """The edits that put every setting of the block at `start`, and of blocks inside it, on a line of its own.
 
-    Returns no edits if the block ends after `length`, the length of the source text: then `scan` has reported the
-    unclosed block, and closed it.
+    Returns no edits for an unclosed block, which `scan` has reported, and closed after the end of the source text. The
+    argument `length` is the length of the source text.
     """
     edits: list[Edit] = []
     braces = brackets = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @cache
 def read_text(module: str, name: str) -> str:
-    """The contents of the file `name` in the folder of the module whose `__file__` is given."""
+    """The contents of a file in the folder of a module, whose `__file__` is the argument `module`."""
     with open(os.path.join(os.path.dirname(os.path.abspath(module)), name), encoding="utf-8", newline="") as file:
         return file.read()
 

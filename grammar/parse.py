@@ -21,9 +21,9 @@ _MAX_WORK = MAX_SIZE
 
 
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
-    """The syntax tree of a text, and its errors in the order of the text. Never raises an exception.
+    """Return a pair: the syntax tree of a text, and its errors in the order of the text. Never raises an exception.
 
-    The tree leaves out statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
+    The tree omits statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
     number). A text of more than 262,144 characters or 64 levels of brackets is not parsed. At most 20 syntax errors are
     reported, followed by a note.
     """
@@ -67,7 +67,7 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """The tree of everything that can be parsed, the contents of blocks whose first line has an error, and the
+    """Return the tree of everything that can be parsed, the spans of blocks whose first line has an error, and the
     errors.
     """
     found: list[Diagnostic] = []
@@ -94,7 +94,9 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
 
 
 def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
-    """The start and end of the lines of the statement at `offset`: one line, or several if brackets span lines."""
+    """Return a pair: where the lines of the statement at `offset` start and end. They are several if brackets span
+    lines.
+    """
     start, end = line_bounds(text, offset, offset)
     for opened, closed in sorted(seen.pairs):
         if text[opened] in "[(" and opened < end and closed >= start:
@@ -104,8 +106,9 @@ def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
 
 
 def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
-    """Replace these lines by spaces, and keep braces balanced: a `}` that closes an earlier block stays, and a `{` is
-    removed with its `}`. The contents of that block are still checked for errors, but are not part of the tree.
+    """Replace a statement's lines by spaces, and keep braces balanced: a `}` that closes an earlier block stays, and a
+    `{` is removed with its `}`. The contents between these two braces are still checked for errors, but are not part of
+    the tree.
     """
     characters = list(text)
     characters[start:end] = spaces(text[start:end])

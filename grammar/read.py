@@ -68,7 +68,7 @@ def _describe(hidden: str) -> tuple[codes.Code, str, str]:
 
 
 def decode(data: bytes, name: str) -> tuple[Source, tuple[Diagnostic, ...]]:
-    """Decode a file. Returns its text, and errors for forbidden characters and invalid UTF-8.
+    """Decode a file. Returns a pair: its text, and errors for forbidden characters and invalid UTF-8.
 
     A byte order mark is dropped; CRLF and CR become newlines. Invalid UTF-8 and hidden characters are reported and
     become U+FFFD in the text; `Source.damage` lists them, so that `parse` does not report them again.

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_DEPTH = 64
-# More than are ever shown. Without a limit, a text of brackets would cause a diagnostic for each bracket.
+# The most diagnostics that a scan collects, more than `parse` reports. Without this limit, a text of brackets would
+# cause a diagnostic for each bracket.
 _MOST = 100
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
@@ -32,7 +33,7 @@ class Scan:
     """The result of a scan. `text` is the repaired text, which ends with a newline.
 
     `pairs` are its matching brackets by offset, in no particular order. `broken` contains offsets in repaired
-    statements. They may differ from the author's intent, so the tree leaves them out.
+    statements. The tree omits these statements, because a repair may differ from what the author intended.
     """
 
     text: str
@@ -48,7 +49,7 @@ def spaces(text: str) -> str:
 
 
 def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
-    """The offsets at which the lines around [start, end) begin and end, without the last newline."""
+    """Return a pair: the offsets at which the lines around [start, end) begin and end, without the last newline."""
     stop = text.find("\n", end)
     return text.rfind("\n", 0, start) + 1, len(text) if stop < 0 else stop
 
@@ -66,7 +67,7 @@ class _Scanner:
         self.found: list[Diagnostic] = []
         self.pairs: list[tuple[int, int]] = []
         self.open: list[int] = []
-        # Repairs: each replaces as many characters, from an offset on.
+        # Repairs, each an offset and the text that replaces as many characters from this offset on.
         self.patches: list[tuple[int, str]] = []
         self.broken: list[int] = []
 

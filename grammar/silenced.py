@@ -8,7 +8,7 @@ from xpc.grammar.record import record
 
 @record
 class Silenced:
-    """A silenced finding, with the location of the comment and the reason that it states."""
+    """A silenced finding, with the location of the comment and the reason given in the comment."""
 
     finding: Diagnostic
     place: Label

@@ -25,8 +25,8 @@ _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `da
 
 
 def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
-    """The error for a dataset's name that ends at `before` and is followed at `at` by brackets or a split's name; None
-    if there is no such error. `in_sentence` is true in the first line.
+    """The error for a dataset's name that is followed by brackets or a split's name; None if there is no such error.
+    `before` is the span of the name, `at` the offset of what follows, and `in_sentence` is true in the first line.
     """
     if before is None:
         return None
@@ -37,7 +37,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
     following = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
     if following is not None and following[1] not in WORDS:
         before, at, bracketed, dataset = Span(*following.span(1)), before.start, False, following[1]
-    if dataset == "train" and bracketed:  # such as `on train[:20%]`
+    if dataset == "train" and bracketed:  # a split without the name of a dataset, such as `on train[:20%]`
         return _finding(source, Span(before.start, at + 1), _FORM, ())
     if dataset in WORDS or not _REF.fullmatch(dataset):
         return None

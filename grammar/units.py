@@ -18,9 +18,7 @@ def is_unit(word: str) -> bool:
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """The legal value for a number and a unit in the setting `name`; None for several epochs, which no setting can
-    express.
-    """
+    """The legal value for a number and a unit in a setting; None for several epochs, which no setting can express."""
     lower = word.lower()
     if lower.startswith("epoch"):
         return "epoch" if name == "every" and count == "1" else None
@@ -28,12 +26,12 @@ def as_value(name: str, count: str, word: str) -> str | None:
 
 
 def message(count: str, word: str) -> str:
-    """The message for a number with a word after it."""
+    """The message for a number with a word after it, such as `100 steps`."""
     return f"a value is one word, and `{count} {word}` is two"
 
 
 def remedy(value: str | None) -> str:
-    """The help that says what to write instead of a number with a word."""
+    """The help that says what to write instead of a number with a word, such as `100 steps`."""
     if value is None:
         return "write a number of steps, `epoch`, or a share of the run such as `every = 5%`"
     return f"write `{value}`"

@@ -1,4 +1,4 @@
-"""``Dataset.map`` for ``launch.sh --prepare``: rows in batches and on every core, with the same results.
+"""``Dataset.map`` for ``launch.sh --prepare``: in batches and on every core, with the results of mapping row by row.
 
 A function of one row is called for each row of a batch, twice if it tokenizes. The first call only collects its texts.
 Then one call of the tokenizer's library encodes all texts of the batch, and the second call gets the encodings. So the
@@ -18,7 +18,7 @@ KNOWN = {
     "batched", "desc", "features", "fn_kwargs", "function", "load_from_cache_file", "num_proc", "remove_columns",
     "with_indices", "writer_batch_size",
 }  # fmt: skip
-"""Arguments of ``Dataset.map`` that are handled here; a call with any other argument is unchanged."""
+"""A call of ``Dataset.map`` is done in batches only if it has no arguments other than these."""
 FEWEST = 1000
 """The least number of rows for a fork."""
 ROWS = 200
@@ -26,7 +26,7 @@ ROWS = 200
 
 
 class NotBatched(Exception):
-    """The function cannot be called in batches: for example, its columns differ between rows."""
+    """Raised if a function cannot be called in batches, for example because its columns differ between rows."""
 
 
 class Row(MutableMapping[str, Any]):
@@ -68,7 +68,7 @@ class Recorded:
         recorded = self
 
         class Replaced(self.kind):  # type: ignore[misc, name-defined]
-            """The tokenizer's class while a batch is prepared."""
+            """The class that the tokenizer has while a batch is prepared: its calls are recorded."""
 
             def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
                 return recorded.call(text, args, options)
@@ -150,7 +150,7 @@ def _batched(
 ) -> Callable[..., Any]:
     """Make a function of a batch of rows from a function of one row.
 
-    ``first`` is added to the indices of the rows, because each process maps a part of the dataset that begins there.
+    ``first`` is added to the indices of the rows, because each process maps rows from ``first`` on.
     """
 
     def called(batch: Mapping[str, Any], places: range, indices: Sequence[int]) -> list[Any]:
@@ -291,12 +291,12 @@ def mapped(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, **opt
         return real(rows, **as_it_is)
     try:
         return _in_forks(real, rows, path, tokenizer, options)
-    except Exception:  # the function's own error is raised below, for the first row that has it
+    except Exception:  # calling the function row by row raises its own error, if it has one
         return real(rows, **as_it_is)
 
 
 def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, options: dict[str, Any]) -> Any:
-    """Map contiguous parts of the rows in forks, and join their files. Raises any error."""
+    """Map contiguous parts of the rows in forks, and join the forks' files. Raises NotBatched if a fork fails."""
     import datasets
 
     cores = max(1, min(len(os.sched_getaffinity(0)), len(rows) // FEWEST))

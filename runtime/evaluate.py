@@ -117,7 +117,7 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
-    """Task names, and the contents of task files. Data next to a task file is found from any working directory."""
+    """Task names, and the contents of task files. Relative data paths in a task file are made absolute."""
     sys.dont_write_bytecode = True  # bytecode next to a task file would look like an added file
     out: list[Any] = []
     for task in plan["tasks"]:

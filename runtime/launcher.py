@@ -37,7 +37,7 @@ _started: list[bool] = []
 launcher ends: a node whose processes have ended must still wait for the other nodes, which also wait for it.
 """
 _process: Any = None
-"""psutil.Process, or None while psutil is not imported, because a stop request may arrive before that."""
+"""psutil.Process, or None until psutil is imported, because a stop request may arrive earlier."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:

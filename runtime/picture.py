@@ -142,7 +142,7 @@ def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, st
 
 
 def _legend(found: Sequence[Curve]) -> tuple[list[str], int]:
-    """The names of the curves in as many lines as they need, and the height of all lines but the first."""
+    """Return a pair: the names of the curves in as many lines as needed, and the height of all lines but the first."""
     parts: list[str] = []
     across, y = 8, 33
     for curve in found:

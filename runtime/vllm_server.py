@@ -57,8 +57,8 @@ def port(bundle: Bundle) -> int:
 def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     """The command line of the server.
 
-    For vllm it is the one that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py` `build_command`), for trl its
-    own (trl 0.18 `scripts/vllm_serve.py`).
+    If the program is vllm, `trl vllm-serve` builds the same (trl 1.16 `scripts/vllm_serve.py` `build_command`); if it
+    is trl, this is trl's own command (trl 0.18 `scripts/vllm_serve.py`).
     """
     model, where = bundle.model, bundle.model_place
     old = bundle.stack["vllm_program"] == "trl"
@@ -100,7 +100,7 @@ def start(bundle: Bundle, tensor: int, data: int) -> NoReturn:
 
 
 def answers(bundle: Bundle, host: str) -> bool:
-    """Whether the server on the host is ready to generate; asks without a proxy."""
+    """Ask the server on the host, without a proxy, whether it is ready to generate."""
     from http.client import HTTPException
     from urllib.request import ProxyHandler, build_opener
 

@@ -18,8 +18,8 @@ APART = {
     "lsp": "xpc.compiler.language_server",
     "doctor": "xpc.compiler.commands.doctor",
 }
-"""Commands in separate modules. Each module has `parse`, which reads the options, and `run`, which returns the printed
-text and the exit status.
+"""Commands that have a module of their own. Each module has `parse`, which reads the options, and `run`, which returns
+the printed text and the exit status.
 """
 COMMANDS = {
     "check": "report what is wrong with specs, and write nothing",

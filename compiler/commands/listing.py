@@ -208,4 +208,4 @@ KINDS: dict[str, tuple[Callable[[], list[Row]], str]] = {
     "codes": (_codes, "codes of messages, for `xpc explain CODE`"),
     "advisories": (_advisories, "known wrong results of the libraries"),
 }
-"""All lists: each is a function that returns its rows, and a description of the rows."""
+"""For each list, a pair: a function that returns the rows, and a description of the rows."""

@@ -53,7 +53,9 @@ def recipes() -> Mapping[str, str]:
 
 
 def _found(source: str) -> str:
-    """The path of the spec for a recipe's name or a path. Raises UsageError if there is no such recipe or file."""
+    """The path of the spec to copy. The argument `source` is a recipe's name, or already a path. Raises UsageError if
+    there is no such recipe or file.
+    """
     known = recipes()
     if source in known:
         return known[source]

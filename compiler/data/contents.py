@@ -15,8 +15,8 @@ FEW = 64
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the contents of its file, and findings. If the bundle needs no copy, the source gets the stored
-    survey of its rows instead.
+    """Return a pair: the source with the contents of its file, and findings. If the bundle needs no copy of the file,
+    the source gets the stored survey of its rows instead of the contents.
     """
     path = source.path
     if source.parts:
@@ -25,9 +25,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         return source, []
     problems = Problems()
     try:
-        if workspace.size(path) > _most_copied(
-            workspace
-        ):  # too large for a copy in the bundle, which gets the digest instead
+        if workspace.size(path) > _most_copied(workspace):  # too large to copy; the bundle has its digest
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
         return source, []  # the file was deleted meanwhile, which is already reported
@@ -62,8 +60,8 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """The source for a folder with the contents of its files, and findings. If they are together larger than what is
-    copied, only their digests are computed.
+    """Return a pair: the source for a folder with the contents of its files, and findings. If the files together are
+    larger than what is copied into a bundle, only their digests are computed.
     """
     parts: list[DataSource] = []
     problems = Problems()

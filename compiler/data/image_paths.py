@@ -26,10 +26,10 @@ def image_folder(source: DataSource) -> str:
 
 
 def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
-    """The paths in the order of the rows, each only once; None if the rows are not read here (Parquet, large JSON or
-    CSV).
+    """The paths of all images in the order of the rows, each path only once; None if the rows are not read here
+    (Parquet, large JSON or CSV).
 
-    Images inside the rows, and URLs, are left out.
+    Embedded images (data URLs) and other URLs are skipped.
     """
     found: dict[str, None] = {}
     for part in source.parts or (source,):
@@ -56,7 +56,7 @@ def _rows(part: DataSource, workspace: Workspace) -> Iterable[object] | None:
 
 
 def _lines(path: str) -> Iterator[object]:
-    """The rows of a file that is too large to be copied. It ends before the first row that cannot be read."""
+    """Yield the rows of a file that is too large to be copied, up to the first row that cannot be read."""
     try:
         with open(path, "rb") as handle:
             while line := handle.readline(LONGEST):

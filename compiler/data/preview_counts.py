@@ -81,7 +81,9 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Store the digests of files that are too large to copy, because a check does not compute these digests."""
+    """Store the digests of files that are too large to copy. A later check needs them to find the counts, and computes
+    none.
+    """
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
 

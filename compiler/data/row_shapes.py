@@ -85,7 +85,7 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _without_prompt(chosen: object, rejected: object) -> str | None:
-    """The reason why a prompt cannot be split from two answers, as the runtime's `prompts.py` does it; None if it can.
+    """The reason why a pair of answers has no common prompt to split off (as the runtime's `prompts.py` does), or None.
     Plain texts need no prompt.
     """
     if isinstance(chosen, str) and isinstance(rejected, str):
@@ -211,8 +211,8 @@ def _is_place(part: object) -> bool:
 
 
 def _wrong_part(value: object, name: str) -> str | None:
-    """The reason why a prompt or an answer is neither a text, nor a message, nor a list of turns with `role` or `from`;
-    None if it is.
+    """The reason why a value cannot be a prompt or an answer, which is a text, a message, or a list of turns with
+    `role` or `from`; None if it can be one.
     """
     if isinstance(value, str):
         return None

@@ -71,7 +71,9 @@ def token_columns(names: Sequence[str]) -> dict[str, str]:
 def columns_of(
     source: DataSource, shape: str | None, columns: tuple[str, ...] | None, prompt: str | None, context: str | None
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with the columns of its format, under the names that the spec gives them; and findings."""
+    """Return a pair: the source with the columns of its format, under the names that the spec gives them, and
+    findings.
+    """
     problems = Problems()
     if source.shape == "tokens" and source.columns is None:
         found = [name for name in ("labels", *TOKEN_MASKS) if name in (source.found or ())]
@@ -108,8 +110,8 @@ def as_chat(source: DataSource) -> DataSource:
 
 
 def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with a column whose text is appended to the prompt; and a finding if its format has no prompt
-    column.
+    """Return a pair: the source with `context`, a column whose text is appended to the prompt, and a finding if its
+    format has no prompt column.
     """
     named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
     prompted = SHAPES[source.shape][0] == "prompt" and source.shape not in WITH_IMAGES
@@ -134,8 +136,8 @@ def in_words(shape: str) -> str:
 
 
 def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with `prompt` as its prompt column; the other columns stay. Also a finding if its format has no prompt
-    column.
+    """Return a pair: the source with `prompt` as its prompt column and unchanged other columns, and a finding if its
+    format has no prompt column.
     """
     need = SHAPES[source.shape]
     if source.shape == "preference":
@@ -162,8 +164,8 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     # optional columns: a preference pair's prompt, columns that rewards read, or labels and masks of tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        more = 0  # two columns would be labels
-    # without a prompt column, the conversation ends with the answer to judge
+        more = 0  # more than one column would have the labels
+    # without a prompt column, the conversation ends with the answer that the label rates
     less = source.shape == "unpaired"
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys of a turn with which some tools (such as OpenAI's and axolotl) say, by a false or zero value, that the model
-does not learn it.
+"""Keys that some tools (such as OpenAI's and axolotl) read in a turn: a false or zero value means that the model does
+not learn the turn.
 """
 MASKED = ("mask", "masked")
-"""Keys of a turn with which some tools (such as torchtune) say, by true, that the model does not learn it."""
+"""Keys that some tools (such as torchtune) read in a turn: true means that the model does not learn the turn."""
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
 """A pattern for names of keys that probably say whether the model learns a turn."""
 TURN_KEY = "turn_key:"
-"""The prefix of a property that `structure` returns: a turn has a key that probably says whether it is learned, but no
-trainer reads it. The key's name follows.
+"""The prefix, before a key's name, of a property that `structure` returns: a turn has this key, which probably says
+whether the turn is learned, but no trainer reads the key.
 """
 
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
@@ -128,8 +128,8 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
 
 
 def _asked_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether a column that the trainer does not read has a question, and the first answer of the pair does not contain
-    it.
+    """Whether the question of a preference pair is missing from its answers, and is in a column that the trainer does
+    not read. Only the first answer is searched.
     """
     answer = row.get(names[0])
     if isinstance(answer, list) and answer and isinstance(answer[0], dict):

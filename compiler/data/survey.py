@@ -17,7 +17,7 @@ from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
 MANY = 256
-"""Maximum number of columns, roles or properties that are kept. A file with more is not training data."""
+"""Maximum number of columns, roles or properties that a survey lists. A file with more is not training data."""
 
 
 @mutable
@@ -122,8 +122,8 @@ def _label(cell: object) -> object:
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a CSV cell is a text, and not a number or a bool. If no cell of a column is, pandas does not read it as
-    text.
+    """Whether a CSV cell is a text, and not a number or a bool. Pandas reads a column without any such cell as numbers
+    or bools.
     """
     if not isinstance(cell, str):
         return False
@@ -147,8 +147,8 @@ def empty(value: object) -> bool:
 
 
 def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tuple[set[str], list[object]]:
-    """The properties of a conversation that rules report (such as `unanswered`), and a key that is equal for equal
-    conversations. A part of a conversation (`whole` is false) may begin with an answer.
+    """Return a pair: the properties of a conversation that rules report (such as `unanswered`), and a key that is
+    equal for equal conversations. A part of a conversation (`whole` is false) may begin with an answer.
     """
     if not isinstance(value, list):
         return set(), [str(value)]
@@ -218,7 +218,9 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """For a valid row of tokens: its ids, its labels, whether each token counts in the loss; and the largest id."""
+    """Return a pair for a valid row of tokens: a list of its ids, its labels and whether each token counts in the loss,
+    and the largest id.
+    """
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
     assert isinstance(ids, list)
@@ -268,7 +270,9 @@ def _inspect_pair(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    """Inspect a prompt with its answer, or a conversation that ends with the answer. The last value is the label."""
+    """Inspect a prompt with its answer, or a conversation that ends with the answer. The last of `values` is the
+    label.
+    """
     return (_inspect_pair if len(values) > 2 else _inspect_conversation)(values, number, roles)
 
 

@@ -68,8 +68,8 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep as a whole, such as members that need different machines. `machines` is where the spec
-        varies the hardware, `sweep` where the sweep is written.
+        """Errors of a sweep as a whole, such as members that need different machines. An error about the hardware gets
+        the position `machines`, any other the position `sweep`.
         """
         return iter(())
 

@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
-"""Exit status of a run that was asked to stop. It resumes when it is started again."""
+"""Exit status of a run that was asked to stop. The run resumes when it is started again."""
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
@@ -16,7 +16,7 @@ ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting because of which a restarted run would have no checkpoint to resume from. None if it can resume."""
+    """The setting that leaves a restarted run without a checkpoint to resume from; None if the run can resume."""
     every = spec.amount("save.every")
     if every.unit == "never":
         return "save.every"
@@ -31,8 +31,8 @@ def reads_requeue(spec: Spec) -> bool:
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine restarts a stopped run. If the spec does not state `requeue`, it does so if there are
-    checkpoints to resume from.
+    """Whether the engine restarts a stopped run: as `requeue` says; without `requeue`, if there are checkpoints to
+    resume from.
     """
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 

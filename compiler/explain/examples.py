@@ -10,7 +10,7 @@ from xpc.compiler.suggest.typed_form import typed
 from xpc.grammar.record import evolve
 
 NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2.5-1.5b-instruct"}
-"""Settings that must be stated for every method that reads them."""
+"""Settings without which a method that reads them does not compile, each as its examples must contain it."""
 
 
 def example(row: Setting) -> str:

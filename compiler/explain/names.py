@@ -120,7 +120,7 @@ def _reward(name: str) -> str:
 
 def _choices(name: str) -> str:
     """The settings that have a choice or a loss with this name. Choices that can be written alone, such as `bf16`, are
-    left out.
+    skipped.
     """
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
@@ -134,7 +134,9 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """For each target, what decides a library's argument: a setting, or `extra`; or why the argument is omitted."""
+    """For each target, what gives a library's argument its value (a setting, or `extra`), or why the argument is
+    omitted.
+    """
     lines: list[str] = []
     for target in stacks.every():
         told: dict[str, list[str]] = {}
@@ -173,7 +175,7 @@ def _rules_about(name: str) -> list[str]:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """What decides an argument of a method's trainer on this target; "" if the trainer does not have it."""
+    """What gives an argument of a method's trainer its value on this target; "" if the trainer has no such argument."""
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
     today = "" if new == name else f"`{new}` today, "
@@ -189,8 +191,8 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, escape: str, name: str) -> str:
-    """What decides a key of accelerate.yaml or deepspeed.json on this target. `name` is the key's full name or its last
-    part.
+    """What gives a key of accelerate.yaml or deepspeed.json its value on this target. `name` is the key's full name or
+    its last part.
     """
     legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
     owned = extras.owned_names(stack, escape, "sft")

@@ -86,7 +86,7 @@ def _of_source(row: Setting) -> str:
 
     # A separate prompt column may be one turn of a conversation, or text that the completion continues.
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
-    rest = ", capybara(share=30%)" if row.name == "share" else ""  # in a mixture with shares, every source needs one
+    rest = ", capybara(share=30%)" if row.name == "share" else ""  # in such a mixture, every source needs a share
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
         f"  example  data talk {{ {ref}({typed(row, None)}){rest} }}\n"

@@ -189,7 +189,7 @@ def _prefix(target: str) -> str:
 
 def _locked(path: str) -> int | None:
     """Lock a file or folder. Returns the file descriptor that holds the lock; None if another process has locked it, or
-    if it is gone.
+    if it no longer exists.
     """
     import fcntl
 
@@ -220,7 +220,7 @@ def leftovers(target: str) -> Iterator[str]:
     """Yield each hidden folder that a killed process left next to the target, and remove it afterwards. Hidden files
     are only removed.
 
-    Each is locked meanwhile.
+    Each is locked until the caller asks for the next.
     """
     parent, prefix = os.path.split(_prefix(target))
     try:

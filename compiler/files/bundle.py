@@ -28,9 +28,9 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
     """Write the files of a bundle, or of a sweep's folder, to `out`. Returns the path to which an old folder was moved,
     or None.
 
-    Raises BundleError if `out` is not a bundle, or has files that the compiler did not write; with `force` it is moved
-    to the first free `out.before-N` instead. If the process is killed meanwhile, `out` is either the old or the new
-    folder; a hidden folder may be left next to it, which the next write removes.
+    Raises BundleError if `out` is not a bundle, or has files that the compiler did not write; with `force`, such a
+    folder is moved to the first free `out.before-N` instead. If the process is killed meanwhile, `out` is either the
+    old or the new folder; a hidden folder may be left next to it, which the next write removes.
     """
     try:
         target = os.path.realpath(out)
@@ -102,8 +102,8 @@ def _has_foreign_files(target: str) -> bool:
 
 
 def why_foreign(target: str) -> str:
-    """The reason why the compiler may not replace the folder: it has files that the compiler did not write, or changed
-    ones. "" if it may.
+    """The reason why the compiler may not replace a folder: files in it that the compiler did not write, or that were
+    changed afterwards. "" if the folder may be replaced.
     """
     if not os.path.lexists(target):
         return ""
@@ -143,7 +143,7 @@ def why_foreign(target: str) -> str:
 
 
 def _raise(error: OSError) -> None:
-    """Raise the error. If a folder cannot be listed, it may contain anything, so it must not be replaced."""
+    """Raise the error of a folder that cannot be listed: it may contain anything, so it must not be replaced."""
     raise error
 
 

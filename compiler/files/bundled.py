@@ -31,10 +31,12 @@ class BundleWorkspace(Workspace):
     data_root: str = ""
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name of a file in the spec, and the path of its copy or, without a copy, of the file that was found."""
+        """Return a pair: the name of a file in the spec, and the path of its copy; without a copy, of the file that
+        was found.
+        """
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
-        if copy is not None or name == self.lock:  # a lock next to the bundle may be newer than the bundle
+        if copy is not None or name == self.lock:  # only the bundle's own lock: one next to it may be newer
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
         first = [os.path.join(self.data_root, name)] if self.data_root else []
@@ -83,8 +85,8 @@ def _folders_above(root: str) -> list[str]:
 def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | None:
     """Read the `bundle.toml` of a folder; None if the compiler did not write one.
 
-    With `brief`, the trainer's files and the assumed settings are left out, which is faster, because a sweep has up to
-    a thousand manifests.
+    With `brief`, the table has neither the trainer's files nor the assumed settings. This saves time for a sweep, which
+    has up to a thousand manifests.
     """
     table = read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str)
     if table is None:

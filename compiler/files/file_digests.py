@@ -45,7 +45,8 @@ def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = Fal
 def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> tuple[int, str] | None:
     """The size in bytes and the SHA-256 of a regular file of at most `most` bytes; None for other files.
 
-    If the file is a Git LFS pointer, they are those of the file to which it points. A digest in `memory` is trusted.
+    For a Git LFS pointer, the size and digest are those of the file to which the pointer refers. A digest in `memory`
+    is trusted.
     """
     from xpc.compiler.files import lfs
 

@@ -15,7 +15,7 @@ from xpc.grammar.record import mutable
 SETTLED = 2.0
 """Number of seconds after a change in which another change might not show in the file's times, on any file system."""
 FACTS = 16
-"""Maximum number of facts that are kept about one file."""
+"""Maximum number of facts that are stored about one file."""
 Stamp = tuple[str, float]
 """A file's size, times, inode and device as text, and the time of its last change in seconds since the epoch."""
 
@@ -71,7 +71,7 @@ class FileMemory:
 
 
 def user_memory() -> FileMemory | None:
-    """The facts in the user's cache folder, `~/.cache/xpc/data`; None if it is turned off (XPC_CACHE=off)."""
+    """The facts in the user's cache folder, `~/.cache/xpc/data`; None if the cache is turned off (XPC_CACHE=off)."""
     from xpc.compiler.files.private_folder import private_folder
 
     folder = private_folder("data")

@@ -1,4 +1,4 @@
-"""The contents of a lock file: the commits, files and packages for which the names in a spec stood when `xpc lock`
+"""The contents of a lock file: the commits, files and packages to which the names in a spec referred when `xpc lock`
 ran.
 """
 
@@ -34,7 +34,7 @@ class Pin:
 
     @property
     def name(self) -> str:
-        """The repository as a spec writes it: `org/rows:part@v1`."""
+        """The repository in the notation of a spec: `org/rows:part@v1`."""
         return f"{self.id}{f':{self.part}' if self.part else ''}{f'@{self.requested}' if self.requested else ''}"
 
 
@@ -67,8 +67,8 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a repository on the hub, if the spec asks for the same branch as when it was pinned, or for
-        exactly the pinned commit. Otherwise None.
+        """The pin of a repository on the hub. None unless the spec asks for the branch at which the repository was
+        pinned, or for the pinned commit itself.
         """
         wanted = requested or ""
         for one in self.pins:

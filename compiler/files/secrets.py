@@ -69,8 +69,8 @@ XP791.
 def masked(text: str, codes: Iterable[str] = ()) -> str:
     """Replace the secrets in a text by stars. Its length stays the same.
 
-    `codes` are the codes of the printed findings. Rules XP791 and XP911 report secrets that only the patterns KEY and
-    NAMED recognize, so these are applied if the codes are among them.
+    `codes` are the codes of the printed findings. The pattern KEY is applied only with XP791 among them, and NAMED only
+    with XP911, because only these rules report such secrets.
     """
     letters = list(text)
     for start, end, _ in find(text):

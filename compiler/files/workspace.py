@@ -36,7 +36,9 @@ HEAD = 2**20
 """Number of bytes at the beginning of a data file that are read to find the columns of its first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
-"""Endings of files that exist only for training runs."""
+"""Endings of specs and templates. Outside the spec's folder, only files with these endings may be in a hidden
+folder.
+"""
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
 """Endings of files that a spec may name outside its folder. Files with keys or passwords have other endings."""
 
@@ -193,7 +195,7 @@ class Workspace:
         """The existing file or folder of which a missing file's name is probably a typo; None if there is none.
 
         Names outside the spec's folder are never suggested, because a spec may come from anybody and others may read
-        its diagnostics. A file with another ending is never suggested (a spec for `rows.jsonl.gz`), nor a name with
+        its diagnostics. A file of another kind is never suggested (not `rows.xp` for `rows.jsonl`), nor a name with
         another number or word: `run-a.xp` is another experiment than `run-b.xp`.
         """
         from xpc.grammar.nearest import misspelt_file  # imported late, because only wrong specs need it

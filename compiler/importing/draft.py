@@ -179,7 +179,7 @@ class Draft:
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """The entry if its switch is on; otherwise None, after recording that it is off."""
+        """The entry, but None if its value turns the key off, such as `false`; such a key is noted as irrelevant."""
         if entry is None or not entry.off:
             return entry
         self.note(entry, "it is off")
@@ -245,8 +245,8 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Set a setting. If another key already gave it a different value, that is an error, or, with `weak`, the first
-        value stays.
+        """Set a setting. If another key has set it to a different value, report an error, or, with `weak`, keep that
+        value.
         """
         row = BY_PATH[path]
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):

@@ -186,8 +186,8 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Set adapter dropout to 0 if experts stored as one stacked tensor get adapters: peft refuses dropout there, and
-    axolotl omits it.
+    """Set adapter dropout to 0 if experts stored as one stacked tensor get adapters: peft refuses dropout on such
+    experts, and axolotl omits it.
     """
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
@@ -249,8 +249,8 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Keep the weights in fp32 instead of bf16 if the learning rate is so low that bf16 would lose updates, and instead
-    of fp16, whose gradients no scaler accepts.
+    """Replace trained bf16 weights by fp32 if the learning rate is so low that bf16 would lose updates. Replace fp16
+    weights without sharding by fp32, because no gradient scaler accepts fp16 gradients.
     """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""The fields of which each entry of a key table needs at least one."""
+"""Each entry of a key table has at least one of these fields, which say what becomes of the key."""
 
 
 class MalformedTable(Exception):
@@ -84,7 +84,7 @@ class KeyTable(Mapping[str, Key]):
 
     def column(self, name: str) -> dict[str, str]:
         """The text of one field, such as `renamed`, by key, for the keys that have it. For `irrelevant` and `refused`,
-        keys with `usual` values are left out, because their value decides.
+        keys with `usual` values are skipped, because their value decides.
         """
         return {
             key: getattr(row, name)

@@ -171,14 +171,14 @@ def machine(text: str) -> str:
 
 def native(names: set[str], method: str, model: str | None, trackio: bool = False,
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
-    """Find the stack whose defaults a TRL configuration relies on, and the stack to run it.
+    """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
-    - The first one is the stack that has most of the configuration's key `names` that the default stack lacks; the
-      default stack if it has all names. If the user gave the TRL version (`named`), or if the stack's version is not
-      one of the `versions` that fit the file, it is instead the newest stack of these versions, or the stack nearest to
-      them.
-    - The second one is the same stack, or the default stack if only that has a key name, the method, the model's family
-      or trackio. `trackio` is true if the file reports to trackio.
+    - The first stack is guessed from the file's key `names`: the one with most of the names that the default stack
+      lacks, or the default stack if it lacks none. If the user gave the TRL version (`named`), or if the guessed stack
+      has none of the `versions` that fit the file, the newest stack with such a version is taken, or else the nearest
+      stack.
+    - The second stack is the same one, or the default stack if only that supports a key name, the method, the model's
+      family or trackio. `trackio` is true if the file reports to trackio.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -212,8 +212,8 @@ def _nearest(version: str) -> Stack:
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """The stack that has most of the file's names that the default stack lacks; the default stack if it has all
-    names.
+    """Guess for which stack a file was written: the one with most of the file's key names that the default stack lacks.
+    If the default stack lacks none of them, it is the default stack.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)

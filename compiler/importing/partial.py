@@ -68,8 +68,8 @@ def apply(draft: Draft, overrides: Overrides) -> None:
 
 
 def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Message], help: str) -> list[Message]:
-    """Add the decision about a missing model or missing data (`what`). Returns the errors that explain it, which need
-    no decision of their own.
+    """Add the decision about a missing model or missing data (`what`). Returns the errors that explain why it is
+    missing, because these need no decision of their own.
     """
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"

@@ -45,7 +45,7 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[Fate]:
-    """The tool's defaults that the spec states, each once. Defaults that a later key replaced are left out."""
+    """The tool's defaults that the spec states, each once. Defaults that a later key replaced are not listed."""
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
     found: list[Fate] = []

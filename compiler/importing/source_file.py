@@ -33,8 +33,8 @@ class SourceFile:
 
 
 def kind_of(source: SourceFile, is_file: bool) -> str:
-    """Which tool the import is written for, such as `axolotl`, `python` or `command`, judged by the file name and the
-    keys. Raises Unreadable.
+    """Which tool the import is written for, such as `axolotl`, `python` or `command`, by its file name and keys. Raises
+    Unreadable.
     """
     if is_file and source.name.endswith((".py", ".ipynb")):
         return "python"

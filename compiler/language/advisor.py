@@ -65,7 +65,9 @@ class Advisor:
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """The message, location, help and edit for a setting without a value, or with a block instead of a value."""
+        """Return the message, location, help and edit for a setting without a value, or with a block instead of a
+        value.
+        """
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
     def written_value(self, path: str, item: Item) -> str | None:
@@ -85,8 +87,8 @@ class Advisor:
         return None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` for the `value` of another tool's setting `name`, such as `fraction` or `ratio`; None if
-        unclear.
+        """The value of `take` that means the same as a setting of another tool, such as `fraction` or `ratio`, with
+        this name and value; None if unclear.
         """
         return None
 

@@ -17,7 +17,7 @@ def convert(row: Setting, item: Item) -> object | Wrong:
     try:
         if kind in READERS:
             return READERS[kind](row, item, item.node)
-        # imported only for settings of methods and adapters, which have these kinds
+        # imported only for kinds of values that settings of methods and adapters have
         from xpc.compiler.language import convert_methods
 
         return convert_methods.READERS[kind](row, item, item.node)

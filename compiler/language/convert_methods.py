@@ -46,7 +46,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         if isinstance(part, Written) and part.name.text == "weight" and weight is None:
             weight = float(_number(row, item, part.value))
         elif isinstance(part, Written) and part.name.text != "weight" and rewards:
-            continue  # an argument of the reward, which is read below
+            continue  # an argument of the reward function, which `_arguments` reads
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:
@@ -96,7 +96,9 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
 def _arguments(
     row: Setting, item: Item, node: Call, apart: tuple[str, ...] = ()
 ) -> tuple[tuple[str, bool | int | float | str], ...]:
-    """The arguments of a chat template or a reward function, in the order of the spec, without the names in `apart`."""
+    """The arguments of a chat template or a reward function, in the order of the spec. The argument `apart` lists names
+    to omit, such as `weight`.
+    """
     found: dict[str, bool | int | float | str] = {}
     for part in node.args:
         if not isinstance(part, Written) or part.name.text in apart:

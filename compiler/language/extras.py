@@ -56,8 +56,8 @@ OWNED = {
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
-"""Names that `extra` refuses because the setting here decides them, in addition to the arguments (`args`) in the table
-of settings.
+"""Names that `extra` refuses, each with the setting that decides it. `extra` also refuses the arguments (`args`) in the
+table of settings.
 """
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
@@ -69,8 +69,9 @@ MAPPING = "a mapping, which `extra` cannot write"
 
 
 def owner(escape: str, name: str, method: str = "sft") -> str | None:
-    """The path of the setting that decides a name in `extra trl`, `extra accelerate` or `extra deepspeed` (`escape`);
-    None if `extra` may set the name. A setting that the method does not read does not count.
+    """The path of the setting that decides a name in an `extra` block; None if `extra` may set the name. The argument
+    `escape` is the block's library: trl, accelerate or deepspeed. A setting that the method does not read does not
+    count.
     """
     if escape == "trl":
         row = owner_of(name)
@@ -119,7 +120,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """The values that the stack's policy allows, in words, if `value` is another; otherwise None."""
+    """The values that the stack's policy allows, in words, if `value` is not one of them; otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)

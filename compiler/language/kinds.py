@@ -65,7 +65,9 @@ class Amount:
     value: int | float = 0
 
     def steps(self, run: int) -> int:
-        """Convert to steps: a count stays, and a share of a run with `run` steps is rounded up, as in transformers."""
+        """Convert to steps: a count stays, and a share of the run is rounded up, as in transformers. The argument `run`
+        is the run's number of steps.
+        """
         return ceil(self.value * run) if self.unit == "share" else int(self.value)
 
 

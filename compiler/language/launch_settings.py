@@ -14,7 +14,7 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""For each engine, other names that users write for it; suggestions know them."""
+"""For each engine, other names that users write for it, which suggestions recognize."""
 CLUSTERS = ENGINES[1:]
 """The engines that submit a run to a scheduler or a cluster, in contrast to `local`."""
 

@@ -75,7 +75,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
             named = last.extends.value
             help = workspace.help_for(named, last.source.name, "the file that names it")
             out.problems.report("XP114", read, label, help=help)
-            out.broken = True  # the base may contain any setting
+            out.broken = True  # a base that cannot be read may contain any setting
             break
         if read.name in seen:
             out.problems.report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle")
@@ -135,7 +135,7 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
         for other in ADAPTERS:  # the child's adapter replaces the adapter of its base
             if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
                 for setting in (*OF_ONE_KIND, *(("dropout",) if path == "loha" else ())):
-                    out.items.pop(f"lora.{setting}", None)  # they belong to the base's kind of adapter
+                    out.items.pop(f"lora.{setting}", None)  # drop a setting of the base's kind of adapter
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

@@ -26,8 +26,8 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""Optimizers by the name of the stack's extra requirements that install their package. Optimizers of torch and
-transformers are not listed.
+"""For each name of a stack's extra requirements, the optimizers whose package these requirements install. Optimizers of
+torch and transformers are not listed.
 """
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))

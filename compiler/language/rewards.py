@@ -16,8 +16,8 @@ REWARDS: Mapping[str, str] = {
     "code_format": "as `format`, for answers with a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""The built-in reward functions, each with a description. They are the functions of Open-R1 that execute no code of the
-model.
+"""The built-in reward functions, each with a description. They are those functions of Open-R1 that do not execute code
+which the model has written.
 """
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {
@@ -30,4 +30,4 @@ REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
 }  # fmt: skip
 """The arguments of built-in reward functions, for example `max_len` of `cosine`."""
 MATH = ("accuracy", "cosine", "len", "length")
-"""Reward functions that compare the answer with the column `solution`, by the package math-verify."""
+"""Reward functions that compare the answer with the column `solution` by means of the package math-verify."""

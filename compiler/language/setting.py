@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from xpc.compiler.language.paths import RealsPath as RealsPath
     from xpc.compiler.language.paths import TextPath as TextPath
     from xpc.compiler.language.paths import WeightedPath as WeightedPath
-else:  # the types list thousands of paths, which only a type checker needs
+else:  # the types in paths.py list all paths, which only a type checker needs
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")

@@ -14,8 +14,8 @@ _PART = re.compile(r"([0-9][0-9_]{0,15})(%|[kMB]|Ki|Mi)?")
 
 
 def part(node: Ref, label: Label) -> tuple[str | None, list[Diagnostic]]:
-    """The part as text: `20%`, or a number of rows such as `1000` for `[train:1k]`. For an illegal part, None and a
-    finding.
+    """Return a pair: the part as text, such as `20%`, or `1000` for `[train:1k]`, and no findings. For an illegal part,
+    the pair is None and a finding.
     """
     match = None if node.slice is None else _PART.fullmatch(node.slice)
     unit = "" if match is None else match[2] or ""
@@ -82,7 +82,7 @@ def _wrong(node: Ref, label: Label) -> Diagnostic:
 
 
 def _finding(node: Ref, label: Label, message: str, typed: str, near: str, why: str) -> Diagnostic:
-    """Make a finding that suggests the reference with `near` instead of `typed`."""
+    """Make a finding that suggests the same reference with a legal part (`near`) in place of the typed one."""
     text = label.source.slice(node.span)
     head, _, tail = text.partition("[")
     better = (

@@ -10,7 +10,7 @@ from xpc.grammar.tree import quoted
 
 
 def show(row: Setting, value: object) -> str:
-    """Write the value of the setting `row` as it is typed in a spec: `10%`, `[q_proj, v_proj]`, `8 x h100-80gb`."""
+    """Write a setting's value as it is typed in a spec: `10%`, `[q_proj, v_proj]`, `8 x h100-80gb`."""
     if isinstance(value, Template):
         return _template(value)
     if isinstance(value, Rope):
@@ -60,8 +60,8 @@ def _weighted(one: Weighted) -> str:
 
 
 def plain(value: object, exact: bool = False) -> str:
-    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 is not written as 1, which
-    arguments of `extra` need.
+    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 is not written as 1, because
+    arguments of `extra` must keep their type.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -69,7 +69,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # ambiguous, so not edited automatically
+        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # an ambiguous value is not edited
         raise found
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")

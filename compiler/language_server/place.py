@@ -156,8 +156,8 @@ def setting_of_value(place: Place) -> str:
 
 
 def setting_named(place: Place) -> str:
-    """The path of the setting or clause that the word names, also by a choice that can be written alone (`adamw`); ""
-    if there is none.
+    """The path of the setting or clause that the word names; "" if it names none. A choice that can be written alone
+    (`adamw`) names its setting.
     """
     if place.key:
         return ""

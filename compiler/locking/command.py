@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return render(located(errors or checked.problems, options.file), "full"), 1
     lock = _complete(data, name, lock, again, options)
     path = os.path.join(workspace.root, workspace.lock)
-    if os.path.islink(path):  # someone else's repository may contain a link to any file of yours
+    if os.path.islink(path):  # a repository from elsewhere may link to any of your files
         raise UsageError(f"{path} is a link, and is not followed: remove it first")
     try:
         replace_files({path: complete(lock)})
@@ -132,7 +132,7 @@ def _by_hand(written: str) -> tuple[str, str]:
 
 
 def _ids(name: str) -> list[str]:
-    """The ids of the hub repositories for which a name of the registry stands."""
+    """The ids of the hub repositories to which a name of the registry refers."""
     found = registry.find_model(name), registry.find_dataset(name)
     return [one.id for one in found if one is not None]
 

@@ -14,8 +14,8 @@ from xpc.compiler.files.pins import Environment
 from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
-"""Time limit of a resolution in seconds. It is slow if the index has no separate metadata, because pip then downloads
-the packages.
+"""Time limit of a resolution in seconds. A resolution is slow if the index has no separate metadata, because pip then
+downloads the packages.
 """
 WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
          "--no-input")  # fmt: skip
@@ -30,7 +30,9 @@ threading.Thread(target=end_with_the_lock, daemon=True).start()
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__")
 """
-"""A Python program that runs pip. It also ends when its standard input ends, because `xpc lock` was killed."""
+"""A Python program that runs pip. The program also ends when its standard input ends, as happens if `xpc lock` is
+killed.
+"""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
 """The requirements file for flash-attn, which is built against the installed torch. Without torch pip cannot resolve

@@ -63,7 +63,7 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
-        repository = MODEL if kind == KERNEL and not requested else kind  # see Facts.flash_kernels
+        repository = MODEL if kind == KERNEL and not requested else kind  # without a branch: a model repository
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
         revision = answer.get("sha")

@@ -1,7 +1,7 @@
 """Lower a spec to trainer arguments: every argument that can change the result, under its name on the target.
 
-It begins with the target's table of default values. Then each setting overwrites the arguments that the table of
-settings lists for it.
+The arguments begin as the target's table of default values. Then each setting of the spec overwrites the arguments that
+the table of settings lists for this setting.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments with torch.compile's completed as transformers does it: a mode or a backend turns compilation on,
-    and the default backend is inductor.
+    """The arguments, with those of torch.compile completed as transformers completes them: a mode or a backend turns
+    compilation on, and the default backend is inductor.
     """
     if out.get("torch_compile") is False:
         return {}
@@ -155,8 +155,8 @@ def _memory(spec: Spec) -> dict[str, Json]:
 
 
 def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
-    """An interval as a strategy and a number of steps: (`steps`, 100), (`steps`, 0.05), or with unused steps (`epoch`,
-    ...) and (`no`, ...).
+    """Return an interval as a pair of a strategy and a number of steps: (`steps`, 100) or (`steps`, 0.05). With the
+    strategies `epoch` and `no`, the number is not used.
     """
     if amount.unit == "never":
         return "no", steps

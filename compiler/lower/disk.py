@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The assumed number of checkpoints if all are kept and the data decides how many there are."""
+"""The assumed number of checkpoints of a run that deletes none, if their number depends on the unknown number of
+rows.
+"""
 
 
 def disk(spec: Spec) -> Disk | None:

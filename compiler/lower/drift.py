@@ -19,13 +19,13 @@ UNCOMPARED = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
      "include_tokens_per_second")
 )  # fmt: skip
-"""Arguments whose default is not compared: precision is derived, names come from the spec, and the others affect only
-logs.
+"""Arguments whose default is not compared: precisions, which are derived; folders and names, which the spec states; and
+arguments that affect only logs.
 """
 
 
 def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) -> list[str]:
-    """The lines of the section; empty if the stacks agree.
+    """The lines of README.md that compare the stacks; empty if they agree.
 
     `stated` are the arguments of the bundle; `cell` escapes a text for a table.
     """
@@ -85,8 +85,8 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
 
 @cache
 def _changed_defaults(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
-    """The arguments of a class whose default differs in another stack. Each has the field of this stack and that of the
-    other.
+    """The arguments of a class whose default differs in another stack. Each is mapped to a pair: its field in this
+    stack, and its field in the other stack.
     """
     here, there = stack.fields(config), other.fields(theirs)
     pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())

@@ -52,7 +52,7 @@ def _plain(value: object, kind: str) -> Json:
     """A setting's value, converted to the type of the argument (`kind`)."""
     if isinstance(value, Amount):
         return value.value
-    if kind == "bool" and isinstance(value, str):  # for scale_rewards of TRL 0.18
+    if kind == "bool" and isinstance(value, str):  # such as scale_rewards, a bool in TRL 0.18
         return value != "none"
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -132,9 +132,9 @@ def max_prompt(spec: Spec) -> int | None:
     """The maximum length of a rendered prompt in tokens, if the runtime must drop rows with longer ones; otherwise
     None.
 
-    The runtime does so, and reports their number, if the trainer has no argument for it. TRL 0.18 truncated such
-    prompts at the beginning, which removed the system prompt; a trainer that renders conversations itself cannot get
-    truncated prompts.
+    The runtime drops such rows, and reports their number, if the trainer has no argument for this limit. TRL 0.18
+    truncated such prompts at the beginning, which removed the system prompt; a trainer that renders conversations
+    itself cannot get truncated prompts.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
@@ -143,7 +143,7 @@ def lora_section(spec: Spec) -> Adapter | None:
     """The values for the adapters' PEFT configuration and for BitsAndBytesConfig; None if the run has no adapter.
 
     4-bit weights are stored as bytes, bitsandbytes' default. FSDP and ZeRO-3 cannot shard weights of different dtypes,
-    so there they are stored in the dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
+    so for these strategies they are stored in the dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
     """
     if not spec.lora:
         return None

@@ -169,7 +169,7 @@ def _server(spec: Spec) -> list[str]:
 
 
 def _start_weights(spec: Spec) -> list[str]:
-    """Lines on the weights of an earlier run from which training starts."""
+    """Lines on the initial weights, if training starts from those of an earlier run."""
     if spec.continued is not None:
         what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
         what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"

@@ -98,8 +98,8 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings to omit: those in the `train` line, and `batch.seq` if it has no effect, because then the spec may
-    not state it.
+    """The settings to omit: those in the `train` line, and a `batch.seq` without effect, because a rule would refuse
+    it.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
@@ -146,8 +146,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # Then settings with other origins. If the flag is off, only those that the user wrote, because they still count
-        # (`packing.eval`).
+        # The flag's settings with another origin get their own lines. If the flag is off, only settings that the user
+        # wrote do: they may still have an effect (`packing.eval`).
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
@@ -186,7 +186,7 @@ def _corpus(spec: Spec) -> str:
 
 
 def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> list[str]:
-    """The lines for the sources in a `data` block. `stated` is the format that the block itself states."""
+    """The lines for the sources in a `data` block. `stated` is the value of `format` in the block itself."""
     out = []
     for source in sources:
         inside = [] if _format(source) == stated else [f"format = {_format(source)}"]
@@ -218,7 +218,7 @@ def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
 
 
 def ref(source: DataSource) -> str:
-    """A data source as a spec writes it: `org/rows:config[split]@revision`, or a quoted path."""
+    """A data source in the notation of a spec: `org/rows:config[split]@revision`, or a quoted path."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"

@@ -79,7 +79,7 @@ def named(spec: CheckedSpec, member: str) -> CheckedSpec:
 
 
 def value(member: Member, path: str) -> str:
-    """The value of a swept setting in one member, as a spec writes it."""
+    """The value of a swept setting in one member, in the notation of a spec."""
     spec = member.spec
     assert spec is not None
     if path == "model":

@@ -23,8 +23,8 @@ RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
 """Files directly in `trainer/` that are in every bundle. `doctor.py` is not, because only `xpc doctor` runs it."""
 NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "picture.py", "result.py")
-"""Files that a bundle has next to `trainer/`, and not in it: programs that a run does not use, and programs that plot
-or evaluate a finished run.
+"""Files that a bundle has next to `trainer/`, and not in it: some work before a run (they fetch files, rehearse the run
+or prepare rows), the others after it (they plot a run or compute its result).
 """
 ELSEWHERE = ("core/payload.py", "core/conditions.py")
 """Files of runtime/ that no bundle contains: one is for type checkers, the other for the compiler."""

@@ -135,8 +135,8 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
-    """Check and compile a spec. Returns the files of the bundle by name, or None if there is an error; and the result
-    of the check.
+    """Check and compile a spec. Returns a pair: the files of the bundle by name, or None if there is an error, and the
+    result of the check.
     """
     workspace.hashes = True
     checked = check_text(data, name, workspace)

@@ -17,8 +17,8 @@ MORE = "XP006"
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The errors in the spec itself that have an edit. An error whose edit overlaps that of an earlier one is left
-    out.
+    """The errors that have an edit in the spec itself. An error whose edit overlaps the edit of an earlier error is
+    skipped.
     """
     out: list[Diagnostic] = []
     end = 0

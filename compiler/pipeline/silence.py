@@ -1,8 +1,9 @@
 """Silence findings by a comment: `# xpc: allow XP712 reason`. Imported only for a spec that contains `xpc:`.
 
-The comment silences warnings and notes with its codes on its own line, or on the next line if it is alone on its line.
-If that line opens or closes a bracket, it applies to everything in the bracket. The reason is required. Errors cannot
-be silenced, nor can findings that a reviewer must see. A comment that silences nothing is itself a finding.
+The comment silences warnings and notes with its codes on its own line, or on the next line if nothing else is on its
+own. If that line opens or closes a bracket, the comment applies to everything in the bracket. The reason is required.
+Errors cannot be silenced, nor can findings that a reviewer must see. A comment that silences nothing is itself a
+finding.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
 """Words that other tools use for `allow`."""
 REVIEWED = ("XP590", "XP701")
-"""Codes of findings that no comment can silence, so `--deny warnings` counts them. They are for the reviewer of
-somebody else's spec: it runs code from a branch that can move, or copies files of a hidden folder.
+"""Codes of findings that no comment can silence, because the reviewer of somebody else's spec must see them: the spec
+runs code from a branch that can move, or copies files of a hidden folder. `--deny warnings` counts them.
 """
 GUESSED = 40
 """Maximum number of unknown codes that get a suggestion, because each takes milliseconds, and a file may have
@@ -71,14 +72,14 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
             continue
         left.append(finding)
         problems += [_of_an_error(one, finding) for one in holding]
-    # with errors, the finding to silence may be missing because of them
+    # an error may be the reason why the finding to silence is missing
     if not any(one.severity == ERROR for one in found):
         problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
     return [*left, *problems], tuple(silenced)
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """For each finding, the comments that silence it, in their order. The text is scanned once for each code."""
+    """For each finding, the comments that silence it, in their order. Each code takes one pass over its offsets."""
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
         for code in one.codes:
@@ -302,7 +303,9 @@ class _Lines:
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
     def _code_line(self, start: int, end: int) -> tuple[int, int]:
-        """The next line with more than a comment; or the last line."""
+        """The bounds of the first line with code, from the line at `start` on; those of the last line if there is
+        none.
+        """
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):
             passed.append(start)
@@ -313,7 +316,7 @@ class _Lines:
 
 
 def _between(pairs: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
-    """The pairs whose first number lies between two offsets. `pairs` must be sorted."""
+    """The pairs whose first number, an offset, is from `start` to `end`. `pairs` must be sorted."""
     return pairs[bisect_left(pairs, (start, -1)) : bisect_left(pairs, (end + 1, -1))]
 
 

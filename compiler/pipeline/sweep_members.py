@@ -37,8 +37,8 @@ def members(
     judge: Judge,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
-    """Check every member. Returns the members, and all findings of the sweep. `relevant` drops notes that an error
-    makes meaningless.
+    """Check every member. Returns the members, and all findings of the sweep. The argument `relevant` is a function
+    that drops notes which an error makes meaningless.
     """
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     rows = rows[: workspace.most_members or None]
@@ -101,7 +101,7 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
 
 
 def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
-    """The finding. If it is about one value of a list, its edit is changed to replace only that value."""
+    """Return the finding. If it is about one value of a list, its edit is changed to replace only that value."""
     if not found.edits or found.primary is None:
         return found
     for pick in picks:
@@ -146,7 +146,7 @@ def _place(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """The number of members that have the values about which the finding is; 0 if it is not about swept values."""
+    """The number of members with the swept values at which a finding points; 0 if it points at no swept value."""
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]

@@ -41,8 +41,8 @@ class Reading:
 
 @record
 class Measured:
-    """What measurements say about a planned run. If the same run was measured (`exact`), its seconds per step, tokens
-    per second and peak in bytes; otherwise factors for the plan's speed (`pace`) and peak (`growth`).
+    """Measurements that apply to a planned run. With `exact`, they are of the same run: seconds per step, tokens per
+    second and peak in bytes. Otherwise they are factors for the plan's speed (`pace`) and peak (`growth`).
     """
 
     exact: bool
@@ -55,8 +55,8 @@ class Measured:
 
 
 def identity(spec: Spec) -> dict[str, str]:
-    """The settings of a run that decide its speed and memory, as text. The last entry is a digest of all less important
-    ones.
+    """The settings of a run that decide its speed and memory, as text. The last entry is a digest of all settings that
+    have no entry of their own.
     """
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name
@@ -74,7 +74,7 @@ def identity(spec: Spec) -> dict[str, str]:
 
 
 def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
-    """Apply measurements to a planned run; None if no comparable run was measured."""
+    """Find the measurements that apply to a planned run; None if no comparable run was measured."""
     mine = identity(spec)
     same = [one for one in readings if one.run == mine]
     if same:

@@ -65,9 +65,9 @@ class Change:
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """Find at most `most` changes that make a run fit, the cheapest first. Each is the best of its tier.
 
-    If no change makes it fit, the result has changes with the verdict TIGHT, or one change that affects what the model
-    learns, which its text says. It is empty if nothing helps. Members of a sweep that differ only in a rate or a seed
-    share one search.
+    If no change makes the run fit, the result has changes with the verdict TIGHT, or one change that affects what the
+    model learns, as its text then says. The result is empty if nothing helps. Members of a sweep that differ only in a
+    rate or a seed share one search.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
@@ -154,28 +154,28 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
 
 
 def _decided(one: Change) -> Settings:
-    """The settings of a change, together with those that the plan of the changed run chose."""
+    """Return the settings that a change sets, and those that the plan chose for the changed run, to test whether they
+    are legal.
+    """
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to try. If the spec does not state the micro-batch, this is only the current one, because the
-    plan then chooses again.
+    """The micro-batches to try: if the spec does not state the micro-batch, only the current one, because the plan
+    chooses a new micro-batch for each change.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that change a spec to this strategy and micro-batch. Settings that the spec already has are left
-    out.
-    """
+    """The settings that change a spec to this strategy and micro-batch, without settings that the spec already has."""
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """The changes, fastest first. A change is left out if it only adds settings to a faster one, or changes the same
-    settings to other values.
+    """Yield the changes, fastest first, without those that only add settings to a faster change, or that change the
+    same settings as a faster change to other values.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -191,8 +191,8 @@ def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None =
 
 
 def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change to these settings as if a user had written them in the spec. The plan chooses the settings that the
-    spec still does not state again.
+    """The change to these settings as if a user had written them in the spec. The plan makes a new choice for every
+    setting that the spec then still does not state.
     """
     return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
@@ -319,8 +319,8 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """Yield the settings as a user writes them in a spec. A new strategy repeats the current `offload`, so that it
-    stays.
+    """Yield the settings as a user writes them in a spec. A new strategy repeats the current `offload`, so that the run
+    still offloads.
     """
     for path, value in settings.items():
         if path == "strategy":

@@ -32,7 +32,9 @@ HARDLY = 0.005
 
 @record
 class Choice:
-    """The chosen values, each with its calculation; and the micro-batch, if the spec does not state it."""
+    """What the plan chose. `values` maps each setting to a pair: its value, and the calculation as text. `micro` is
+    None if the spec states the micro-batch.
+    """
 
     values: dict[Path, tuple[object, str]]
     micro: Micro | None
@@ -40,9 +42,7 @@ class Choice:
 
 @record
 class Way:
-    """A combination of settings with which the run fits: its peak in GiB, and its tokens per second and GPU (`pace`, 0
-    if unknown).
-    """
+    """A combination of settings: the run's peak in GiB, and its tokens per second and GPU (`pace`, 0 if unknown)."""
 
     settings: Settings
     peak: float
@@ -63,9 +63,10 @@ _searched: list[Source] = []
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
     """Choose values for settings that the spec does not state; None if the plan cannot decide, or nothing fits.
 
-    `silent` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` returns
-    the errors of a spec; it is called only if nothing fits with the usual strategy. A partly frozen layer counts as its
-    upper bound. The choice never changes the offloading of activations, because the cost of their copies is unknown.
+    `silent` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` is a
+    function from a spec to its error codes; it is called only if nothing fits with the usual strategy. A partly frozen
+    layer counts as its upper bound. The choice never changes the offloading of activations, because the cost of their
+    copies is unknown.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in silent else None
@@ -140,8 +141,8 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """The settings with which a strategy that does not fit needs hardly more memory than with one row: the largest such
-    micro-batch.
+    """For a strategy with which nothing fits, the combination with the largest micro-batch that needs hardly more
+    memory than one row (at most the share HARDLY more).
     """
     way: Way | None = None
     least = 0.0
@@ -193,7 +194,7 @@ def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
     """The best combination with recomputation. If the plan chooses recomputation and a speed is known, also the best
-    one without it.
+    combination without recomputation.
     """
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
@@ -241,15 +242,17 @@ def _fits(spec: Spec, settings: Settings) -> Way | None:
 
 
 def _held(spec: Spec) -> tuple[Load, float] | None:
-    """The memory-relevant quantities of one GPU and its peak in bytes; None if they are unknown."""
+    """Return a pair: the quantities that decide the memory of one GPU, and its peak in bytes. None if they are
+    unknown.
+    """
     load = load_of(spec)
     held = load if isinstance(load, str) else memory(load)
     return None if isinstance(load, str) or isinstance(held, str) else (load, held.peak)
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """The choice for the best combination. Each value has its calculation and, for comparison, those of the
-    alternatives.
+    """The choice for the best combination. Each value has its calculation as text and, for comparison, the calculations
+    of the alternatives.
     """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the plan chooses nothing for runs on the CPU

@@ -94,8 +94,8 @@ def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | Non
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
-    """Bytes per token and layer, from the coefficients `found`. If "length" is in a name, its term is also multiplied
-    by `length`, the tokens in a row.
+    """Bytes per token and layer, from the coefficients `found`. A term with "length" in its name is also multiplied by
+    `length`, the tokens in a row.
     """
     known = sizes(facts, rank)
     total = 0.0

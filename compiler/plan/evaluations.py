@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How many times a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. With `last`, it
-    also does so at the last step. None if that depends on an unknown number of steps or epochs.
+    """How many times a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. With `last`,
+    the last step counts, too. None if the answer depends on an unknown number of steps or epochs.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):

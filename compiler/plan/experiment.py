@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def cost(self) -> Span | None:
-        """The price of all GPU-hours, if the hours and the price are known."""
+        """The price of all GPU-hours; None if the hours or the price are unknown."""
         return None if self.gpu_hours is None or self.price is None else self.gpu_hours.times(self.price)
 
 
@@ -145,8 +145,8 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed from measurements. If this run was measured, it is tokens per step / measured seconds; otherwise the
-    plan's speed times a factor.
+    """The speed according to measurements. If this run was measured: tokens per step / measured seconds. If only
+    similar runs were: the plan's speed times the factor `real.pace`.
     """
     if real.seconds is not None:
         middle, low, high = real.seconds
@@ -158,8 +158,8 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
 
 
 def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
-    """Tokens of an optimizer step, and whether they are an upper bound, which assumes that every row has `seq`
-    tokens.
+    """Return a pair: the tokens of an optimizer step, and whether this number is an upper bound, which assumes that
+    every row has `seq` tokens.
     """
     sequences, length = spec.integer("batch.gbs") * spec.method.sequences, row_tokens(spec)
     packed = spec.flag("batch.packing")
@@ -169,7 +169,7 @@ def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
 
 
 def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
-    """The optimizer steps of the run, or None; and the reason why they are unknown."""
+    """Return a pair: the number of optimizer steps of the run, or None, and the reason if it is unknown."""
     steps = spec.get("train.steps")
     if steps is not None:
         return int(steps), ""

@@ -128,7 +128,7 @@ def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
 
 def _adapters(spec: Spec, element: float) -> Adapters:
     facts = spec.model.facts
-    assert facts is not None  # the caller has checked this
+    assert facts is not None  # the caller has checked that the model's sizes are known
     rank, kind = spec.get("lora.rank"), "dora" if spec.flag("lora.dora") else "lora" if spec.low_rank else spec.adapter
     linear, merged = adapter_layers(spec.stack, facts, spec.get("lora.targets"), spec.names("lora.parameters"))
     sites = {one.site for one in linear}
@@ -164,7 +164,7 @@ def _is_most(spec: Spec) -> bool:
     if spec.text("precision") == "fp8":
         return True  # layers keep the same inputs as in bf16, and no bf16 copies of float32 weights; measured on a CPU
     if spec.adapter in ("vera", "loha", "miss"):
-        return True  # they save less than LoRA, for which the bytes were measured
+        return True  # such adapters save less than LoRA, for which the bytes were measured
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra

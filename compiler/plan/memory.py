@@ -30,9 +30,9 @@ transformers leaves gradient_as_bucket_view off).
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
 HELD_INPUTS = "gradients of layer inputs"
-"""A component that published runs of FSDP1 with adapters needed. Newer transformers recompute inside the FSDP unit, and
-tests on the CPU then find no such memory. No GPU run has confirmed this, so the plan counts the component but refuses
-no run because of it.
+"""The name of a component: layer inputs that FSDP1 keeps. Published runs with adapters needed this memory. Newer
+transformers recompute inside the FSDP unit, and tests on the CPU then find no such memory. No GPU run has confirmed
+this, so the plan counts the component but refuses no run because of it.
 """
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
@@ -284,8 +284,8 @@ def _tied(load: Load) -> float:
 
 
 def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str, dict[str, float]]:
-    """Bytes by phase of a step and component. `layer` is what a layer saves on average, `largest` what the largest
-    layer saves.
+    """Return the bytes of each component in each phase of a step. `layer` is the bytes that a layer saves on average,
+    `largest` those that the largest layer saves.
     """
     facts, adapted = load.facts, load.adapters is not None
     fixed = {"weights": held.weights, "optimizer": held.optimizer, "master": held.master, "other models": load.frozen}

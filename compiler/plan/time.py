@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROW = 768
-"""The hidden size at which narrow matrix products take the full additional time of the fitted weight. The additional
-time is proportional to 1 / hidden size.
+"""Matrix products of narrow layers take additional time, proportional to 1 / hidden size. At this hidden size, it is
+the fitted weight.
 """
 LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
 """The time of attention over rows that several GPUs split, divided by the time that its causal operations would take at
@@ -35,8 +35,9 @@ not used here: it comes from older kernels, smaller heads and shorter rows.
 """
 LOOPED_EXPERT = 0.24e-3
 """Seconds that the CPU needs to start the kernels of one expert in a forward pass, if a layer computes its experts one
-after the other. The backward pass counts twice. The median of granite-3.0-3b-a800m with 40 small experts on one, two
-and four A100 (fms-acceleration, refs/a100_80gb_moe.csv), whose GPUs wait for the CPU."""
+after the other. The backward pass counts twice. The value is the median of runs in which the GPUs wait for the CPU:
+granite-3.0-3b-a800m with 40 small experts on one, two and four A100 (fms-acceleration, refs/a100_80gb_moe.csv).
+"""
 ADAPTED_LAYER = 1.4e-3
 """Seconds that the CPU needs to start the kernels of a layer with adapters in a forward pass: the median of PEFT's LoRA
 runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/MetaMathQA/results, July 2026). Layers
@@ -134,8 +135,8 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """How much longer matrix products and attention take on a chip that was not measured, as a factor, with each chip's
-    time relative to its peak.
+    """The factor by which matrix products and attention take longer on a chip that was not measured than on the
+    measured one. Both times are relative to the peak speed of their chip.
 
     Kernels around the products are limited by memory bandwidth. On the measured chip they take a `share` of the time,
     and the share grows with a chip's ratio of peak to bandwidth; `least` is the result if only the products took time.
@@ -158,7 +159,8 @@ def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
 
 def starting(work: Work) -> float:
     """Seconds per token that the CPU needs to start kernels, for layers with adapters and for experts that are computed
-    one after the other. With few tokens in a micro-batch, the GPU waits for the CPU.
+    one after the other. The time per token is longest for micro-batches with few tokens, where the GPU waits for the
+    CPU.
     """
     passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
     each = LOOPED_EXPERT * work.loops + (0.0 if work.trained else ADAPTED_LAYER)

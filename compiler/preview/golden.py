@@ -45,7 +45,7 @@ def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, boo
     is written. Raises UsageError.
     """
     new = content(found)
-    if os.path.islink(path):  # someone else's repository may contain a link to any file of yours
+    if os.path.islink(path):  # a repository from elsewhere may link to any of your files
         raise UsageError(f"{path} is a link, and is not followed")
     if update or not os.path.lexists(path):
         try:

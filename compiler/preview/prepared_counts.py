@@ -23,8 +23,8 @@ LARGEST = 2**22
 
 
 def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:
-    """The counts (rows, tokens) of the rows that were prepared for a spec in the folder `root`; None if there are
-    none.
+    """Return the counts, such as the numbers of rows and tokens, that were stored when a spec's rows were prepared;
+    None if they never were. `root` is the folder of the spec.
     """
     folder = os.environ.get("XPC_PREPARED")
     if not folder or not isinstance(spec, CheckedSpec):

@@ -170,7 +170,8 @@ def _installed_here() -> str | None:
 def ask(
     python: str, bundle: str, scratch: str, request: Request, beside: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Start the worker on a bundle and return its answer. Its progress is printed meanwhile. Raises UsageError.
+    """Start the worker on a bundle and return its answer. The worker's progress lines are printed as they come. Raises
+    UsageError.
 
     `scratch` is a folder for temporary files, `beside` the folder of the spec, against which paths of data are
     resolved.
@@ -219,7 +220,7 @@ def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_rule(code: str) -> tuple[str, str]:
-    # imported late, because most previews have only findings of their own
+    # imported late, because most previews find nothing that a rule of `xpc check` reports
     from xpc.compiler.rules.core.all_codes import all_codes
 
     slug, severity, _ = all_codes()[code]

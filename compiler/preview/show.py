@@ -28,7 +28,7 @@ LEARN = "learn"
 SPACE = "\u00b7"
 """The character that is printed for a space at the end of a line, which would be invisible."""
 SHOWN = 2000
-"""Maximum number of printed characters of a text. The middle of a longer text is left out."""
+"""Maximum number of printed characters of a text. The middle of a longer text is not printed."""
 CUT = 300
 """Maximum number of printed characters of text that truncation cut off."""
 WIDTH = 116
@@ -190,8 +190,8 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """Split a sequence where the turn changes, or whether tokens count in the loss. Yields (turn index, counts in the
-    loss, tokens).
+    """Split a sequence wherever the turn changes, and wherever tokens begin or cease to count in the loss. Yields (turn
+    index, counts in the loss, tokens).
     """
     current: list[Token] = []
     for token in one["tokens"]:

@@ -138,15 +138,15 @@ def families() -> tuple[str, ...]:
 def facts_from_config(
     config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
 ) -> ModelFacts | str:
-    """Read a Hugging Face `config.json`. This loads `architecture.facts_from_config` on demand."""
+    """Compute a model's facts from its `config.json`. Imports `architecture.facts_from_config` only when called."""
     from xpc.compiler.registry.architecture import facts_from_config
 
     return facts_from_config(config, alias, id, chat=chat, gated=gated)
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """The reason why the parameters of a config.json cannot be counted, or None. This loads `architecture.uncounted` on
-    demand.
+    """The reason why the parameters of a config.json cannot be counted, or None. Imports `architecture.uncounted` only
+    when called.
     """
     from xpc.compiler.registry.architecture import uncounted
 

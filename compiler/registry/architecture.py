@@ -59,8 +59,8 @@ def facts_from_config(
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
     A `model_type` without a formula is counted as a Llama if its configuration has all of Llama's keys, and no key that
-    another architecture has. `chat` and `gated` are not in a config.json. If the parameters cannot be counted, returns
-    the reason as a sentence.
+    another architecture has. The arguments `chat` and `gated` are facts that a config.json does not contain. If the
+    parameters cannot be counted, returns the reason as a sentence.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):

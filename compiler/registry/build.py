@@ -1,7 +1,7 @@
 """`python -m xpc.compiler.registry.build`: compile the TOML files of the registry into `tables.json`.
 
-Parsing the TOML takes tens of milliseconds, which every start of `xpc` would pay; loading the compiled table takes one.
-A test compares the committed file with the output of this module.
+Parsing the TOML at every start of `xpc` would take tens of milliseconds; loading `tables.json` takes one. A test
+compares the committed file with the output of this module.
 """
 
 import json
@@ -19,7 +19,7 @@ HERE = os.path.dirname(__file__)
 
 
 def read(name: str) -> dict[str, dict[str, Any]]:
-    """Read one TOML file of the registry: its entries by alias."""
+    """Read one TOML file of the registry. Returns its entries by alias."""
     with open(os.path.join(HERE, name), "rb") as file:
         return tomllib.load(file)
 

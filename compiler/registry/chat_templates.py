@@ -71,8 +71,8 @@ def text(name: str) -> bytes:
 
 
 def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:
-    """Jinja lines that set default values for a template's arguments: `chat_template_kwargs` of a row and the request
-    to a server take precedence. transformers drops the newline after each line.
+    """Jinja lines that set default values for a template's arguments: values from `chat_template_kwargs` of a row, or
+    from a request to a server, take precedence. transformers drops the newline after each line.
     """
     return "".join(
         f"{{% set {name} = {name} if {name} is defined else {json.dumps(value, ensure_ascii=False)} %}}\n"

@@ -13,7 +13,7 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Shape(Decoder):
-    """The dimensions of a decoder, and further numbers of parameters that its total needs."""
+    """The dimensions of a decoder, and the numbers of parameters that do not follow from these dimensions."""
 
     outside: int = 0
     """The number of parameters outside the layers: embeddings, head, last norm, image tower."""
@@ -48,8 +48,8 @@ def _other_dimensions(
     """The dimensions of families older than Llama: an MLP without a gate, keys and values for each head, and other
     names in config.json.
 
-    The width of the MLP is the value of the first key in `intermediate` that exists, otherwise `times` x hidden size.
-    `context` is the default for the context's length.
+    The argument `intermediate` lists keys for the width of the MLP, of which the first that exists counts; without such
+    a key the width is `times` x hidden size. `context` is the default for the context's length.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -84,7 +84,7 @@ def _embeddings(s: Shape) -> int:
 def llama(
     c: Config, *, tied: bool = False, norms: int = 2, mlp_bias: bool = True, head_dim: int | None = None
 ) -> Shape:
-    """Llama: RMSNorm, a gated MLP, and one switch (`attention_bias`) for all four attention biases."""
+    """The shape of Llama: RMSNorm, a gated MLP, and one switch (`attention_bias`) for all four attention biases."""
     s = _dimensions(c, tied, head_dim)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, mlp_bias and c.flag("mlp_bias", False)) + norms * s.hidden
@@ -92,7 +92,7 @@ def llama(
 
 
 def _plain(c: Config) -> Shape:
-    """Mistral and Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the number of
+    """The shape of Mistral and Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the number of
     parameters.
     """
     s = _dimensions(c)
@@ -100,7 +100,7 @@ def _plain(c: Config) -> Shape:
 
 
 def _qwen2(c: Config) -> Shape:
-    """Qwen2: biases on q, k and v, but not on the output."""
+    """The shape of Qwen2: biases on q, k and v, but not on the output."""
     s = _dimensions(c)
     return evolve(
         s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden
@@ -108,7 +108,7 @@ def _qwen2(c: Config) -> Shape:
 
 
 def _qwen3(c: Config, head_dim: int | None = 128) -> Shape:
-    """Qwen3: norms on q and k that are as wide as one head."""
+    """The shape of Qwen3: norms on q and k that are as wide as one head."""
     s = llama(c, mlp_bias=False, head_dim=head_dim)
     return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
 
@@ -118,7 +118,7 @@ def _gemma(c: Config) -> Shape:
 
 
 def _gemma2(c: Config) -> Shape:
-    """Gemma 2: norms before and after attention and MLP."""
+    """The shape of Gemma 2: norms before and after attention and MLP."""
     return llama(c, tied=True, norms=4, mlp_bias=False, head_dim=256)
 
 
@@ -128,7 +128,7 @@ def _gemma3(c: Config) -> Shape:
 
 
 def _olmo2(c: Config) -> Shape:
-    """OLMo 2: norms over the full width of q and of k."""
+    """The shape of OLMo 2: norms over the full width of q and of k."""
     s = llama(c, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + s.q + s.kv)
 
@@ -142,7 +142,7 @@ def _glm(c: Config, norms: int = 2) -> Shape:
 def _experts(
     s: Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
 ) -> Shape:
-    """Replace the MLP by `experts` MLPs and a router without bias."""
+    """Return the shape with a router without bias and `experts` MLPs in place of each MLP."""
     expert = _mlp(s)
     return evolve(
         s,
@@ -177,8 +177,8 @@ def _qwen3_moe(c: Config) -> Shape:
 
 
 def _apertus(c: Config) -> Shape:
-    """Apertus: norms of q and k that are as wide as one head, and an MLP without a gate. Its activation xIELU has two
-    trained numbers; one switch adds the four attention biases.
+    """The shape of Apertus: norms of q and k as wide as one head, and an MLP without a gate. Its activation xIELU has
+    two trained numbers; one switch adds the four attention biases.
     """
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
@@ -188,7 +188,7 @@ def _apertus(c: Config) -> Shape:
 
 
 def _arcee(c: Config) -> Shape:
-    """Arcee: Llama without the MLP's gate."""
+    """The shape of Arcee: Llama without the MLP's gate."""
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
@@ -196,7 +196,7 @@ def _arcee(c: Config) -> Shape:
 
 
 def _ernie(c: Config) -> Shape:
-    """ERNIE 4.5: Llama with one switch for every bias."""
+    """The shape of ERNIE 4.5: Llama with one switch for every bias."""
     s = _dimensions(c, tied=True, head_dim=128)
     bias = c.flag("use_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * s.hidden
@@ -204,19 +204,19 @@ def _ernie(c: Config) -> Shape:
 
 
 def _exaone4(c: Config) -> Shape:
-    """EXAONE 4: norms after attention and MLP, and norms of q and k that are as wide as one head."""
+    """The shape of EXAONE 4: norms after attention and MLP, and norms of q and k that are as wide as one head."""
     s = _plain(c)
     return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
 
 
 def _hunyuan(c: Config) -> Shape:
-    """Hunyuan: Llama with norms of q and k that are as wide as one head."""
+    """The shape of Hunyuan: Llama with norms of q and k that are as wide as one head."""
     s = llama(c, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + 2 * s.head_dim)
 
 
 def _seed_oss(c: Config) -> Shape:
-    """Seed-OSS: Llama with one switch for the biases of q, k and v and another for that of the output."""
+    """The shape of Seed-OSS: Llama with one switch for the biases of q, k and v and another for that of the output."""
     s = _dimensions(c, head_dim=128)
     attention = _attention(s, c.flag("attention_bias", True), c.flag("attention_out_bias", False))
     layer = attention + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
@@ -224,7 +224,7 @@ def _seed_oss(c: Config) -> Shape:
 
 
 def _starcoder2(c: Config) -> Shape:
-    """Starcoder2: LayerNorms with bias, two MLP matrices, and one switch for all biases."""
+    """The shape of Starcoder2: LayerNorms with bias, two MLP matrices, and one switch for all biases."""
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
     return evolve(
@@ -239,20 +239,20 @@ def _gpt2(c: Config) -> Shape:
 
 
 def _gpt_bigcode(c: Config) -> Shape:
-    """GPT-BigCode: GPT-2 with a single key and value head, unless `multi_query` is off."""
+    """The shape of GPT-BigCode: GPT-2 with a single key and value head, unless `multi_query` is off."""
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
     return evolve(s, layer_params=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
 
 
 def _cohere(c: Config) -> Shape:
-    """Cohere: one norm for attention and MLP, which run in parallel; a switch adds norms of q and k."""
+    """The shape of Cohere: one norm for attention and MLP, which run in parallel; a switch adds norms of q and k."""
     s = llama(c, tied=True, norms=1, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + (s.q + s.kv) * c.flag("use_qk_norm", False))
 
 
 def _gpt_oss(c: Config) -> Shape:
-    """gpt-oss: a sink for each head; biases on projections, router and experts."""
+    """The shape of gpt-oss: a sink for each head; biases on projections, router and experts."""
     s = _dimensions(c, head_dim=64)
     bias = c.flag("attention_bias", True)
     without = _attention(s, bias, bias) + s.heads + 2 * s.hidden
@@ -264,7 +264,7 @@ def _gpt_oss(c: Config) -> Shape:
 
 
 def _gpt_neox(c: Config) -> Shape:
-    """GPT-NeoX: all heads have keys and values; `num_key_value_heads` is ignored."""
+    """The shape of GPT-NeoX: all heads have keys and values; `num_key_value_heads` is ignored."""
     s = _dimensions(c)
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
     bias = c.flag("attention_bias", True)
@@ -274,8 +274,8 @@ def _gpt_neox(c: Config) -> Shape:
 
 
 def _opt(c: Config) -> Shape:
-    """OPT: learned positions (two more than the context), and projections if the embedding is narrower than
-    the model.
+    """The shape of OPT: learned positions (two more than the context), and projections if the embedding is narrower
+    than the layers.
     """
     s = _other_dimensions(c, ("ffn_dim",))
     hidden = s.hidden
@@ -287,8 +287,8 @@ def _opt(c: Config) -> Shape:
 
 
 def _falcon(c: Config) -> Shape:
-    """Falcon: a single key and value head (7B), groups of heads and two norms (40B), or a key and value head for each
-    head (RW).
+    """The shape of Falcon: one key and value head (7B), groups of heads and two norms (40B), or a key and value head
+    for each head (RW).
     """
     s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)
@@ -301,8 +301,8 @@ def _falcon(c: Config) -> Shape:
 
 
 def _qwen2_5_vl(c: Config) -> Shape:
-    """Qwen2.5-VL: a Qwen2 and a vision tower. The tower has an embedding of patches without a bias, blocks with a gated
-    MLP and biases everywhere, and a projection of merged patches to the width of the language model.
+    """The shape of Qwen2.5-VL: Qwen2 and a vision tower. The tower has an embedding of patches without a bias, blocks
+    with a gated MLP and biases everywhere, and a projection of merged patches to the width of the language model.
     """
     s = _qwen2(c)
     found = c.values.get("vision_config")

@@ -107,8 +107,8 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a GPU has about `memory` GB: its own name states that number, or its reported memory is 2 % more to 12 %
-    less.
+    """Whether a GPU has about `memory` GB: its own name contains this number, or its driver reports a memory from 12 %
+    less to 2 % more.
     """
     if found.memory is not None:
         return found.memory == memory

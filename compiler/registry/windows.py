@@ -41,8 +41,8 @@ def windowed(config: Mapping[str, object]) -> bool:
 
 
 def window(config: Mapping[str, object]) -> tuple[int, int]:
-    """The size of the sliding window in tokens, and the number of layers that have it; (0, 0) if there are none or it
-    is unknown.
+    """Return a pair: the size of the sliding window in tokens, and the number of layers that have it. Returns (0, 0) if
+    no layer has a window, or if this is unknown.
 
     Source: the configuration classes of transformers 5.23, which list the kind of each layer.
     """

@@ -8,7 +8,8 @@
     help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
 
 The first line of an error begins with its code, that of a warning or a note with its severity. Other positions of a
-conflict follow after `:::`. Consecutive notes about the same position show it once. The last line counts the findings.
+conflict follow after `:::`. Consecutive notes about the same position show its source line once. The last line counts
+the findings.
 """
 
 from __future__ import annotations

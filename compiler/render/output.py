@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def show(text: str, to: TextIO | None = None) -> None:
-    """Print lines that may contain text from others, such as file names, values, or lines of a spec. It is escaped."""
+    """Print lines, which are escaped, because they may contain text from others: file names, values, or lines of a
+    spec.
+    """
     if text:
         lines = "\n".join(map(visible, text.removesuffix("\n").split("\n")))
         (to or sys.stdout).write(lines + "\n")

@@ -41,8 +41,8 @@ def in_json(text: str) -> str:
 
 
 def cells(line: str) -> tuple[str, list[int]]:
-    """The printed form of a source line; and for each code point, and for the end, its column on the screen (from
-    0).
+    """Return a pair: the printed form of a source line, and the column on the screen (from 0) of each code point and of
+    the line's end.
     """
     if line.isascii() and line.isprintable() and COMMAND not in line:
         return line, list(range(len(line) + 1))

@@ -58,7 +58,7 @@ def digest_of(folder: str) -> str:
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
     """Find the bundle that a run used: at the path that the run recorded, next to the run, and in the current folder.
-    Of several copies, one whose spec compiles here is taken; None if there is none.
+    Of several copies, one whose spec compiles here is taken. None if there is no bundle.
 
     The bundle must have the digest that the run recorded. So a run from somebody else cannot make the report read
     another folder of this machine.

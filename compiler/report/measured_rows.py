@@ -30,10 +30,10 @@ LOST = {
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""The counts of rows that lost tokens or were dropped: their titles, and the reasons."""
+"""For each count of rows that lost tokens or were dropped: its title in the report, and the reason."""
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""Shares above which a slow run is explained by waiting for data (of the time), by padding (of the tokens), and by
-evaluating and saving (of the time).
+"""Thresholds above which the report gives a reason for a slow run: for the share of time spent waiting for data, for
+the share of padding among the tokens, and for the share of time spent evaluating and saving.
 """
 
 

@@ -144,7 +144,7 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """Add the run's value to a row: the planned value if the run's arguments agree with the bundle's, otherwise the
+    """Add the actual value to a row: the planned value if the run has the same arguments as the bundle, otherwise the
     value in the run's arguments.
     """
     known = [name for name in stated if name in seen]

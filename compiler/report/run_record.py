@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUMMARY, METRICS, MEASURED, MARKER = "summary.json", "metrics.jsonl", "measured.jsonl", "xpc_run.json"
 FILES = {SUMMARY, METRICS, MARKER, MEASURED}
-"""Files of which the output folder of a run has at least one."""
+"""A folder is the output of a run if it contains at least one of these files."""
 LARGEST = 256 * 2**20
 """Maximum number of bytes of metrics.jsonl that are read."""
 LARGEST_TABLE = 16 * 2**20
@@ -33,7 +33,7 @@ MOST_EVENTS = 1_000_000
 MOST_ENTRIES = 100_000
 """Maximum number of file names that are read from the run's folder."""
 MOST_VALUES = 1000
-"""Maximum number of phases, packages or counts that are kept."""
+"""Maximum number of phases, packages or counts that are read from a table of the run."""
 MOST_RESULTS = 24
 FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "ended without a result"
 
@@ -94,7 +94,9 @@ class RunRecord:
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer arguments of the run: as it ended if it has finished, otherwise those of its bundle."""
+        """The trainer arguments of the run: those recorded at its end if it has finished, otherwise those of its
+        bundle.
+        """
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
         }
@@ -106,7 +108,7 @@ class RunRecord:
 
 
 def number(value: object) -> float | None:
-    """A finite number; None for other values. For values from untrusted files."""
+    """The value if it is a finite number, otherwise None. Used for untrusted files."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -117,7 +119,9 @@ def number(value: object) -> float | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """A table with at most `MOST_VALUES` entries; empty for other values. For values from untrusted files."""
+    """The value if it is a table with at most `MOST_VALUES` entries, otherwise an empty table. Used for untrusted
+    files.
+    """
     return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}
 
 

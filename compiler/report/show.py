@@ -149,7 +149,7 @@ def _run(run: RunRecord) -> Mapping[str, object]:
 
 
 def _finite(value: object) -> object:
-    """The value, with nan and inf, which JSON lacks, as strings."""
+    """The value for JSON, which has no nan and inf: these become strings."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     return str(value) if isinstance(value, float) and not isfinite(value) else value

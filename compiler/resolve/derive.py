@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""With at least MANY_ROWS rows, several processes tokenize. One process tokenizes ROWS_A_SECOND rows, measured with
-rows of 620 tokens.
+"""With at least MANY_ROWS rows, several processes tokenize. One process tokenizes ROWS_A_SECOND rows per second, as
+measured with rows of 620 tokens.
 """
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
 DEFAULT_GBS = 128
@@ -40,9 +40,9 @@ NOTED: tuple[Path, ...] = (
     "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
     "train.epochs", "data.workers",
 )  # fmt: skip
-"""The settings whose assumed values are noted, in the order of the notes."""
+"""The settings whose assumed values are reported in notes, in the order of the notes."""
 SHUFFLE_BUFFER = 10_000
-"""The size of the shuffle buffer of a stream, in rows: each next row is drawn from that many."""
+"""The size of the shuffle buffer of a stream, in rows: the next row is drawn at random from this many."""
 TENTH = Amount("share", 0.1)
 """The default interval, a tenth of the run, at which a run with a stream saves and evaluates."""
 UNCUT = ("wrapped", "bfd_split")
@@ -53,15 +53,15 @@ class Derivation(OpenSpec):
     """Fills in `values` in place and collects notes on assumed values. `run` makes the calls in the order in which
     values depend on each other.
 
-    The plan chooses strategy, recomputation and micro-batch: `run` calls `choose` with all other values, usual values
-    for those of the three that the spec does not state, and their names.
+    The plan chooses strategy, recomputation and micro-batch if the spec does not state them. For this, `run` calls
+    `choose` with the names of the missing ones, and with all values, where usual values stand in for the missing ones.
     """
 
     data: tuple[DataSource, ...] = ()
     choice: Choice | None = None
 
     def run(self, choose: Choose) -> None:
-        """Derive every value that the spec does not state. `choose` is the function of the plan."""
+        """Derive every value that the spec does not state. `choose` is the plan's function (see the class)."""
         self._written_strategy()
         self._precision()
         self._method()
@@ -143,9 +143,7 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed gets a note. It does not if the spec states both strategy and
-        micro-batch.
-        """
+        """Whether a default that only affects speed gets a note: if the plan chose the strategy or the micro-batch."""
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
@@ -178,7 +176,9 @@ class Derivation(OpenSpec):
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
 
     def _optimizer(self) -> None:
-        """Set the defaults of special optimizers and schedules. Only specs with such ones import derive_optimizer."""
+        """Set the defaults of special optimizers and schedules. Only specs that name one of these import
+        derive_optimizer.
+        """
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or optimizer == "muon" or schedule in ("reduce_lr_on_plateau", "greedy"):
             from xpc.compiler.resolve import derive_optimizer
@@ -353,7 +353,9 @@ class Derivation(OpenSpec):
         return chosen.value
 
     def _trained(self, need: plan.Need) -> plan.Need:
-        """The quantities for the memory estimate, changed for an adapter or a method; for plain sft, `need` itself."""
+        """Return `need`, the quantities for the memory estimate, adjusted to an adapter or a method; unchanged for
+        plain sft.
+        """
         if self.get("method") == USUAL and "lora.rank" not in self.values:
             return need
         from xpc.compiler.resolve import derive_method

@@ -167,8 +167,8 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
 
 
 def memory(of: OpenSpec, need: Need) -> Need:
-    """Change the quantities for the memory estimate (`need`) for an adapter or a method. A model with adapters needs no
-    separate reference model: the reference is the model with its adapters switched off.
+    """Return the quantities for the memory estimate (`need`), adjusted to an adapter or a method. A model with adapters
+    needs no separate reference model: the reference is the model with its adapters switched off.
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
@@ -192,7 +192,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 
 def _rank(of: OpenSpec, need: Need) -> int:
-    """The rank of LoRA with at least as many parameters as the spec's adapters.
+    """For the memory estimate: the rank of LoRA with at least as many parameters as the spec's adapters.
 
     OFT has n(n-1)/2 parameters for a block of n inputs, and LoHa has two pairs of matrices. VeRA's vectors and shared
     matrices have fewer parameters than LoRA of rank 2 on every layer.

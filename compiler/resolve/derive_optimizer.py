@@ -1,4 +1,6 @@
-"""Defaults of special optimizers, and of schedules that follow a metric. Imported only for specs with such ones."""
+"""Defaults of special optimizers, and of schedules that follow a metric. Imported only for specs that name one of
+these.
+"""
 
 from __future__ import annotations
 

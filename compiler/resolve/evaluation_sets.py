@@ -31,8 +31,8 @@ class Sets:
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
-        """Read the evaluation sets. Also replaces the value of `eval.data` by the name of the set, or by a tuple of
-        names if it is a list.
+        """Read the evaluation sets. Also replaces the value of `eval.data` by the set's name, or a list by a tuple of
+        the sets' names.
         """
         value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
         node = value.value
@@ -108,7 +108,7 @@ class Sets:
 
     def _source(self, row: Row, block: Reading) -> DataSource:
         """Find one source of an evaluation set. If neither the spec, the registry nor the first row decides its format,
-        it has that of the training data.
+        the source has the format of the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:

@@ -42,11 +42,10 @@ if TYPE_CHECKING:
 
 
 def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
-    """Resolve a loaded spec. Returns the typed experiment, or None if too much is missing; and all errors, warnings and
-    notes.
+    """Resolve a loaded spec. Returns a pair: the typed experiment, or None if too much is missing, and all findings.
 
-    `judge` returns the codes of the errors in a spec. The plan calls it before it chooses a strategy that the spec does
-    not state.
+    The argument `judge` is a function from a spec to its error codes. The plan calls it before it chooses a strategy
+    that the spec does not state.
     """
     return _Resolver(loaded, workspace, judge).run()
 

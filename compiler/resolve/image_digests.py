@@ -47,8 +47,8 @@ def with_images(
 ) -> CheckedSpec:  # fmt: skip
     """The spec with the lists of its images. `known` is a cache that the members of a sweep share.
 
-    `trusted` returns the list in a bundle. It is used instead of hashing if no image's size, times or inode have
-    changed since the list was made, according to `memory`.
+    The argument `trusted` is a function that returns a source's list from the bundle. This list is used, and nothing is
+    hashed, if according to `memory` no image's size, times or inode have changed since the list was made.
     """
     found: dict[str, ImageList] = {}
     known = {} if known is None else known

@@ -11,8 +11,8 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that a bundle gets from a lock file: a copy, with which the bundle's own spec compiles to the same
-    bundle, and the list of packages.
+    """The files that a bundle gets from a lock file: a copy of the lock, with which the bundle's own spec compiles to
+    the same bundle, and the list of packages.
 
     `reads` are the digests of the files that were read. The result is empty while the lock itself is being made.
     """

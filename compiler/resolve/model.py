@@ -24,7 +24,7 @@ WEIGHTS = (
 """Files in which transformers looks for the weights in a folder."""
 
 TRAINED = "qwen2.5-vl"
-"""A part of the names of models that are trained on images."""
+"""A text in the names of models that read images and can be trained; other models that read images are refused."""
 SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",

@@ -38,7 +38,7 @@ from xpc.grammar.tree import Ref, String
 @record
 class Reading:
     """How the rows of a `data` block are read: `shape` (the setting `format`), `prompt`, `context`, `columns` and
-    `chat` as the spec states them.
+    `chat` have the values in the spec.
 
     A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has more
     than one source; `documents` says which part of a .txt file makes a row.

@@ -30,7 +30,7 @@ HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
 """Settings of the `train` line whose names in a sweep are not their paths: `epochs` is `train.epochs`."""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
-"""Types of settings whose values can be spelled in only one way, after they are normalized."""
+"""Types of settings whose values have only one spelling after they are normalized."""
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
     "track.name": "delete the line: the tracker gets each member's name",
@@ -89,7 +89,7 @@ class Grid:
 
 
 def read(loaded: Loaded) -> Grid:
-    """Read the grid of a spec's sweep. Wrong values are reported and left out."""
+    """Read the grid of a spec's sweep. Wrong values are reported and skipped."""
     return _Reader(loaded).run()
 
 
@@ -173,9 +173,7 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Add the picks of a list or a zip to the grid. Repeated picks are reported; picks with an error are left
-        out.
-        """
+        """Add the picks of a list or a zip to the grid. Repeated picks are reported, wrong picks are skipped."""
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
             parts = [one for one in row if one is not None]
@@ -231,7 +229,7 @@ class _Reader(Reporter):
             return None
         if not isinstance(node.value, List):
             called = node.value if isinstance(node.value, Call) else None
-            drawn = called is not None and called.name.text not in VALUES  # `uniform(1e-6, 1e-4)` draws values
+            drawn = called is not None and called.name.text not in VALUES  # such as `uniform(1e-6, 1e-4)`
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
             help = "write each value in a list: a sweep draws no values" if drawn else f"write `{typed}`"
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",

@@ -41,7 +41,7 @@ def find_data(
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]
-        reported = any(one.code == "XP111" for one in problems)  # report it only once
+        reported = any(one.code == "XP111" for one in problems)  # report XP111 once, not per source
         problems += [one for one in found if not (reported and one.code == "XP111")]
     prompt = values.get("data.system")
     if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
@@ -50,10 +50,8 @@ def find_data(
 
 
 def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
-    """The sources of the `data` block that the `train` line names; without such a block, the dataset in the `train`
-    line itself.
-
-    Also returns whether another finding already explains why the name in the `train` line is unknown.
+    """Return a pair: the sources of the `data` block that the `train` line names, or without such a block the dataset
+    in the `train` line itself; and whether another finding already explains why the name in this line is unknown.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source

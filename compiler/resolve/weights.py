@@ -41,8 +41,8 @@ def with_weights(
 
 
 def local_models(spec: Spec) -> list[str]:
-    """The folders of local models, as the spec writes them: the model, the teacher and the adapter to continue. Models
-    on the hub are left out.
+    """The folders of local models, by their paths in the spec: the model, the teacher and the adapter to continue.
+    Models on the hub are not included.
     """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]
     folders = [*models, spec.continued.path if spec.continued else None]

@@ -118,16 +118,16 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """The settings that differ between two compiled members. Members with the same differences form a group. Empty if
-    they are equal.
+    """The settings that differ between the old and the new version of a compiled member; empty if they are equal.
+    Members with the same differences form a group.
     """
     for found in changes(one.spec, other.spec):
         yield from _without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """The lines that differ between the files of two members on disk. Members with the same differences form a group.
-    Empty if they are equal.
+    """The lines that differ between the files of the old and the new version of a member on disk; empty if they are
+    equal. Members with the same differences form a group.
     """
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):

@@ -131,8 +131,8 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
 
 
 def _read_by_runs(run: Run, other: Run) -> list[str]:
-    """The names of the JSON and YAML files that the run's trainer reads. Files that a user added to the bundle are left
-    out, unless they exist in both runs.
+    """The names of the JSON and YAML files that the run's trainer reads. Files that a user added to a bundle count only
+    if they exist in both runs.
     """
     listed = run.digests if run.tree is None else run.tree.listed
     return [name for name in run.digests if is_table(name) and (name in listed or name in other.digests)]

@@ -54,8 +54,8 @@ class Run:
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
         model_paths: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`unchanged` are the bundle's files that are as the compiler wrote them. If the spec is checked under another
-        file name, they are taken from that check, so that the name is no difference.
+        """`unchanged` are the bundle's files that are as the compiler wrote them. Their contents are taken from
+        compiling the checked spec: if it was checked under another file name, the copies on disk differ by this name.
 
         `model_paths` maps files of local models to their paths, for a run that is not on disk.
         """

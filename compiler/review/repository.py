@@ -16,11 +16,11 @@ from xpc.grammar.record import field, mutable, record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    "core.fsmonitor=",  # all versions of git read "" as false; before 2.36, git would run a program named `false`
+    "core.fsmonitor=",  # "" means false to every git; before 2.36, `false` would name a program to run
     f"core.hooksPath={os.devnull}",
 )
-"""Settings for git's command line. There they override all configuration files. Old versions of git ignore unknown
-settings.
+"""Settings for git's command line, where they override all configuration files. Old versions of git ignore settings
+that they do not know.
 """
 VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "",  # overrides `protocol.NAME.allow` in every configuration file
@@ -75,7 +75,7 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
-        """Map blobs to their sizes in bytes. Blobs that a partial clone lacks are left out."""
+        """Map blobs to their sizes in bytes. Blobs that a partial clone lacks are skipped."""
         given = "".join(f"{one}\n" for one in blobs).encode()
         answer = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", given=given) if given else b""
         lines = [line.split(" ") for line in (answer or b"").decode().splitlines()]

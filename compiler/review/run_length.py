@@ -23,7 +23,8 @@ class RunLength:
     is the number of epochs that the spec states.
 
     Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `group` is the
-    number of completions per prompt, `each` the number of them that are trained on, counted once per iteration.
+    number of completions per prompt; `each` is `group` times the number of iterations for which every completion is
+    trained on.
     """
 
     steps: int | None

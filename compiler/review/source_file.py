@@ -81,8 +81,8 @@ def _draft(name: str, spec: Spec) -> Draft:
 
 
 def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
-    """The settings that a key of the other tool's file became, with their values in the spec; and whether a value
-    differs from the import.
+    """Return a pair: the settings that a key of the other tool's file became, with their values in the spec, and
+    whether a value differs from the import.
     """
     paths = [path for path, written in draft.settings.items() if written.entry is not None
              and (written.entry.file, written.entry.key) == (fate.file, fate.key)]  # fmt: skip
@@ -101,8 +101,8 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str, draft: Draft) -> str | None:
-    """The value of a setting, as a spec writes it; None if the spec has no value. The bundle's name of a copied file is
-    replaced by the name that the import gave the file, if their contents are equal.
+    """The value of a setting in the notation of a spec; None if the spec has no value. The bundle's name of a copied
+    file is replaced by the name that the import gave the file, if their contents are equal.
     """
     value = spec.get(path_of(path))
     if value is None:

@@ -49,8 +49,8 @@ class Trace:
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The trainer arguments that the table of settings lists for this setting. They are needed if the setting
-        cannot change alone.
+        """The trainer arguments that the table of settings lists for this setting. They are the only answer if no value
+        of the setting can be changed alone.
         """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name

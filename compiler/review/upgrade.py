@@ -1,4 +1,4 @@
-"""`xpc upgrade FILE --target T`: move a spec to another stack, and write the values into it that would otherwise
+"""`xpc upgrade FILE --target T`: move a spec to another stack, and write into the spec the values that would otherwise
 change.
 """
 
@@ -81,8 +81,8 @@ class Upgrade:
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """Write every changed value into the spec that can be kept without changing others. Returns the remaining
-        differences.
+        """For each setting that the move changes, write its earlier value into the spec, unless this changes something
+        else. Returns the remaining differences.
         """
         after, _ = self.spec(self.text)
         assert after is not None

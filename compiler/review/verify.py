@@ -1,4 +1,6 @@
-"""`xpc verify DIR`: check that a bundle is unchanged, and that its spec compiles to it with this version of xpc."""
+"""`xpc verify DIR`: check that a bundle is unchanged, and that its spec compiles to the same files with this version of
+xpc.
+"""
 
 from __future__ import annotations
 

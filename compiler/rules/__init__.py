@@ -34,7 +34,7 @@ def check(spec: Spec) -> list[Diagnostic]:
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
-        read = codes()  # a default replaced a misspelt choice: drop findings about it
+        read = codes()  # drop findings about a misspelt choice, which a default has replaced
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.spec.folders import fewer

@@ -60,13 +60,14 @@ class Spec:
     - `evaluated`: the evaluation sets that `eval { data = ... }` names
     - `teacher`: the model from which `method distill` learns
     - `continued`: the adapter that `lora(from = ...)` names
-    - `wrong`: the settings whose written value is an error, so that `values` has the default; `data` if a source is
-      unknown
+    - `wrong`: the settings whose value in the spec is illegal, for which `values` contains the default; also `data`, if
+      a source is unknown
     - `folder`: where the bundle of a sweep's run is written; other bundles are named after their spec
     - `allow_oom`: whether a run that does not fit its GPUs compiles (`--allow-oom`)
     - `kernels`: the locked commits of the hub's kernel repositories
     - `weights`: the SHA-256 of the files of local models; computed only when compiling
-    - `images`: by path of the source, the list of the image files that its rows name; computed only when compiling
+    - `images`: for each source, by its path, the list of the image files that its rows name; computed only when
+      compiling
     """
 
     source: Source
@@ -116,7 +117,7 @@ class Spec:
         return found is not None and found.origin.kind in (SPEC, BASE)
 
     def label(self, path: Path, text: str = "") -> Label | None:
-        """The location of a setting in the spec, as a label with `text`; None if the spec does not state the
+        """The location of a setting in the spec, as a label with the given text; None if the spec does not state the
         setting.
         """
         found = of_path(self.values, path)
@@ -176,11 +177,11 @@ class Spec:
         return None if found is None else found.value
 
     def extra_place(self, escape: str, name: str, text: str = "") -> Label:
-        """The location of a name in an `extra` block, as a label with `text`. Raises KeyError if the block lacks the
-        name.
+        """The location of a name in an `extra` block, as a label with the given text. Raises KeyError if the block
+        lacks the name.
         """
         label = self.extra[escape][name].origin.label
-        assert label is not None  # only a spec can set `extra` arguments
+        assert label is not None  # all `extra` arguments are written in a spec, and so have a location
         return evolve(label, text=text)
 
     @property
@@ -190,7 +191,7 @@ class Spec:
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the chat template that the spec states, or otherwise of a local model's template; None if it is
+        """The text of the spec's chat template or, without one, of the local model's template. None if the text is
         unknown.
         """
         found = self.template
@@ -229,8 +230,8 @@ class Spec:
         """Whether rows of several kinds (conversations, texts, ...) are mixed, so that the run prepares each by its
         kind.
 
-        There are two cases: rows of several kinds are joined, for training or in one evaluation set; or the loss is
-        masked and an evaluation set has another kind than the rows to train on.
+        This is true if the training data or one evaluation set joins several kinds. It is also true if the loss is
+        masked and an evaluation set has rows of another kind than the training data.
         """
         masked = self.flag("method.assistant_only") or self.flag("method.completion_only")
         sets = (self.sources,) if masked else (self.data, *(one.sources for one in self.evaluated))
@@ -248,7 +249,7 @@ class Spec:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The names of several evaluation sets, as in their metrics (`eval_NAME_loss`); empty for a single set."""
+        """The names of several evaluation sets, which their metrics contain (`eval_NAME_loss`); empty for one set."""
         return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
 
     @property
@@ -262,7 +263,7 @@ class Spec:
 
     @property
     def lora(self) -> bool:
-        """Whether the run trains adapters of any kind, over a base of any bits."""
+        """Whether the run trains adapters of any kind, over a quantized or an unquantized base."""
         return any(self.flag(name) for name in ADAPTERS)
 
     @property
@@ -357,9 +358,9 @@ class Spec:
     def learns_from_micro(self) -> bool:
         """Whether the size of the micro-batch changes what is learned, even if the global batch stays the same.
 
-        This is so for losses that average a part over a micro-batch; for all losses if DeepSpeed splits sequences
-        between processes; for kto, which estimates its KL term from the micro-batch; and for distillation that
-        generates row by row, because it draws random numbers per micro-batch.
+        True for losses with a part that is a mean over a micro-batch, and for all losses if DeepSpeed splits sequences
+        between processes. Also true for kto, which estimates its KL term from the micro-batch, and for distillation
+        that generates row by row, because it draws random numbers for each micro-batch.
         """
         name = self.text("method")
         if self.ulysses:
@@ -410,8 +411,8 @@ class Spec:
         """The number of data-parallel replicas, each of which reads different rows: global batch = micro-batch x
         accumulation x replicas.
 
-        It is the world size, except with context parallelism, where a group of processes reads one micro-batch
-        together.
+        Their number is the world size, except with context parallelism, where a group of processes reads one
+        micro-batch together.
         """
         return max(1, self.hardware.world // self.context_parallel)
 
@@ -422,7 +423,7 @@ class Spec:
 
     @property
     def by_fsdp1(self) -> bool:
-        """Whether version 1 of FSDP shards the model."""
+        """Whether PyTorch's older FSDP (fsdp1) shards the model, also under hsdp."""
         strategy = self.text("strategy")
         return strategy == "fsdp1" or (strategy == "hsdp" and self.stack.facts.hsdp == "fsdp1")
 

@@ -8,7 +8,8 @@ from xpc.compiler.spec import Spec
 def adapter_dtype(spec: Spec) -> str | None:
     """The dtype of the adapters' weights: float32, except where the stack changes it in bf16 runs and under ZeRO-3.
 
-    None for sharded 4-bit weights with TRL before 1, which decides only at the launch, from the device of the weights.
+    None for sharded 4-bit weights with TRL before 1: there, TRL chooses the dtype at the launch, by the weights'
+    device.
 
     TRL 1.16 trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16.
     ZeRO-3 gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base.
@@ -21,7 +22,7 @@ def adapter_dtype(spec: Spec) -> str | None:
         return spec.text("precision") if own and spec.zero_stage == 3 else "fp32"
     if spec.weights_sharded and spec.bits == 4 and spec.get("method") in spec.stack.facts.adapters_as_storage:
         return None
-    # in other precisions, the runtime makes adapters float32
+    # if neither the precision nor the model's dtype is bf16, the runtime makes adapters float32
     narrow = "bf16" in (spec.text("precision"), spec.text("model.dtype"))
     narrow = narrow and not (spec.flag("lora.dora") and spec.sharded_by_fsdp)
     return "bf16" if narrow and spec.get("method") in methods else "fp32"
@@ -30,9 +31,9 @@ def adapter_dtype(spec: Spec) -> str | None:
 def norms_widened(spec: Spec) -> bool:
     """Whether the norms of a quantized base become float32 in half precision, while its embeddings and head stay bf16.
 
-    TRL before 1 does this to 4-bit weights in bf16: peft_module_casting_to_bf16 makes every norm float32, and many
-    families then compute the residual stream in float32. TRL does not do it to sharded 4-bit weights, and DeepSpeed
-    undoes it by casting the model.
+    TRL before 1 widens the norms of a 4-bit base in bf16: peft_module_casting_to_bf16 makes every norm float32, and
+    many families then compute the residual stream in float32. TRL does not widen the norms of sharded 4-bit weights,
+    and DeepSpeed undoes the widening by casting the model.
     """
     widened = spec.get("method") in spec.stack.facts.quantized_widened and not spec.weights_sharded
     return bool(widened and spec.bits == 4 and spec.text("precision") == "bf16" and not spec.zero_stage)

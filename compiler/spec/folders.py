@@ -30,7 +30,7 @@ KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet"
 """The reader of the datasets library for each file ending."""
 
 
-@lru_cache(maxsize=64)  # cached, because every rule about rows calls it
+@lru_cache(maxsize=64)  # cached, because every rule about rows calls this function
 def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
     """The files of a folder that belong to a split, sorted. `names` are relative to the folder."""
     names = tuple(sorted(names))
@@ -54,13 +54,13 @@ def _has(*words: str) -> Callable[[str], object]:
 
 
 def splits(names: tuple[str, ...]) -> list[str]:
-    """The splits that names of files in a folder mention."""
+    """The splits, such as `train`, that the names of files in a folder mention."""
     shards = {found[1] for name in names if (found := SHARD.fullmatch(name))}
     return sorted(shards) if shards else [split for split in KEYWORDS if of_split(names, split)]
 
 
 def kinds(names: Sequence[str]) -> set[str]:
-    """The readers of the datasets library that these files need, such as `json`."""
+    """The readers of the datasets library, such as `json`, that the given files need."""
     return {KINDS[name[name.rfind(".") :].lower()] for name in names}
 
 

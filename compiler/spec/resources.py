@@ -22,11 +22,12 @@ class DataSource:
     - `stated`: whether the spec states the shape or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
-    - `context`: a column whose text follows the prompt; `wording`: the name of the text around both, such as Alpaca's
+    - `context`: a column whose text follows the prompt; `wording`: the name of the format whose fixed words surround
+      prompt and context, such as Alpaca's
     - `chat`: whether texts become turns of a conversation
     - `limit`: the most rows that are read
     - `share`: the source's part of a mixture, from 0 to 1; `share_label`: where the spec states it
-    - `documents`: the part of a .txt file that makes a row
+    - `documents`: the part of a .txt file that becomes a row, such as a paragraph
     - `roles`: the roles of the speakers that the spec names
     - `survey`: the counts of a file from an earlier check, if its content was not read again
     - `parts`: the files of a folder, for all its splits
@@ -75,7 +76,7 @@ class DataSource:
 
     @property
     def name(self) -> str:
-        """The name that messages print: the hub id, file or folder."""
+        """The source's name in messages: its hub id, file or folder."""
         return self.id or self.path or ""
 
     @property
@@ -88,7 +89,7 @@ class DataSource:
 
 
 def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
-    """The different kinds of rows in these sources."""
+    """The different kinds of rows in the given sources."""
     return tuple(dict.fromkeys(source.kind for source in mixture))
 
 
@@ -164,7 +165,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The name that messages print: the alias, hub id or folder."""
+        """The model's name in messages: its alias, hub id or folder."""
         alias = self.facts.alias if self.facts is not None and self.known_from == "registry" else None
         return self.path or alias or self.id or ""
 

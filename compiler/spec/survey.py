@@ -29,11 +29,11 @@ class Survey:
     - `empty_answer`: an answer or a text without a letter
     - `empty_prompt`: a prompt or a user's turn without a letter
     - `same`: both answers are equal
-    - `repeated`: prompt and answer of an earlier row
+    - `repeated`: the prompt and the answer are those of an earlier row
     - `images`: a message with an image
     - `system`: a turn of the system
     - `tools`: a column with tools
-    - `other_labels`: a tokenized row with a label that differs from the token at its place
+    - `other_labels`: a tokenized row with a label that differs from the token at the same position
     - `unlearned`: a tokenized row with a token that is not learned
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
@@ -53,7 +53,7 @@ class Survey:
     largest: tuple[int, int] | None = None
 
     def count(self, kind: str) -> int:
-        """The number of rows with the property `kind`, 0 if there are none."""
+        """The number of rows with a property, such as `unanswered`; 0 if there are none."""
         return self.tallies[kind].count if kind in self.tallies else 0
 
 

@@ -124,7 +124,7 @@ class Stack:
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """The `optimizers` or `schedules` (`what`) of xpc that the stack lacks, each with the reason."""
+        """The `optimizers` or `schedules` (the argument `what`) that the stack lacks, each with the reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
@@ -159,7 +159,7 @@ class Stack:
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
-        """The name in this stack for the argument that another version calls `old`; None if it was not renamed."""
+        """The name in this stack for an argument of another version (`old`); None if the argument was not renamed."""
         new = self._policy("renames").get(old)
         return None if new is None else str(new)
 
@@ -307,8 +307,8 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """The name of a stack for which `can` is true, for a help such as `write target NAME`. Prefers the default stack,
-    then the last by name; the default stack if `can` is true for none.
+    """Return the name of a stack for which the function `can` returns true, for a help such as `write target NAME`.
+    Prefers the default stack, then the last by name; returns the default stack if there is none.
     """
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 

@@ -73,7 +73,7 @@ class Facts:
     no_checkpointing: Names
     """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
     scaled_families: Names
-    """Families whose code reads each scaling of rotary positions (`rope`), as tested on tiny models."""
+    """Families whose code reads all scalings of rotary positions (`rope`), as tested on tiny models."""
     experts_required: Names
     """Families whose layers cannot be computed if config.json states no experts (`num_local_experts` of 0)."""
     router_loss_fails: Names
@@ -83,14 +83,14 @@ class Facts:
     loss.
     """
     expert_blocks: Mapping[str, str]
-    """For families that call only the experts that get tokens: the class of the layer with the experts. Processes then
-    call different experts, so ZeRO-3 must gather this layer as one module.
+    """For families that call only the experts that get tokens: the class of the layer with the experts. Each process
+    calls the experts of its own tokens, so ZeRO-3 must gather this layer as one module.
     """
     output_heads: Mapping[str, str]
     """For families whose output head is not called `lm_head`: its name."""
     experts_stacked: bool
-    """Whether transformers stacks the experts of a layer in one parameter, which PEFT adapts if `targets` names its
-    layers.
+    """Whether transformers stacks the experts of a layer in one parameter, which PEFT adapts if `targets` names the
+    layers of the experts.
     """
     sharded_parameters: bool
     """Whether PEFT can adapt a single parameter (`lora.parameters`) that ZeRO-3 has sharded."""
@@ -102,7 +102,7 @@ class Facts:
     attentions: Names
     """Attention implementations in transformers' ALL_ATTENTION_FUNCTIONS."""
     bfd_forces_padding_free: bool
-    """Whether packed rows are always flattened into one row with position ids."""
+    """Whether rows packed with the strategy `bfd` are always flattened into one row with position ids."""
     isolate_attention: Names
     """The attention implementations that keep documents in a flattened row apart."""
     isolate_mask: bool
@@ -110,7 +110,7 @@ class Facts:
     padding_free_needs_no_max_length: bool
     """Whether `padding_free` without packing needs `max_length = null`; otherwise TRL raises ValueError."""
     dpo_padding_free: bool
-    """Whether dpo can flatten rows (`padding_free`); otherwise it warns and pads."""
+    """Whether dpo can flatten rows (`padding_free`); otherwise the trainer warns and pads the rows."""
     liger: Literal["argument", "runtime"]
     """Who applies Liger's kernels: transformers by the argument `use_liger_kernel`, or the bundle's runtime."""
     liger_fused_loss: bool
@@ -158,7 +158,7 @@ class Facts:
     kto_precomputes_in_autocast: bool
     """Whether kto precomputes its reference under autocast, in the run's precision."""
     zero3_evaluates_twice: bool
-    """Whether an evaluation under ZeRO-3 may score its completions twice without an error in DeepSpeed."""
+    """Whether an evaluation under ZeRO-3 may score completions twice; otherwise DeepSpeed raises an error."""
     zero3_draws_scores: bool
     """Whether weights that the checkpoint lacks (a new score head) are initialized under ZeRO-3; otherwise they are
     uninitialized memory.
@@ -215,7 +215,9 @@ class Facts:
     distill_liger: Literal["layers", "loss"]
     """What Liger replaces in distillation: the student's layers, or the loss itself."""
     distill_rounds: bool
-    """Whether distillation generates for an optimizer step at once, and drops prompts that do not fill a step."""
+    """Whether distillation generates all completions of an optimizer step at once, and drops prompts that do not fill a
+    step.
+    """
     dpo_loss_list: bool
     """Whether dpo accepts several losses with weights."""
     dpo_losses_smoothed: Names
@@ -231,11 +233,11 @@ class Facts:
     evaluated.
     """
     precompute_of_sets: bool
-    """Whether the reference can be precomputed for several evaluation sets."""
+    """Whether the reference's log-probabilities can be precomputed if there are several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
-    """Methods that copy the policy as their reference. TRL refuses that under ZeRO-3, so the bundle's runtime loads the
-    reference.
+    """Methods that copy the policy as their reference. TRL refuses such a copy under ZeRO-3, so the bundle's runtime
+    loads the reference.
     """
     reward_async: bool
     """Whether a reward function may be a coroutine."""
@@ -244,8 +246,8 @@ class Facts:
     reward_runs_twice: bool
     """Whether the reward trainer runs two forward passes, one for each answer, before the backward pass."""
     save_multiples_rounded: bool
-    """Whether transformers accepts that 30 % is a multiple of 10 %, where the interval of saves must be a multiple of
-    that of evaluations; otherwise floating-point errors make it refuse.
+    """Whether a run may save every 30 % and evaluate every 10 % of its steps; otherwise floating-point errors make
+    transformers refuse 30 % as a multiple of 10 %.
     """
     trackio: bool
     """Whether transformers has a callback for trackio."""

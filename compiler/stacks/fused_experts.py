@@ -1,8 +1,8 @@
 """Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and their adapters.
 
-`gate_up_proj` holds the gate and up projections of all experts, `down_proj` the third layer. peft 0.21 adapts them if
-`targets` names these layers or is all-linear. Such an adapter has no dropout, and gate and up are adapted together.
-Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
+`gate_up_proj` contains the gate and up projections of all experts, `down_proj` their down projections. peft 0.21 adapts
+them if `targets` names these layers or is all-linear. Such an adapter has no dropout, and gate and up are adapted
+together. Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def expert_parameters(facts: ModelFacts) -> float:
 def adapter_layers(
     stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
 ) -> tuple[tuple[Linear, ...], int]:
-    """The linear layers of one decoder layer that get adapters, and the number of stacked weights in that layer to
-    which peft adds adapters before use.
+    """Return a pair for one decoder layer: the linear layers that get adapters, and the number of stacked weights to a
+    copy of which peft adds adapters.
 
     If experts are separate linear layers, each has an adapter. A stacked parameter has one adapter, whose product peft
     adds to a copy of the parameter (`ParamWrapper`). The adapter of `gate_up_proj` has twice the rank, or the rank
@@ -80,7 +80,7 @@ def adapter_layers(
         return targeted(facts, targets), 0
     listed: tuple[str, ...] | None = tuple(map(str, targets)) if isinstance(targets, tuple) else None
     ends = {one.rpartition(".")[2] for one in listed or ()}
-    if listed is not None and facts.model_type == "mixtral":  # targets with transformers 4's names
+    if listed is not None and facts.model_type == "mixtral":  # `targets` may have mixtral's names of transformers 4
         listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
     found = targeted(facts, listed)
     router = Linear("gate", "router", facts.hidden, facts.experts, 1)

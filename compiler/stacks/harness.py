@@ -16,7 +16,7 @@ LEADERBOARD = (
 )  # fmt: skip
 """The task groups of the Open LLM Leaderboard, except the group whose data was withdrawn (`leaderboard_math_hard`)."""
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Extras of the package lm-eval: each is needed by tasks whose names contain one of the texts."""
+"""Extras of the package lm-eval: each is needed by tasks whose names contain one of the listed texts."""
 
 
 def _table() -> dict[str, Any]:

@@ -35,7 +35,7 @@ def front_coded(names: list[str]) -> list[str]:
 
 
 def unsafe_files(root: str) -> set[str]:
-    """Absolute paths of the task files below `root` that execute what a model wrote."""
+    """Absolute paths of the task files below a folder that execute code written by the model."""
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
@@ -79,7 +79,7 @@ def table() -> Mapping[str, Any]:
 
 
 def main() -> int:
-    """Write the file. Returns the exit status."""
+    """Write lm-eval.json. Returns the exit status."""
     with open(PLACE, "w", encoding="utf-8") as handle:
         json.dump(table(), handle, indent=0, ensure_ascii=False)
         handle.write("\n")

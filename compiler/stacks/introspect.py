@@ -42,7 +42,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
             "carrying": _load("introspect_families.carrying")(),
-            # This module is in the folder of the script. It is imported without xpc, which is not installed there.
+            # These modules are loaded from the script's folder, because the environment does not have the package xpc.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),
         }
@@ -84,7 +84,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(asked if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # the default depends on output_dir, as that of run_name does
+        if effective == "out":  # a default that is computed from output_dir, as for run_name
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True
@@ -103,8 +103,8 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
-    """Build an instance of a class. Returns it with the deprecation warnings, and restores the environment
-    variables.
+    """Build an instance of a class. Returns a pair: the instance, and the deprecation warnings. Environment variables
+    are restored.
     """
     saved = dict(os.environ)
     try:

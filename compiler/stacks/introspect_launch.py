@@ -1,7 +1,7 @@
 """Find the keys that launchers read: in accelerate's configuration file and in DeepSpeed's JSON (see `introspect.py`).
 
 Imported only there, in an environment with a target's versions. If a library does not declare its keys, its source is
-scanned, or it is run on a dictionary that records look-ups.
+scanned, or its code is run on a dictionary that records look-ups.
 """
 
 import ast
@@ -72,14 +72,14 @@ def _deepspeed_yaml_keys() -> set[str]:
 
 
 def _attributes_of(module: Any, name: str) -> set[str]:
-    """Every attribute of the variable `name` that a module's code reads."""
+    """Every attribute of a variable that a module's code reads, found in the source."""
     tree = ast.parse(inspect.getsource(module))
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
 
 
 def _environment_names(cls: Any, prefix: str) -> list[str]:
-    """The environment variables under `prefix` that a class reads."""
+    """The environment variables with a prefix that a class reads."""
     found = set()
     for node in ast.walk(ast.parse(inspect.getsource(cls))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.environ.get":
@@ -94,7 +94,7 @@ def _environment_names(cls: Any, prefix: str) -> list[str]:
 
 
 def _trainer_fsdp_keys() -> list[str]:
-    """The keys of `TrainingArguments.fsdp_config` that transformers reads; it silently drops all others."""
+    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops all others."""
     found = set()
     for module in ("transformers.training_args", "transformers.trainer"):
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
@@ -156,8 +156,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""Types of keys whose default is None or of another type, as deepspeed/runtime/config.py reads them
-(`get_communication_data_type` etc.).
+"""Types of keys that cannot be inferred from the default, because it is None or of another type than the legal values.
+They follow how deepspeed/runtime/config.py reads the keys (`get_communication_data_type` etc.).
 """
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
@@ -176,8 +176,8 @@ all keys of the block.
 def deepspeed() -> dict[str, Any]:
     """The keys that DeepSpeed accepts in its JSON configuration.
 
-    The result has the top level, its plain keys and its blocks with their values, `zero_optimization` with its
-    offload blocks, and the removed keys.
+    Returns the top-level keys (all, those with plain values, and the removed ones), the keys of each block, those of
+    `zero_optimization` with its offload blocks, and the names of DeepSpeed's optimizers.
     """
     config = importlib.import_module("deepspeed.runtime.config")
     offload = importlib.import_module("deepspeed.runtime.zero.offload_config")

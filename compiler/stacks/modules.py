@@ -42,7 +42,7 @@ def modules(stack: str, family: str | None) -> Mapping[str, str]:
 
 
 def paths(known: Mapping[str, str], letters: str) -> tuple[str, ...]:
-    """The paths that have at least one of the letters."""
+    """The paths of the modules that modules.json marks with at least one of the given letters."""
     return tuple(path for path, kinds in known.items() if set(kinds) & set(letters))
 
 
@@ -72,8 +72,8 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """The paths of a model with this config.json. modules.json lists the paths of all models of the family, so some are
-    left out.
+    """The paths of a model with this config.json. modules.json lists the paths of all models of the family, of which a
+    single model may lack some.
     """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []
@@ -88,8 +88,8 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
 
 
 def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
-    """Patterns for paths to leave out. In families whose layers have either attention or another mixer (`layer_types`),
-    a model may have no layer with one of the two.
+    """Patterns of paths that this model lacks: in families whose layers have either attention or another mixer
+    (`layer_types`), a model may have no layer with one of the two.
     """
     kinds = config.get("layer_types")
     others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]

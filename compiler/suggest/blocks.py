@@ -137,8 +137,8 @@ def _machines_help(machines: re.Match[str]) -> str:
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """Replace the findings inside each unknown block by one finding about the block. Also returns the paths of the
-    settings that the blocks mean.
+    """Replace the findings inside each unknown block by one finding about the block. Returns a pair: all findings, and
+    the paths of the settings that the blocks stand for.
     """
     out = list(found)
     intended: set[str] = set()
@@ -154,7 +154,9 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
-    """The paths of the settings that a block means. Rules must not report their defaults."""
+    """The paths of the settings that a block stands for. They count as written, so that no rule reports their default
+    values.
+    """
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
     return {path for path in paths if not path.startswith("train.")} or {block.name}

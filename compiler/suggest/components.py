@@ -33,7 +33,9 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 
 def after_component(name: str) -> Meaning | None:
-    """The setting for a name that begins with a component: `rollout_max_tokens` is `method.max_completion`. Or None."""
+    """The setting for a name that begins with a component: `rollout_max_tokens` is `method.max_completion`. None if
+    there is none.
+    """
     first, *rest = parts(name) or ("",)  # the name `_` has no parts
     clause = components().get(first)
     specific = not general_words().issuperset(rest)  # `steps` alone would be too general, as in `generation_steps`

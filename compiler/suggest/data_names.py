@@ -27,7 +27,7 @@ TAKE_HELP = "how many of its own rows, or which share of them"
 
 
 def data_advice(unknown: UnknownName) -> str | None:
-    """What to write instead of an unknown name in a `data` block; None if it is not about data."""
+    """What to write instead of an unknown name in a `data` block; None if the name is not about data."""
     name = unknown.name
     if name in PARTS:
         named = _block_columns(unknown)

@@ -1,5 +1,5 @@
-"""Suggest `extra`, which passes arguments to a library unchanged, for names of library arguments. Imported only for an
-unknown name.
+"""Suggest `extra { }`, which passes arguments to a library unchanged, if an unknown name is an argument of a library.
+Imported only for an unknown name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xpc.grammar.tree import Value
 @record
 class PassedOn:
     """How to write an unknown name in `extra`: the text to type (`form`), the library (`escape`), its argument
-    (`name`), and whether this compiles in any spec (`fits`).
+    (`name`), and whether the text compiles in every spec (`fits`).
 
     `method` is set if only that method's trainer has the argument.
     """
@@ -62,8 +62,8 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 
 
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
-    """Find a trainer argument by its name, its old name or an alias. Returns its current name, and the method whose
-    trainer has it if sft's has not. None if it is unknown.
+    """Find a trainer argument by its name, its old name or an alias. Returns a pair: its current name, and the method
+    whose trainer has it, "" if the trainer of sft has it. None if no trainer has it.
     """
     new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), "")):

@@ -95,7 +95,9 @@ def vocabulary() -> tuple[Known, ...]:
 
 @cache
 def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
-    """The known names; their indices by word; and their indices by number of letters."""
+    """Return the known names, a mapping from each word to their indices, and one from each number of letters to their
+    indices.
+    """
     with_word: dict[str, list[int]] = {}
     of_length: dict[int, list[int]] = {}
     for number, one in enumerate(known()):

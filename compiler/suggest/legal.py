@@ -41,7 +41,9 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""Other tools' words for what xpc does if the setting is left out, and the advice. The word "/" stands for any path."""
+"""Map each setting to a pair: other tools' values that xpc expresses by omitting the setting, and the advice to give
+for such a value. The value "/" stands for any path.
+"""
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
@@ -200,7 +202,7 @@ def unset_advice(row: Setting, typed: str) -> str:
 
 
 def leave_out(row: Setting) -> str:
-    """The advice to leave out a setting, so that its default or xpc's choice applies."""
+    """The advice to omit a setting, so that its default or xpc's choice applies."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
     return f"leave `{row.name}` out: xpc chooses it, and says what"

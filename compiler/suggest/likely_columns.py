@@ -33,7 +33,7 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
             "unpaired": [prompt, answer, part["label"]],
             "text": [part["text"]],
         }.get(shape, [None])
-        # the last message is the judged answer
+        # the last message is the answer that the label rates
         if shape == "unpaired" and prompt is None and part["messages"] and part["label"]:
             named = [part["messages"], part["label"]]
         known = [one for one in named if one is not None]

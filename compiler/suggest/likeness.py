@@ -73,7 +73,7 @@ def weight(word: str) -> float:
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` of which `name` is probably a typo. None if none is near enough, or two are equally near."""
+    """The name in `names` that `name` probably misspells. None if no name is near enough, or two are equally near."""
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None

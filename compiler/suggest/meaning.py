@@ -71,7 +71,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """The words in names of settings of which a word is probably a typo."""
+    """The words in names of settings that `word` probably misspells."""
     alphabet = alphabet_of(word)
     return frozenset(
         one.letters
@@ -126,8 +126,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
-    """The known names worth comparing, in their order: those with the same letters, a common word, or mostly the same
-    letters.
+    """The known names that may be similar to a name, in the order of the table: those with the same letters, a common
+    word, or mostly the same letters.
     """
     names, with_word, of_length = index()
     alphabet = alphabet_of(typed)
@@ -170,22 +170,24 @@ def _with_all_words(name: str) -> str | None:
 def is_known(name: str, loosely: bool = True) -> bool:
     """Whether a name means a setting, has advice, or is known to have no equivalent.
 
-    With `loosely`, it also counts as known if only its beginning (`ema_...`) has no equivalent, or its words in another
-    order.
+    With `loosely`, a name also counts as known if its beginning (`ema_...`), or the same words in another order, are
+    known to have no equivalent.
     """
     reason = loose_reason(name) if loosely else own_reason(name)
     return reason is not None or meaning(name, exact=True) is not None or advice(name, "") is not None
 
 
 def shares_word(name: str, path: str) -> bool:
-    """Whether a name shares a word with a known name of the setting. If it does not, they only have similar letters."""
+    """Whether a name shares a word with a known name of the setting, rather than only having similar letters."""
     names, with_word, _ = index()
     own = [word for word in words(name[:80]) if weight(word) == 1.0]
     return any(names[number].path == path for word in own for number in with_word.get(word, ()))
 
 
 def nearest_other_name(name: str) -> tuple[str | None, float]:
-    """The nearest name among arguments for `extra` and names without an equivalent, or None; and its similarity."""
+    """Return a pair: the nearest name among arguments for `extra` and names without an equivalent, or None, and its
+    similarity.
+    """
     typed = letters(name[:80])
     alphabet, best, rank = alphabet_of(typed), None, 0.84
     for one, other in _other_names():

@@ -315,8 +315,8 @@ def _first_line(unknown: UnknownName) -> str | None:
 
 
 def misspelt_clause(unknown: UnknownName) -> str | None:
-    """The clause of whose name a block's or call's name is a typo: `eva {` or `optimiser adamw(lr=1e-5)`. None if there
-    is none.
+    """The clause whose name is misspelt in a block or a call: `eval` for `eva {`, `optimizer` for `optimiser
+    adamw(lr=1e-5)`. None if there is none.
     """
     plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
     # `targets` is a setting of `lora`, and not a typo of `target`

@@ -109,8 +109,8 @@ def own_reason(name: str) -> str | None:
 
 
 def loose_reason(name: str) -> str | None:
-    """Like `own_reason`, but the words may have another order, and a known beginning suffices (`ema_...`). Names of
-    settings take precedence over it.
+    """Like `own_reason`, but the words may have another order, and a known beginning suffices (`ema_...`). A name that
+    may also mean a setting counts as the setting.
     """
     return own_reason(name) or _with_words("none", name) or _family(name)
 

@@ -55,7 +55,7 @@ class Option:
 
 @record
 class Rewritten:
-    """How to write a pasted option as a setting: the text to type, or None if there is none; and a help text."""
+    """How to write a pasted option as a setting: the text to type (None if no setting corresponds), and a help text."""
 
     form: str | None
     help: str
@@ -208,8 +208,8 @@ def rewritten(typed: str, header: bool) -> Rewritten:
 
 
 def _apply_advice(text: str) -> tuple[str | None, str]:
-    """Apply the suggested edits to a text. Returns the text, or None if it is still illegal; and the help of the first
-    finding.
+    """Apply the suggested edits to a text. Returns a pair: the new text, or None if it is still illegal, and the help
+    of the first finding.
     """
     first = ""
     for _ in range(ROUNDS):

@@ -86,7 +86,7 @@ def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | N
     """The value to write for a suggested setting: the one that the unknown name implies, or the written value in xpc's
     notation.
 
-    If no value was written, it is an example. None if the written value is impossible.
+    If no value was written, the result is an example. None if the written value is impossible.
     """
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"

@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
-    """The assumptions, with the average tokens of a row from `launch.sh --prepare` or `xpc preview --rows`. `--tokens`
-    takes precedence.
+    """Return the assumptions, completed by the average tokens of a row that `launch.sh --prepare` or `xpc preview
+    --rows` counted. A number given by `--tokens` stays.
     """
     if given.tokens is not None:
         return given

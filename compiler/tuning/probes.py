@@ -31,15 +31,13 @@ STEPS = 20
 """Number of optimizer steps of a probe."""
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
-"""Prefixes of the paths of settings that a probe leaves out."""
+"""Prefixes of the paths of settings that a probe omits."""
 KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The plan's three best changes that fit, fastest first. If the unchanged run is not among them, it comes first in
-    addition.
-
-    If no speed is predicted, the unchanged run and the smallest changes.
+    """The plan's three best changes that fit, fastest first. If no speed is predicted, these are the changes of the
+    fewest settings. The unchanged run is always included: if it is not one of the three, it comes first.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -86,7 +84,7 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    for path, each in values.items():  # the spec in the bundle states all values, so each must count as stated
+    for path, each in values.items():  # the spec in the bundle states all values, so each counts as written
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))
     ordered = {row.path: values[row.path] for row in TABLE if row.path in values}

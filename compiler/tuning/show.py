@@ -180,7 +180,7 @@ def verdict_counts(plans: Sequence[Plan]) -> str:
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The total GPU-hours of all plans, if all are known."""
+    """The total GPU-hours of all plans as text, or `GPU-hours unknown` if those of one plan are unknown."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 

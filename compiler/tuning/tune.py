@@ -102,7 +102,7 @@ def _plain(folder: str) -> str:
 
 
 def _probes(spec: CheckedSpec, folder: str) -> list[Probe]:
-    """Compile the probes of a spec. Changes that a rule refuses are left out."""
+    """Compile the probes of a spec. Changes that a rule refuses are skipped."""
     made: list[Probe] = []
     for number, change in enumerate(probes.candidates(spec), 1):
         _, out = probes.where(folder, number)
@@ -203,7 +203,9 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The change as a diff of the spec's file. If it cannot be made in the text, lines for the user to write."""
+    """The change as a diff of the spec's file; if the file's text cannot be edited for it, the lines that the user must
+    write.
+    """
     text = spec.source.text
     after = text
     places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}

@@ -16,8 +16,8 @@ UNTRUE = (
     ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
 )
-"""Harmless warnings to filter: (logger, beginning of the message). bitsandbytes looks for an inference kernel on CPUs
-with AVX512-BF16; rows longer than the tokenizer's limit are truncated or counted by the run."""
+"""Pairs of a logger and the beginning of a harmless message: bitsandbytes lacks a kernel for inference; the tokenizer's
+limit is shorter than a row, which the run truncates or counts."""
 
 
 def prepare_environment(bundle: Bundle) -> None:

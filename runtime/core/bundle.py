@@ -65,7 +65,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise RunError for another number of processes than the plan's, because it changes the global batch."""
+    """Raise RunError unless there are as many processes as planned: another number changes the global batch."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

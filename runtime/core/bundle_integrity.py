@@ -1,7 +1,7 @@
 """Compare the files of the bundle with the digests in bundle.toml. Standard library only.
 
-Files that are executed or rendered must be the compiled ones. Other manual changes are reported in one line and the run
-continues, since the owner may edit a bundle. This finds mistakes and incomplete copies, but not manipulation.
+A changed file that is executed or rendered stops the run. Changes of other files are reported in one line, because the
+owner may edit a bundle. This check finds mistakes and incomplete copies, but no deliberate manipulation.
 """
 
 import os
@@ -24,7 +24,7 @@ def digest(path: str) -> str:
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Findings that stop this bundle. Other files that changed since the compilation are only reported in one line."""
+    """Return findings about changed files that are executed or rendered; other changed files are only reported."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]

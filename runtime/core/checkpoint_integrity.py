@@ -16,12 +16,12 @@ STAGING = "_saving"
 RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
 NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
-"""Beginnings of the names of files that change after a run, or that only a resumed run reads."""
+"""Beginnings of names that ``final_files`` skips: these files change after a run, or only a resumed run reads them."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
 """Matches files that each process writes for itself, with its rank in the name: `rng_state_1.pth` is that of rank 1."""
 BLOCK = 1 << 20
 PART = 64 << 20
-"""Bytes: a file is read in blocks of BLOCK, and one thread hashes a part of PART."""
+"""Sizes in bytes: a file is read in blocks of 1 MiB (BLOCK), and each thread hashes a part of 64 MiB (PART)."""
 
 Seal = tuple[int, str]
 """The size of a file in bytes, and its sha256 in hex."""
@@ -51,7 +51,7 @@ def seal(folder: str, rank: int) -> dict[str, Seal]:
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """Hash the remaining files, write the record and rename the folder, on process 0. Raises OSError."""
+    """Hash the files without a seal, write the record and rename the folder, on process 0. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
@@ -75,7 +75,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
 
 
 def set_default_mode(folder: str, written: Iterable[str]) -> None:
-    """Give weight files the default permissions of a new file, as safetensors makes them readable only by the owner."""
+    """Give weight files the default permissions of new files, because safetensors lets only the owner read them."""
     mask = os.umask(0)
     os.umask(mask)
     for name in written:

@@ -32,10 +32,10 @@ States = Callable[[str, int], str | None]
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
-    """The newest complete checkpoint, and a sentence for each newer one that was skipped.
+    """Return a pair: the newest complete checkpoint, and a sentence for each newer one that was skipped.
 
-    With ``digests`` every byte is compared with the record; without it, only the file sizes are. A checkpoint without a
-    record is used only if no other one is complete.
+    With ``digests`` every byte is compared with the record, otherwise only the sizes of the files. A checkpoint without
+    a record is used only if no other one is complete.
     """
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None

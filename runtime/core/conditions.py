@@ -1,7 +1,8 @@
 """Decide which modules of features/ and library_internals/ a run uses; its bundle contains only those.
 
-Only the compiler uses this file, and bundles do not contain it. It decides the lines of ``enabled.py``, and which
-settings in ``trainer_args.json`` would need another module. Modules that a used module imports are also included.
+Only the compiler uses this file, and bundles do not contain it. It writes ``enabled.py``, and lists in
+``trainer_args.json`` the unset settings that would need a module which the bundle lacks. Modules that a used module
+imports are also included.
 """
 
 import json
@@ -31,7 +32,7 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""The keys that `uses` reads from the two largest sections of trainer_args.json; the others need not be compared."""
+"""The keys that `uses` reads from two large sections of trainer_args.json; `_unused` is cached by their values only."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
@@ -74,7 +75,7 @@ def _only(section: "Mapping[str, Any]", names: tuple[str, ...]) -> dict[str, Any
 def _unused(text: str) -> tuple[str, ...]:
     """Paths of the unset settings that would need a module which the bundle lacks, such as `model.rope`.
 
-    The result is cached, because most members of a sweep have the same one.
+    The result is cached, because it is the same for most members of a sweep.
     """
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
@@ -135,7 +136,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
     several = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
     evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
-    # TRL rounds adapters over a quantized base to bfloat16, except DoRA's magnitudes, and FSDP2 needs one dtype.
+    # FSDP2 needs one dtype, but TRL rounds adapters over a quantized base to bfloat16, and not DoRA's magnitudes.
     tuned: Mapping[str, Any] = plan["lora"] or {}
     wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")

@@ -14,7 +14,7 @@ SYSTEM = "system"
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
-    """The training set and the evaluation set; the latter is None, rows, or several sets by name.
+    """Return a pair: the training set, and the evaluation set, which is None, rows, or several sets by name.
 
     The tokenizer is needed for the chat template and the length of prompts. Call this first on the main process, so
     that the other processes find the mapped rows in the cache. Raises RunError.
@@ -61,7 +61,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """The function that converts a stored row and its number to trl's row; ``chat``: there is a chat template."""
+    """The function from a stored row and its number to trl's row; ``chat`` is whether there is a chat template."""
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

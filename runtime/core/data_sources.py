@@ -12,7 +12,7 @@ from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
-    """The stored rows of one source, or a list of only the ``first`` rows. Raises RunError."""
+    """The stored rows of one source; with a number ``first``, a list of that many first rows. Raises RunError."""
     try:
         found = reader(bundle, source, bundle.features)(bundle, source, split or source["split"], first is not None)
         return found if first is None else list(islice(found, first))

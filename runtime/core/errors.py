@@ -11,7 +11,7 @@ LONGEST = 2000
 """Printed lines are cut to this many characters; only lines that quote data are longer."""
 
 REPORT_SECONDS = 5
-"""Seconds that the other processes wait for process 0 to report a common error."""
+"""Seconds that the other processes wait, so that process 0 can report an error that all of them have."""
 
 
 class RunError(Exception):
@@ -52,7 +52,7 @@ def say(sentence: str) -> None:
 
 
 printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
-"""The time (`time.monotonic`) of the last printed line. A process passes it to those that it starts in XPC_PRINTED."""
+"""The time (`time.monotonic`) of the last printed line. Processes that are started later get it in XPC_PRINTED."""
 _renewable = False
 """Whether the last line was printed with `renew`, so that the next such line replaces it on the terminal."""
 
@@ -60,7 +60,7 @@ _renewable = False
 def put(text: str, renew: bool = False) -> None:
     """Print a line. On a terminal, a line with ``renew`` replaces the last line that had ``renew``.
 
-    A closed terminal, or a `tee` that Ctrl-C ended, must not keep the run from saving.
+    A closed terminal, or a `tee` that Ctrl-C ended, raises no error, so that the run can still save.
     """
     global printed, _renewable
     renew = renew and sys.stdout.isatty()

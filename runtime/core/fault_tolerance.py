@@ -53,7 +53,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' batches; empty if the run was killed after its last step, so that it does not train again."""
+        """transformers' batches; none if the last step is done, because an earlier start was killed after it."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()
@@ -77,7 +77,7 @@ class FaultTolerant(TrainerHooks):
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            same = len(losses) == self.args.world_size  # else the processes get the mean
+            same = len(losses) == self.args.world_size  # after a change of the number of processes, each gets the mean
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)
@@ -87,7 +87,7 @@ class FaultTolerant(TrainerHooks):
     def agree(self) -> None:
         """At the end of a step, agree with the other processes on whether to stop, and whether any loss was not finite.
 
-        Two numbers are exchanged. Raises RunError for such a loss, unless the bundle allows it.
+        Two numbers are exchanged. Raises RunError for a loss that is not finite, unless the bundle allows such losses.
         """
         import torch
 
@@ -187,7 +187,7 @@ class FaultTolerant(TrainerHooks):
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
     """Turn a failed write into one RunError and delete the partial checkpoint.
 
-    This process reports it, because the write may have failed on this process only.
+    This process reports the error, because the write may have failed on this process only.
     """
     try:
         with progress.phase(f"writing {what}"):

@@ -33,8 +33,8 @@ class Feature:
     def check_nodes(self, bundle: "Bundle", check: Callable[[int], list[str]]) -> bool:
         """In the preflight, in one process per node: connect to the other nodes and check together.
 
-        ``check(node_rank)`` returns the findings of this node. Returns True if the nodes were checked, False if no
-        feature does this. Raises RunError on all nodes if any node has a finding.
+        ``check(node_rank)`` returns the findings of this node. Returns whether this feature has checked the nodes.
+        Raises RunError on all nodes if any node has a finding.
         """
         return False
 
@@ -78,7 +78,7 @@ class Feature:
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
-        """Before the preflight raises ``error``: a process that cannot exit normally reports it and exits here."""
+        """Before the preflight raises ``error``: a process that cannot exit normally reports the error and exits."""
 
     # The launcher
 
@@ -88,7 +88,7 @@ class Feature:
     def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
         """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun, or None.
 
-        It raises CalledProcessError.
+        The returned function raises CalledProcessError if the program fails.
         """
         return None
 

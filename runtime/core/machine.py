@@ -59,7 +59,7 @@ def _free(index: int, planned: float) -> list[str]:
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
     """Whether a torch build for these architectures (`sm_80`) runs on a GPU.
 
-    It does if one of them has the GPU's major version and is not newer, or if the list is empty.
+    It does if an architecture in the list has the GPU's major version and is not newer, or if the list is empty.
     """
     numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
     return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)

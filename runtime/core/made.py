@@ -57,7 +57,7 @@ def trained(model: Any) -> set[str]:
 
 
 def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
-    """Compare the trainer with the bundle; ``stated`` has the names of the weights that the model was to train.
+    """Compare the trainer with the bundle; ``stated`` are the names of the weights that were to be trained.
 
     Raises RunError with both values of each difference.
     """

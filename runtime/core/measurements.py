@@ -53,7 +53,7 @@ def peak(phase: str) -> None:
     """Record the peak memory in bytes since the last call for ``phase``, and reset the peak.
 
     On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set,
-    whose peak Linux resets when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems never do.
+    whose peak Linux resets when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems never reset it.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

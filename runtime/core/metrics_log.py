@@ -123,7 +123,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Write one event and print its line. A failed write ends the run, because the event would be lost."""
         if logs and "loss" in logs:
-            self.trainer.window = None  # the next logged loss is a mean over the steps after this event
+            self.trainer.window = None  # so that the next logged loss is a mean over only the steps after this event
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()

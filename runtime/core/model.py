@@ -25,8 +25,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
-    """The model object in the dtype that the bundle names. If trl got only a model's name, its versions would load
-    different dtypes.
+    """The model object in the dtype that the bundle names. If trl got only a model's name, the dtype would depend on
+    trl's version.
 
     The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
     """
@@ -63,8 +63,8 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """Use the tokenizer's end and padding tokens in the model. Other end tokens of its generation config (Llama 3 has
-    three) follow them.
+    """Use the tokenizer's end and padding tokens in the model. Its generation config also keeps its other end tokens
+    (Llama 3 has three), after the tokenizer's.
     """
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos

@@ -43,9 +43,9 @@ def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
 
 
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
-    """The checkpoint to resume from (None: start from the beginning), and sentences about it. Writes nothing.
+    """Return a pair: the checkpoint to resume from (None: start from the beginning), and sentences to print.
 
-    With ``digests``, every byte of the checkpoint is read. Raises RunError.
+    Writes nothing. With ``digests``, every byte of the checkpoint is read. Raises RunError.
     """
     folder, run = bundle.output_dir, bundle.run
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -162,7 +162,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """How the run in the output folder differs from this one: "" if it can resume, None if there is no run."""
+    """How the run in the output folder differs from this one: "" if this run can resume it, None if there is no run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

@@ -40,7 +40,7 @@ class Teacher(TypedDict):
 
 
 class Method(TypedDict):
-    """The training method, with its reward functions. Their weights are in the arguments."""
+    """The training method, with its reward functions, whose weights are in the arguments."""
 
     name: str
     generates: bool
@@ -72,7 +72,7 @@ class Stack(TypedDict):
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]
-    """Methods whose trainer copies the policy for its reference, which ZeRO-3 refuses."""
+    """Methods whose trainer gets a reference model, because ZeRO-3 would refuse the trainer's copy of the policy."""
     reward_async: bool
     """Whether trl can call a reward function that is a coroutine."""
     reward_given: list[str]
@@ -303,8 +303,8 @@ class Disk(TypedDict):
 
 
 class Flops(TypedDict):
-    """The floating-point operations of training, for the run's utilisation: per token; for attention, per pair of a
-    token and a token of its sequence; and the peak per second of one process's GPU.
+    """Floating-point operations, from which the run's utilisation is computed: `token` per token, `length` per token
+    and token of its sequence (attention), and the `peak` per second of one process's GPU.
     """
 
     token: float
@@ -353,7 +353,7 @@ class Run(TypedDict):
     fp8: NotRequired[dict[str, bool]]
     """For a run that computes in fp8: whether FSDP gathers weights in fp8 ("all_gather")."""
     patience: NotRequired[int]
-    """Evaluations without a better value after which the run ends."""
+    """The run ends after this many evaluations in a row without a better value."""
 
 
 class MuonMatrices(TypedDict):

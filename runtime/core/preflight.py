@@ -77,7 +77,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 
 
 def caches() -> list[str]:
-    """Findings about the folders that the Hugging Face libraries write to: their own errors blame the data."""
+    """Findings about unwritable folders of the Hugging Face libraries, whose own errors would blame the data."""
     found = []
     for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         place = Path(os.environ.get(name) or ".").expanduser().absolute()

@@ -15,7 +15,7 @@ FIRST, LONGEST = 10.0, 60.0
 
 
 class Phase:
-    """The current phase; ``name`` is empty while steps are logged. ``done`` of ``total`` are counted if known."""
+    """The current phase; ``name`` is empty while steps are logged. ``total`` is 0 if the amount of work is unknown."""
 
     name = ""
     started = 0.0
@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # processes that start later read this (errors.printed)
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # `errors.printed` of processes that start later
 
 
 def line(seconds: float) -> str:

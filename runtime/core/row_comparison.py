@@ -20,7 +20,7 @@ STRUCTURE = ("tool_calls", "tools", *REASONING)
 """Keys that a chat template may ignore: the first row with each role and each combination of these keys is compared."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""By kind of piece: matches the text before it if the template wrote its dict as Python, `{'a': 'b'}`, and not JSON."""
+"""By kind of piece: matches the text before a piece if the template wrote a dict as Python, `{'a': 'b'}`, not JSON."""
 FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
@@ -68,8 +68,8 @@ def check(
     conversations: Conversations,
     omit: Collection[str] = (),
 ) -> list[str]:
-    """Return sentences on the losses that ``omit`` allows; raises RunError for any other loss. ``rows`` are keyed by
-    their number.
+    """Return sentences about the losses that ``omit`` allows; raises RunError for any other loss. ``rows`` has each row
+    by its number.
     """
     first: dict[str, tuple[int, Loss]] = {}
     counts: dict[str, int] = {}
@@ -132,7 +132,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     written = {loss for mark, loss in marks.found if mark in text}
     for mark, loss in marks.found:
         place = text.find(mark)
-        if place < 0 and loss.kind == "reasoning" and loss in written:  # its text is under another key, too
+        if place < 0 and loss.kind == "reasoning" and loss in written:  # the same reasoning is written from another key
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
         if how:

@@ -8,7 +8,7 @@ from .errors import RunError
 FIELDS = "fields"
 """A key of a converted message: its value is JSON text with all keys of the stored message but role and content."""
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the chat template reads. They are stored in a row's first message, because trl passes them on for some
+"""Columns that the chat template reads. A row's first message stores them, because trl passes columns on for some
 methods only, and all rows of a mixture must have the same columns."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
@@ -45,7 +45,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    These are all stored columns: those that the chat template reads are stored in the first message.
+    These are all stored columns, because the first message has a copy of those that the chat template reads.
     """
     return list(present)
 
@@ -60,8 +60,8 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to trl's ``messages``.
 
-    A null content becomes an empty one, which a template would render as "None". Raises RunError with the row's number
-    (from 0) for a row of another shape.
+    A null content, which a template would render as "None", becomes an empty text. Raises RunError with the row's
+    number (from 0) for a row of another shape.
     """
     where = f"{name(source)}, row {index}"
     return {"messages": with_system(from_value(row[columns(source, list(row))["conversations"]], where), system)}

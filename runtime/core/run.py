@@ -145,7 +145,7 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0, then on the others. A process that alone fails reports its RunError itself."""
+    """Run ``make`` on process 0, then on the others. If only one process fails, it reports its own RunError."""
     made = _first(make)
     try:
         return make() if made is None else made

@@ -34,7 +34,7 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Report truncated and dropped rows; ``given`` is their number before. Raises RunError if none is left to learn."""
+    """Report truncated rows, and how many of ``given`` were dropped. Raises RunError if none has a token to learn."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)

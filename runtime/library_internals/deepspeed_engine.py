@@ -31,8 +31,8 @@ class DeepSpeedEngine(Feature):
 def no_shared_memory_op() -> None:
     """Keep DeepSpeed from compiling a C++ extension at the start of a CPU run (deepspeed/comm/torch.py, build_shm_op).
 
-    It needs a compiler and a minute or two, is used only for inference, and all installed DeepSpeed versions share its
-    build folder: the build of one breaks another ("no attribute 'vector_kernel_level'").
+    The extension needs a compiler and a minute or two, is used only for inference, and all installed DeepSpeed versions
+    share its build folder: the build of one breaks another ("no attribute 'vector_kernel_level'").
     """
     import deepspeed
 

@@ -15,7 +15,7 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""By ZeRO stage: a shard's keys of the weights and of the states, and DeepSpeed's attribute of the weights."""
+"""Names by ZeRO stage: a shard's keys for weights and for optimizer states; DeepSpeed's attribute for weights."""
 Part = tuple[int, int, int, int, int]
 """A slice of a weight: the process, the group, its start in the shard, its start in the weight, and its length."""
 

@@ -1,7 +1,7 @@
 """Load hub kernels at the commits that a bundle pins.
 
-transformers asks the ``kernels`` package for a version, which is a moving branch: when it loads a model with attention
-from the hub, and for some families when their module is imported.
+When transformers loads a model with attention from the hub, or imports the module of some families, it asks the
+``kernels`` package for a version, which is a moving branch.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class HubKernels(Feature):
 
 
 def load_at(commits: Mapping[str, str]) -> None:
-    """Make `get_kernel` load the repositories in ``commits`` at these commits, and others as before."""
+    """Make `get_kernel` load the repositories in ``commits`` at these commits, and other repositories as before."""
     try:
         import kernels
     except ImportError:

@@ -13,7 +13,7 @@ SECONDS = 60.0
 
 
 class TemplateTime(Feature):
-    """Hooks for a run whose rows go through a chat template, here and in the processes that tokenize."""
+    """Hooks for a run whose rows go through a chat template, in this process and in forks that tokenize."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Stop the run at a row for which the template does not end."""

@@ -22,11 +22,11 @@ class TorchExitBarrier(Feature):
 def last_to_leave(environ: Mapping[str, str]) -> None:
     """Make the launcher of node 0, which hosts torch's store, exit after those of the other nodes.
 
-    torch's agents wait for each other at the end, and the last agent releases all of them. If that is the agent of
-    node 0, it may exit before the others have read the store, and they then print a C++ stack after a successful run
-    (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store
-    once more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector
-    failed`; seen once). So a node has left once its rendezvous is shut down.
+    torch's agents wait for each other at the end, and the last agent releases all of them. If that is the agent of node
+    0, it may exit before the others have read the store, and they then print a C++ stack after a successful run (torch
+    2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store once
+    more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector failed`;
+    seen once). So node 0 waits until the others have shut their rendezvous down.
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def evaluate_now(trainer: Any) -> None:
-    """Evaluate as transformers does between two steps, and save if this is the best evaluation and `save` needs it."""
+    """Evaluate as transformers does between two steps, and save if the best step is saved and this is the best one."""
     metrics = trainer._evaluate(None, None)
     best = trainer._determine_best_metric(metrics=metrics, trial=None)
     if best and getattr(trainer.args.save_strategy, "value", trainer.args.save_strategy) == "best":

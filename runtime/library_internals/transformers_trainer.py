@@ -43,7 +43,7 @@ def resume_log(trainer: Any, step: int) -> None:
 
 
 def metrics_since(trainer: Any) -> Any:
-    """trl's lists of metrics since the last log, by name; preference methods of trl 0.18 have another attribute."""
+    """trl's lists of metrics since the last log, by name; in trl 0.18, their attribute depends on the method."""
     for name in ("_metrics", "_stored_metrics"):
         if hasattr(trainer, name):
             return getattr(trainer, name)["train"]
@@ -58,7 +58,7 @@ def tokens_trained(trainer: Any) -> float:
 def attention(model: Any) -> str:
     """The attention that the language model really uses, by the names of the bundle.
 
-    Without the package flash-attn, transformers loads the same kernels from a repository of the hub and uses its name.
+    Without the package flash-attn, transformers loads the same kernels from the hub, and uses that repository's name.
     """
     name = str(model.config.get_text_config()._attn_implementation)
     kernel = re.search(r"/.*flash-attn(\d?)", name)

@@ -13,11 +13,11 @@ class Prepared:
     """Trainer methods for a custom tokenization of rows."""
 
     def prepare_rows(self, rows: Any, args: Any, packing: bool, name: str, prepare: Callable[..., Any]) -> Any:
-        """The tokenized rows; ``prepare(rows, args, packing, name)`` is trl's method."""
+        """The tokenized rows; ``prepare(rows, args, packing, name)`` is trl's method that tokenizes rows."""
         return prepare(rows, args, packing, name)
 
     def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
-        """The rows that tokenized texts are split into, and the number of rows of each text; None if none is split."""
+        """Return a pair: the rows into which texts are split, and each text's number of rows (None if unsplit)."""
         return rows, None
 
     def _prepare_dataset(

@@ -1,4 +1,4 @@
-"""Report results of tools that trl drops because they do not fit, and make up calls in a rehearsal (trl 1.16)."""
+"""Report tool results that trl drops because they are too long, and make up calls in a rehearsal (trl 1.16)."""
 
 import os
 from collections.abc import Mapping, Sequence

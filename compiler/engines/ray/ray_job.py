@@ -36,7 +36,7 @@ PASSED = ("PYTHON", "OMP_NUM_THREADS")
 PREFIXES = (
     "CLEARML_", "GLOO_", "HF_", "MLFLOW_", "NCCL_", "PYTORCH_", "SWANLAB_", "TOKENIZERS_", "TRACKIO_", "WANDB_", "XPC_",
 )  # fmt: skip
-"""Variables of the job that are passed to every node and override its own."""
+"""Prefixes of the job's environment variables that are passed to every node, where they override the node's own."""
 
 
 def main() -> int:
@@ -76,8 +76,8 @@ def main() -> int:
 
 
 def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
-    """The function that Ray runs on each node. `passed` are variables for launch.sh; as a closure, it keeps tokens
-    among them out of Ray's records of the job.
+    """Return the function that Ray runs on each node. It has the variables for launch.sh (`passed`) in its closure,
+    because Ray would write arguments, and so secret tokens, into its records of the job.
     """
 
     def node() -> int:

@@ -10,7 +10,7 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
-"""The name of a file next to a sweep with the digest of each member, one per line, in the order of the array's
+"""The name of the file that lists the digest of each member of a sweep, one per line, in the order of the array's
 tasks.
 """
 README = f"""

@@ -116,7 +116,9 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
 
 
 def cores(spec: Spec) -> int:
-    """The number of cores of a node: as the spec states, otherwise one per process on the CPU and eight per GPU."""
+    """The number of cores to request on a node: the spec's `cpus`, otherwise one per process on the CPU, and eight per
+    GPU.
+    """
     if spec.get("launch.cpus") is not None:
         return spec.integer("launch.cpus")
     return spec.hardware.processes * (1 if spec.on_cpu else 8)

@@ -64,7 +64,7 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a requeued job may start again and again without progress.
 
-    Without this rule: if `time` is hardly longer, half of it is reserved for the last checkpoint.
+    Without this rule: half of such a short `time` is reserved for the last checkpoint.
 
     Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read, not run.
     """

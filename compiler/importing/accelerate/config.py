@@ -110,7 +110,7 @@ def _processes_of(block: Entry | None, found: Machines) -> None:
 
 
 def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
-    """Read a number of processes or nodes into the attribute `slot` of `found`; below 1 it is an error."""
+    """Set the attribute `slot` of `found` to a number of processes or nodes. A number below 1 is an error."""
     value = integer(entry)
     if value is None or value < 1:
         draft.error(entry, "it takes a whole number above 0")
@@ -178,7 +178,7 @@ def _mixed(draft: Draft, entry: Entry) -> None:
 
 
 def fsdp(draft: Draft, block: Entry | None) -> None:
-    """Import `fsdp_config`, whose keys may lack the prefix `fsdp_`. Without `fsdp_version` it is FSDP1."""
+    """Import `fsdp_config`, whose keys may lack the prefix `fsdp_`. A file without `fsdp_version` means FSDP1."""
     table: dict[str, Entry] = {}
     for key, one in ({} if block is None else block.mapping).items():
         table[key if key.startswith("fsdp_") else f"fsdp_{key}"] = one
@@ -375,8 +375,8 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """Import the DeepSpeed file that an argument names, or the mapping that it contains.
 
-    A missing file is replaced by LLaMA-Factory's or axolotl's file of the same name, or only its ZeRO stage is taken
-    from the name.
+    If the file is missing, import the file of the same name that LLaMA-Factory or axolotl publishes. If they publish
+    none, take only the ZeRO stage from the name.
     """
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")

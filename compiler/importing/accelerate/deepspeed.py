@@ -17,7 +17,7 @@ KEYS = load("accelerate/deepspeed.toml")
 BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activation_checkpointing",
           "zero_allow_untested_optimizer", "train_batch_size", "train_micro_batch_size_per_gpu",
           "steps_per_print", "wall_clock_breakdown")  # fmt: skip
-"""Keys of a DeepSpeed file that are not in the key table deepspeed.toml."""
+"""Keys of a DeepSpeed file that functions of this module import, so that the key table deepspeed.toml lacks them."""
 PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
 """Keys of a DeepSpeed file that `deepspeed_config` of accelerate's YAML also accepts."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),

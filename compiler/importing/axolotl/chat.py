@@ -29,8 +29,8 @@ class Learned:
 
 
 def learned(draft: Draft, named: Entries) -> Learned:
-    """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on. Datasets that
-    differ are an error.
+    """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on. If datasets
+    train on different turns, that is an error.
     """
     found: list[Learned] = []
     listed = named.get("datasets")
@@ -60,8 +60,8 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
-    """Set the chat template. Returns True if the template marks the turns in `marks` as trained and `marks` differs
-    from the default, the assistant's turns.
+    """Set the chat template. Returns True if `marks` has other turns than the default (the assistant's), and the
+    template marks these turns as trained.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")

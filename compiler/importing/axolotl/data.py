@@ -146,8 +146,8 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
-    """The row format, such as `messages`, for the dataset type `word`, and its columns if they differ from the format's
-    usual names.
+    """Returns a pair: the row format, such as `messages`, for the dataset type `word`, and its columns if they differ
+    from the format's usual names.
     """
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))

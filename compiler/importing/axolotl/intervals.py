@@ -116,8 +116,8 @@ def _counted(text: str) -> float | None:
 
 
 def warmup(draft: Draft, named: Entries) -> None:
-    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. It changes a warm-up of one step to two
-    steps.
+    """Set the warm-up. axolotl's default is 3 % of the run, at most 100 steps. axolotl changes a warm-up of one step to
+    two steps.
     """
     if schedule.flat(named.get("lr_scheduler_type")):
         return

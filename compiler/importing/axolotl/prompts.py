@@ -57,7 +57,7 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The prompt of a named type or of a custom type (`place` is a mapping); None for an unknown name."""
+    """The prompt of the type named `word`, or of a custom type if `place` is a mapping; None for an unknown name."""
     if not place.mapping:
         return types().get(word)
     given: dict[str, str] = {}

@@ -198,7 +198,7 @@ def _implied(config: Entry) -> Fate:
 
 
 def _muon(draft: Draft) -> None:
-    """State the defaults of axolotl's Muon in the spec. It scales updates as torch's `match_rms_adamw` does.
+    """Write the defaults of axolotl's Muon to the spec. This Muon scales updates as torch's `match_rms_adamw` does.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """

@@ -106,8 +106,8 @@ def _is_left_out(words: list[Word], n: int) -> bool:
 
 
 def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[Word]]:
-    """Split off the launcher's options. Returns the options, the program (or the module of `-m`), and the remaining
-    words.
+    """Split a command after the launcher. Returns three values: the launcher's options, the program (or the module of
+    `-m`), and the remaining words.
     """
     out: dict[str, Entry] = {}
     flags = KEYS.column("flag")
@@ -132,8 +132,8 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
-    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns the values by key, and the words without a
-    key. `again` receives the first value of a key that occurs twice.
+    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns a pair: the values by key, and the words
+    without a key. `again` receives the first value of a key that occurs twice.
     """
     out: dict[str, Entry] = {}
     rest: list[Word] = []

@@ -100,7 +100,7 @@ def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
 
 
 def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
-    """The name and the value of an assignment; None if the value is not known."""
+    """Returns a pair, the name and the value of an assignment, or None if the value is unknown."""
     name, _, value = word.text.partition("=")
     return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
 
@@ -277,7 +277,9 @@ def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
 
 
 def _dropped(draft: Draft, line: Line, file: str) -> None:
-    """Warn about words that are left out, because they are an unset variable or depend on an undecided condition."""
+    """Warn about words of the command that the import ignores, because they are an unset variable or depend on a
+    condition with an unknown outcome.
+    """
     for dropped in line.dropped:
         why = "the script does not set this variable; the import assumes that it is empty"
         if ":" in dropped.text:
@@ -357,8 +359,8 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
 
 
 def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
-    """Read a YAML or JSON file that an argument names. Raises Unreadable if it does not exist; `option` is what to pass
-    instead.
+    """Read a YAML or JSON file that an argument names. Raises Unreadable if it does not exist, with the option `option`
+    to pass instead.
     """
     name = text(entry) or ""
     data = overrides.read(name)

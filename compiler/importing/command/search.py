@@ -32,8 +32,8 @@ MOST_WRAPPED = 40
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """The training command that `--pick` selects, or the only one, with its index. Raises Unreadable if there is none,
-    or several without `--pick`.
+    """Returns a pair: the training command that `--pick` selects, or the only one, and its index. Raises Unreadable if
+    there is none, or several without `--pick`.
     """
     training = training_commands(text_, overrides, loops)
     if overrides.pick is None and len(training) > 1:  # the script may also start an evaluation of the trained model
@@ -146,7 +146,7 @@ def _named(call: Call) -> str:
 
 
 def is_training(words: Sequence[Word]) -> bool:
-    """Whether a command starts a training, judged by its words: `torchrun x.py`, `trl sft`, or `python x.py --key
+    """Whether the words of a command show that it starts a training: `torchrun x.py`, `trl sft`, or `python x.py --key
     value`.
     """
     name = os.path.basename(words[0].text)

@@ -18,8 +18,8 @@ from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""Subcommands of `llamafactory-cli` that train, each with its training method. `train` leaves the method to the key
-`stage`; the others read configuration files in the newer layout (v1).
+"""Subcommands of `llamafactory-cli` that train, each with its training method. `train` has none, because the key
+`stage` names it. All other subcommands read configuration files in the newer layout (v1).
 """
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
 """Names of LLaMA-Factory's programs. They count only if `finetuning_type` is among the options."""

@@ -341,8 +341,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""By stage, the columns that LLaMA-Factory expects of a dataset without an entry in dataset_info.json, and words about
-them for a warning.
+"""By stage, the columns that LLaMA-Factory expects of a dataset without an entry in dataset_info.json, and the words
+with which a warning describes them.
 """
 
 

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's Muon. It scales updates as torch's `match_rms_adamw` does, and trains the remaining weights by
-AdamW with the same learning rate.
+"""Import LLaMA-Factory's Muon, which scales updates as torch's `match_rms_adamw` does. AdamW trains the weights that
+are no hidden matrices, with the same learning rate.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.

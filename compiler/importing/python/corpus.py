@@ -114,8 +114,8 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
 
 
 def _of_a_mixture(data: Data, chain: Chain) -> list[tuple[Object, str, str]]:
-    """Operations on concatenated datasets that a spec can only apply to a single source, such as `select`, with the
-    reason and the help.
+    """Return the operations on concatenated datasets that a spec can only apply to a single source, such as `select`,
+    each with the reason and the help for its error.
     """
     if data.take is None and data.limit is None:
         return []
@@ -241,7 +241,7 @@ def _origin(draft: Draft, machine: Machine) -> str:
 
 
 def _reads(call: Object) -> bool:
-    """Whether a call of `open` opens the file for reading, judged by its mode."""
+    """Whether the mode of a call of `open` opens the file for reading."""
     mode = call.argument("mode", 1)
     return mode is None or not isinstance(mode.value, str) or "r" in mode.value
 
@@ -332,8 +332,8 @@ EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay"
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Leave the evaluation out, with a warning. It is an error if the evaluation selects the checkpoint that is
-    kept.
+    """Drop the evaluation from the spec, with a warning. If the script keeps the checkpoint with the best evaluation,
+    report an error instead.
     """
     best = entries.values.get("load_best_model_at_end")
     saving = entries.values.get("save_strategy")
@@ -359,8 +359,8 @@ def _path(chain: Chain) -> object:
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
-    """Whether the script trains on answers only, by TRL's completion collator or Unsloth's `train_on_responses_only`;
-    and the collator argument, if the script defines its own collator.
+    """Returns a pair: whether the script trains on answers only (by TRL's completion collator or Unsloth's
+    `train_on_responses_only`), and the collator argument if the script defines its own collator.
     """
     call = program.responses_only(machine, trainer)
     if call is not None:

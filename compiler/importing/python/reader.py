@@ -104,8 +104,8 @@ UNREAD = (
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
-    """Convert a script or a notebook to a draft of the spec. If it is a module, a script near it that calls it is
-    imported instead. Raises Unreadable if nothing can be imported.
+    """Convert a script or a notebook to a draft of the spec. Instead of a module, import a script near it that calls
+    the module. Raises Unreadable if nothing can be imported.
     """
     try:
         return _script(text, file, overrides)

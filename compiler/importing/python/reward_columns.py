@@ -32,8 +32,9 @@ def _with_columns(reward):
 def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
     """Write the Python source of a wrapper that computes columns for reward functions.
 
-    Returns the source, and the names of the script that it uses; ("", set()) if no column must be computed. Columns
-    that the wrapper cannot compute are errors. `parts` maps the script's top-level names to their files.
+    Returns a pair: the source, and the script's names that this source uses. The pair is ("", set()) if no column must
+    be computed. Columns that the wrapper cannot compute are errors. `parts` maps the script's top-level names to their
+    files.
     """
     made: list[str] = []
     names: set[str] = set()
@@ -66,8 +67,8 @@ def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
 def _expression(
     key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
 ) -> tuple[str, set[str]] | None:
-    """The column `key` as the source of an expression over `row`, and the names of the script in it; None if the column
-    cannot be written as one expression.
+    """Returns a pair: the column `key` as the source of an expression over `row`, and the script's names that this
+    expression uses. None if the column cannot be written as one expression.
     """
     asked = draft.settings.get("data.prompt")
     prompt = asked.text.strip('"') if asked is not None else "prompt"

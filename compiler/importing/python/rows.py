@@ -47,7 +47,7 @@ class Turns:
     user: Prompt | None = None
     answer: Prompt | None = None
     generation: bool = False
-    """Whether it was rendered with `add_generation_prompt`, so that it ends where the answer begins."""
+    """Whether the conversation was rendered with `add_generation_prompt`, so that it ends where the answer begins."""
 
 
 @mutable

@@ -307,7 +307,9 @@ def _joined(shape: Shape) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """A prompt or an answer as a string, and whether the column holds it as a message. None if it has another form."""
+    """Returns a pair: a prompt or an answer as a string, and whether the column has it as a message. None for a value
+    of another form.
+    """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)
         return (turns.user, True) if turns is not None and turns.user is not None and turns.generation else None

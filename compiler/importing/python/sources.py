@@ -87,7 +87,9 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
 
 
 def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place | None]:
-    """The entry that names the data (a file, a folder or a Hub dataset), and the location of the call that loads it."""
+    """Returns a pair: the entry that names the data (a file, a folder or a Hub dataset), and the location of the call
+    that loads the data.
+    """
     if chain.file is not None:
         value, place = chain.file.value, chain.file.place
         if isinstance(value, str):

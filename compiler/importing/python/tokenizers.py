@@ -35,8 +35,8 @@ TEMPLATES = {
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
-    """The call that loads the tokenizer, and the call of Unsloth's `get_chat_template`; None for a call that is
-    missing.
+    """Returns a pair: the call that loads the tokenizer, and the call of Unsloth's `get_chat_template`. None stands for
+    a call that the script lacks.
     """
     given = program.argument(trainer, "processing_class") or program.argument(trainer, "tokenizer")
     value = None if given is None else program.revealed(given.value)
@@ -124,7 +124,7 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 def _padding(draft: Draft, trainer: Object) -> None:
     """Report a script that never trains on the eos token: it pads with this token, and its collator masks all padding
-    tokens. TRL's own collator, since 0.16, does not.
+    tokens. TRL's own collator, since 0.16, does not mask this token.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None

@@ -34,7 +34,7 @@ OPEN = (None, "all")
 def gather(entries: Entries, machine: Machine) -> None:
     """Add `report_to` for the tracker that the script starts, with its project and the run's name.
 
-    Without `report_to`, transformers 4 reports to this tracker, because the script imports it, so it must be installed.
+    Without `report_to`, transformers 4 reports to every installed tracker, and so to the one that the script imports.
     """
     starts = [one for one in machine.calls if one.path in STARTED]
     tracker = starts[0].path.partition(".")[0] if starts else ""

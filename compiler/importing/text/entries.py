@@ -211,8 +211,8 @@ def words(entry: Entry) -> list[str] | None:
 
 
 def not_set(variable: str) -> tuple[str, str]:
-    """The reason why a shell variable's value is unknown, and the help. `$X` is never set; `${X}` has different values
-    in different branches.
+    """Returns a pair for an error message: the reason why a shell variable's value is unknown, and the help. `$X` is
+    never set; `${X}` has different values in different branches.
     """
     name = variable.strip("${}")
     help_ = f"`--set {name}=VALUE` sets it" if name.isidentifier() or name.isdecimal() else "write its value"

@@ -143,9 +143,7 @@ def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> Non
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
-    """Expand a string. Returns it with all known values filled in, and the first unknown variable, such as
-    `$1`, or "".
-    """
+    """Returns a pair: the string with all known values filled in, and its first unknown variable (`$1`), or ""."""
     out, missing, at = "", "", 0
     while at < len(text):
         start = at

@@ -78,10 +78,10 @@ def calls(
     """The commands of a shell script that may run. Assignments and `export` set variables, except those in `sets`,
     which keep the given value.
 
-    A branch with a false condition is left out. After a condition of unknown outcome, a variable keeps its value only
-    if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read once, with
-    the first value. `read` reads the files that the script sources, and `written` receives the texts that `cat > FILE
-    <<EOF` writes. Raises Unreadable for a quote that is never closed.
+    Commands of a branch with a false condition are skipped. After a condition of unknown outcome, a variable keeps its
+    value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read
+    once, with the first value. `read` reads the files that the script sources, and `written` receives the texts that
+    `cat > FILE <<EOF` writes. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
@@ -408,8 +408,8 @@ class _Shell:
             self.state.assign(name, part)
 
     def end(self, how: str, failed: bool = False) -> None:
-        """Interpret `exit` and `return`: the rest of the innermost branch of unknown outcome does not run; outside such
-        a branch, the rest of the script does not run.
+        """Interpret `exit` and `return`: all later commands of the innermost branch whose condition is unknown are
+        skipped; without such a branch, all later commands of the script are.
 
         If the script exits with an error inside a condition, the condition is assumed to be false, because a script
         that was used to train did not fail.

@@ -10,7 +10,7 @@ from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""Matches `$@` and `$*`, the script's own arguments, of which an import has none."""
+"""Matches `$@` and `$*`, the script's own arguments, which are empty in an import."""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
@@ -92,8 +92,8 @@ class Words:
         return words or ([] if sets else None)
 
     def function(self) -> tuple[str, int, int] | None:
-        """Skip a function definition at the current position. Returns its name and the position and line of its body;
-        None if no definition begins here.
+        """Skip a function definition at the current position. Returns three values: the function's name, and the
+        position and line of its body. None if no definition begins here.
         """
         found = self.function_head()
         if found is None:

@@ -1,7 +1,7 @@
 """Read YAML as entries with line numbers. PyYAML only parses the document tree; no tag creates a Python object.
 
-Pitfalls of YAML 1.1: `no`, `off` and `yes` are bools, whose text is kept; `2e-5` is a string, which `entries.number`
-reads as a number; `1:30` and dates stay strings; of a repeated key, the last value counts.
+Pitfalls of YAML 1.1: `no`, `off` and `yes` are bools, but their entries also have the text; `2e-5` is a string, which
+`entries.number` reads as a number; `1:30` and dates stay strings; if a key is repeated, its last value counts.
 """
 
 from __future__ import annotations

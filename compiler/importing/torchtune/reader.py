@@ -109,7 +109,7 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """The first key that prevents the import of the file, and the reason; None if the file can be imported."""
+    """Returns a pair, the first key that prevents the import and the reason, or None if the file can be imported."""
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -127,7 +127,7 @@ def _refused(entries: Entries) -> tuple[Entry, str] | None:
 
 
 def _single_device(entries: Entries, file: str) -> bool:
-    """Whether the file is for a single-device recipe, judged by its name."""
+    """Whether the file's name shows that it is for a single-device recipe."""
     return any(word in file for word in ("single_device", "low_memory"))
 
 

@@ -15,7 +15,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default is not stated, because it has no effect or follows from another setting."""
+"""Settings whose default a spec does not need, because it has no effect or follows from another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -45,8 +45,8 @@ a TRL trainer gets a TrainingArguments, because the trainer copies all its value
 
 
 def stated(draft: Draft, native: Stack) -> dict[str, Json]:
-    """The argument defaults of the TRL version that the file was written for. `native` is the nearest stack; where this
-    version has other defaults, they replace the stack's.
+    """The argument defaults of the TRL version that the file was written for: those of the nearest stack `native`,
+    replaced where this version has other defaults.
     """
     out = native.base_arguments(native.config(draft.method))
     out["bf16"] = native.fields(native.config(draft.method))["bf16"].effective is True
@@ -86,8 +86,8 @@ def packing(draft: Draft) -> None:
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:
-    """State the defaults of the source's TRL for settings that no key states, if xpc has other defaults. `native` is
-    the nearest stack.
+    """Write to the spec the defaults of the file's TRL version for settings that no key sets, if xpc has other
+    defaults. `native` is the nearest stack.
     """
     table = stated(draft, native)
     why = f"not set: the default of {origin(draft, native)}"
@@ -131,7 +131,7 @@ def native_defaults(draft: Draft, native: Stack) -> None:
 
 
 def _method(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> None:
-    """State the method's defaults that differ between the source's TRL and the target stack."""
+    """Write to the spec the method's defaults that differ between the file's TRL version and the target stack."""
     here = draft.stack.base_arguments(draft.stack.config(draft.method))
     for row in TABLE:
         block = row.path.rpartition(".")[0]

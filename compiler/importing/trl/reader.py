@@ -34,7 +34,7 @@ TELLING = (
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
     """The training method: `--method`, otherwise a word of the file's path (`recipes/x/dpo/config.yaml`), otherwise
-    recognized by arguments that only one method has, and sft without any.
+    recognized by arguments that only one method has, and sft without any such argument.
 
     "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """

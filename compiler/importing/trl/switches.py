@@ -83,8 +83,8 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Set the early-stopping patience: the number of evaluations without improvement. Without evaluations it is an
-    error.
+    """Set the early-stopping patience: the number of evaluations without improvement. In a run without evaluations, a
+    patience is an error.
     """
     often = draft.settings.get("eval.every")
     if entry is None or entry.off:

@@ -137,7 +137,7 @@ class Clauses(Collector):
         self.problem("XP104", message, span, help=f"write `{form}`", edit=form)
 
     def without_equals(self, name: str, value: Value, span: Span) -> None:
-        """Report a value that follows its setting without `=`."""
+        """Report a value that follows the name of its setting without `=`, such as `lr 1e-5`."""
         written = self.advisor().written_value(self.outer.get(name, ""), Item("", value, self.label(value.span)))
         form = f"{name}={written or self.typed(value.span)}"
         self.problem("XP104", f"`{name}` takes its value after `=`", span, help=f"write `{form}`", edit=form)
@@ -240,7 +240,8 @@ class Clauses(Collector):
                 self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
-        if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):  # such as `hub "me/x"`
+        # a quoted name without `=`: `hub "me/x"`
+        if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         elif row.kind is FLAG:
             self.add(path, None, name.span)
@@ -289,7 +290,8 @@ class Clauses(Collector):
                 rest.append(node)
             elif isinstance(node, Call):
                 second = bool(heads) and row.kind is not CHOICES and node.name.text not in row.choices
-                if f"{clause}.{node.name.text}" in schema.BY_PATH or second:  # such as `save "out" hubb(private)`
+                # a setting, perhaps misspelt: `save "out" hubb(private)`
+                if f"{clause}.{node.name.text}" in schema.BY_PATH or second:
                     rest.append(node)
                 else:
                     heads.append(Ref(node.name.span, node.name.text))
@@ -312,12 +314,13 @@ class Clauses(Collector):
                 heads = [Ref(written, joined)]
             elif row.kind is not CHOICES and (
                 isinstance(heads[0], String) or (isinstance(heads[0], Ref) and heads[0].name in row.choices)
-            ):  # `save "out" push_to_hub`: the second word is no value, but a setting
+            ):  # in `save "out" push_to_hub`, the second word is a setting and not a value
                 rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
                 heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
             if clause == "hardware" and list(map(type, heads)) == [Ref, Number]:
-                heads.reverse()  # such as `h100-80gb 8`
-            first = next((one for one in heads if isinstance(one, Count)), heads[0])  # `4 nodes x 8 x h100-80gb`
+                heads.reverse()  # a GPU before its number: `h100-80gb 8`
+            # Prefer a count with an `x`, as in `4 nodes x 8 x h100-80gb`.
+            first = next((one for one in heads if isinstance(one, Count)), heads[0])
             if (
                 clause == "hardware"
                 and len(heads) == 2

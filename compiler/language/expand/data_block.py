@@ -88,7 +88,7 @@ class _DataBlock:
         if isinstance(data, Ref) and data.name == name:
             return True
         typo = nearest(name, SETTINGS) is not None
-        if others:  # a base may have the header that names the block
+        if others:  # the header that names this block may be in a base (`extends`)
             return train is None or not typo or not all(map(_is_setting, others))
         return not isinstance(data, Ref) and not typo
 
@@ -116,7 +116,7 @@ class _DataBlock:
         outer.blocks[title.name] = Evaluated(self.clauses.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
-        """Read the sources and settings in a block."""
+        """Read the sources and settings in a `data` block."""
         self.weights = [_weight(node) for node in body if isinstance(node, Clause | Ref | Call | String)]
         for node in body:
             if isinstance(node, Setting):
@@ -129,7 +129,7 @@ class _DataBlock:
                 self.clauses.operand(node, "data")
 
     def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
-        """Read a source with its settings, or a setting of the block."""
+        """Read one item of a `data` block: a source with its settings, or a setting of the block."""
         if isinstance(head, Call):
             body = [*head.args, *body]
             head = Ref(head.name.span, head.name.text)

@@ -34,7 +34,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
 def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> None:
     block: Sequence[Part] | None = None
     if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
-        node = node.head  # the head of a nested block
+        node = node.head  # the node's head is the name of a nested block
     if isinstance(node, Setting):
         key, value, span = node.name.text, node.value, node.span
     elif isinstance(node, Call):

@@ -25,7 +25,8 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
         if not (isinstance(node, Ref) and node.is_name):
             card = options[at] if at < len(options) else None
             if isinstance(node, Number) and isinstance(card, Ref) and registry.find_gpu(card.name.lower()):
-                clauses.valued(node, card, f"{node.text} x {card.name}")  # such as `8 h100-80gb`
+                # a number and a GPU without `x`: `8 h100-80gb`
+                clauses.valued(node, card, f"{node.text} x {card.name}")
                 at += 1
                 continue
             clauses.operand(node, None)
@@ -38,7 +39,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             form = clauses.implied_setting(node.name, value)
-            if form:  # such as `lora 16`
+            if form:  # a clause and a number that means one of its settings: `lora 16`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1
                 continue

@@ -26,7 +26,9 @@ class Paired:
 
 
 def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
-    """Separate the items of a clause. Returns the items with correct notation, and the settings that lack a `=`."""
+    """Separate the items of a clause. Returns a pair: the items with correct notation, and the settings that lack a
+    `=`.
+    """
     kept: list[Operand] = []
     found: list[Paired] = []
     at = 0
@@ -82,8 +84,8 @@ def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
 
 
 def _is_switch(name: str, word: str) -> bool:
-    """Whether `name` is a flag that cannot be followed by the switch `word`. `packing off` is such a mistake; `lora
-    false` is legal.
+    """Whether a name is a flag that cannot be followed by a switch such as `off`. `packing off` is such a mistake;
+    `lora false` is legal.
     """
     row = schema.BY_PATH.get(name)
     if row is not None or name in schema.CLAUSES or name in schema.ADAPTERS:

@@ -53,7 +53,7 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
 
 
 def _words(options: tuple[Operand, ...]) -> list[Ref]:
-    """The items at the beginning of `options` that are plain words."""
+    """The plain words at the beginning of `options`, the items after `with`."""
     words: list[Ref] = []
     for one in options:
         if not (isinstance(one, Ref) and one.is_name):

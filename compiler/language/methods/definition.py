@@ -60,12 +60,12 @@ class Method:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The paths of all settings in `reads` and `settings`."""
+        """The paths of all settings that a spec with this method may have: those in `reads` and in `settings`."""
         return (*self.reads, *(row.path for row in self.settings))
 
 
 def generates_itself(method: Method, get: Get) -> bool:
-    """Whether the trainer generates completions with the trained model itself: not with vLLM, and not from the data
-    (`lmbda = 0`).
+    """Whether the trainer generates completions with the trained model itself: false if vLLM generates, or if all
+    completions come from the data (`lmbda = 0`).
     """
     return method.generates and get("method.vllm") is not True and get("method.lmbda") != 0

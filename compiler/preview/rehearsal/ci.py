@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 KIND = "rehearsals"
 """The folder below `~/.cache/xpc` for the results of rehearsals."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
-"""Files of a bundle that do not affect its run, although a changed comment in the spec changes them."""
+"""Files of a bundle that do not affect its run, so they are not in the digest: a changed comment in the spec changes
+them.
+"""
 PACKAGES = "import importlib.metadata as m; print(sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
 
 

@@ -61,7 +61,8 @@ class Forks:
         are arguments of the program.
 
         With `program`, that file is run instead of the bundle's. Returns a dict with `status` (a list of exit statuses,
-        one per process), `out` and `err` (of all processes together), `killed` and `late`.
+        one per process), `out` and `err` (of all processes together), `killed`, and `late` (whether `seconds` were
+        exceeded).
         """
         assert self.server.stdin is not None
         assert self.server.stdout is not None

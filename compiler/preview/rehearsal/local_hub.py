@@ -81,7 +81,7 @@ def _commit(title: str, files: dict[str, bytes]) -> Commit:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one HTTP request. Paths are those of the hub's public API."""
+    """Answers one HTTP request. The paths of requests are those of the hub's public API."""
 
     of: Hub
     protocol_version = "HTTP/1.1"

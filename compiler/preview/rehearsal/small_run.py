@@ -34,7 +34,7 @@ SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
 """A pattern for control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""Maximum number of settings that are left out because a rule refuses them on a CPU."""
+"""Maximum number of settings that are omitted or replaced because a rule refuses them on a CPU."""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
 """Prefixes of environment variables that are not passed to the rehearsal's launches."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
@@ -134,8 +134,8 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models, and return the worker's answer for each: whether its tokenizer is the large model's, and
-    its parameters.
+    """Make the small models, and return the worker's answer for each: whether it has the tokenizer of the large model,
+    and its number of parameters.
     """
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:
@@ -169,8 +169,8 @@ def _end_of(template: str | None) -> str:
 
 
 def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], CheckedSpec]:
-    """Compile the small version of the spec (twin). Settings that a rule refuses on a CPU are left out. Raises
-    UsageError.
+    """Compile the small version of the spec (twin). Settings that a rule refuses on a CPU are omitted or replaced.
+    Raises UsageError.
     """
     for name, content in twin.spec.bundled.items():
         place = os.path.join(folder, name)
@@ -215,7 +215,9 @@ def _path_at(text: str, offset: int) -> str | None:
 
 
 def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
-    """Record a finding if the user may not write to the spec's output folder. The folder may also not exist yet."""
+    """Record a finding if the user may not write to the spec's output folder. The folder need not exist yet, if the
+    user may create it.
+    """
     place = spec.text("save")
     while place and not os.path.lexists(os.path.join(root, place)):
         place = os.path.dirname(place)

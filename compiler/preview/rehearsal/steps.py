@@ -109,7 +109,7 @@ class Rehearsal:
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def rows(self) -> str:
-        """Prepare the first rows as the trainer gets them. What is wrong with them is recorded."""
+        """Prepare the first rows as the trainer gets them, and record every problem with them."""
         bundle = self.written("rows")
         request = Request(n=4 if len(self.spec.data) < 4 else 1)
         found = ask(self.python, bundle, os.path.join(self.folder, "scratch"), request, self.folder, self.environ)
@@ -167,7 +167,7 @@ class Rehearsal:
         step = self.steps[-1].name
         if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
-        # online methods are exempt, because random completions get no reward
+        # not for online methods, where gradients are 0 if the small model's random completions get no reward
         if norms and not any(norms) and not self.spec.online:
             self.find(step, "every gradient is 0: nothing is learned", "method")
         if rates and max(rates) <= 0:

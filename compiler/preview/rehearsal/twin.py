@@ -64,9 +64,9 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Settings that a rehearsal leaves out, together with their nested settings; and the reason for each."""
+"""Map each setting that a rehearsal omits, together with its nested settings, to the reason."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
-"""Values of settings in OMITTED that are kept, because a CPU supports them."""
+"""Values of settings in OMITTED that a rehearsal does not omit, because a CPU supports them."""
 LAUNCHED_HERE = ("launcher",)
 """Settings of `launch` that also affect a local run."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
@@ -75,7 +75,7 @@ FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
 
 @record
 class Replaced:
-    """A setting that a rehearsal changes: its value in the spec, its value in the small version (empty if left out),
+    """A setting that a rehearsal changes: its value in the spec, its value in the small version (empty if omitted),
     and the reason.
     """
 
@@ -132,7 +132,7 @@ class _Draft:
             self._note(path, before.value, _shown(path, value), why)
 
     def omit(self, path: str, why: str = "") -> None:
-        """Leave out a setting and its nested settings. If `why` is given, this is listed in `replaced`, unless the
+        """Omit a setting and its nested settings. If `why` is given, the omission is listed in `replaced`, unless the
         setting is off.
         """
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
@@ -141,7 +141,7 @@ class _Draft:
                 self._note(path, before.value, "", why)
 
     def clear(self, path: str, *kept: str) -> None:
-        """Leave out the nested settings of a setting, except those named in `kept`."""
+        """Omit the nested settings of a setting, except those named in `kept`."""
         for name in [one for one in self.values if one.startswith(path + ".")]:
             if name.removeprefix(path + ".") not in kept:
                 self.omit(name)

@@ -49,8 +49,8 @@ def prepared(
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context without the runtime's check for lost content of a row. A run raises RunError for it; a preview reports
-    it as a finding.
+    """A context without the runtime's check for lost content of a row. For lost content, a run raises RunError, but a
+    preview reports a finding.
     """
     comparison = session.core("row_comparison")
     notes = session.optional("features.messages.turn_notes")
@@ -133,7 +133,7 @@ def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
-    """A sequence as JSON data, and its findings. `at` is the index of the sequence in its row."""
+    """Return a pair: a sequence as JSON data, and its findings. `at` is the index of the sequence in its row."""
     texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)

@@ -117,7 +117,7 @@ CHOICES = ("chosen", "rejected")
 
 
 def _kept(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
-    """The tokens whose attention mask is 1, and their positions."""
+    """Return a pair: the tokens whose attention mask is 1, and their positions."""
     places = [at for at, one in enumerate(mask.tolist()) if one]
     values = ids.tolist()
     return [values[at] for at in places], places

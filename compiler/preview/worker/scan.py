@@ -49,7 +49,7 @@ class Scan:
 
     @contextmanager
     def _first_rows(self, rows: int | None, of_hub: int | None) -> Iterator[None]:
-        """A context in which only the first rows of each source are read. The limits are those of the class."""
+        """A context in which only the first rows of each source are read. The limits are those of `Scan`."""
         session, data = self.session, self.session.bundle.data
         limits = [rows if source["id"] is None else of_hub for source in self.sources]
         for source, limit in zip(self.sources, limits, strict=True):
@@ -92,8 +92,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every row gets the column `ROW`. With `unique` data, it does not, because duplicates are
-        found by comparing all columns.
+        """A context in which every row gets the column `ROW`. Rows of `unique` data get no such column, because
+        duplicates are found by comparing all columns.
         """
         if self.session.bundle.data.get("unique"):
             yield

@@ -23,7 +23,7 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # later, libraries must not import modules of the bundle by accident
+        del sys.path[0]  # so that libraries import no module of the bundle by accident
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
@@ -139,8 +139,8 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # In a mixture with shares, a run does not draw rows that the trainer would drop, for which it needs the
-        # tokenizer. Here, they are drawn, so that the trainer drops them.
+        # With a tokenizer, a mixture with shares skips rows that the trainer would drop. Without one, it returns them,
+        # and a preview shows that the trainer drops them.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
             one.tokenizer = None

@@ -14,7 +14,7 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    del sys.path[0]  # later, libraries must not import modules of this folder by accident
+    del sys.path[0]  # so that libraries import no module of this folder by accident
 
 from . import session as sessions
 

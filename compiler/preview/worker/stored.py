@@ -31,7 +31,7 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Any]:
-    """Read the stored rows with these indices. Returns each as a dataset of one row; missing rows are left out. Raises
+    """Read the stored rows with these indices. Returns each as a dataset of one row; missing rows are skipped. Raises
     RunError.
     """
     import datasets

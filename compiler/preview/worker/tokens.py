@@ -51,8 +51,8 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
     """The index of the turn that each token belongs to, or `OPENING`.
 
     `texts` are the texts of the tokens, `contents` the contents of the turns. `starts` has, for each turn, the rendered
-    conversation up to the end of that turn. If it is None, because the template refuses this part, the turn is found by
-    its content.
+    conversation up to the end of that turn. If an entry is None, because the template refuses this part, the turn is
+    found by its content.
     """
     joined, ends, place = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):

@@ -170,7 +170,9 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """Report content of the row that is missing in its rendered text. The runtime finds it by comparing the two."""
+    """Report content of the row that is missing in its rendered text. The runtime finds such content by comparing the
+    row with the text.
+    """
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []

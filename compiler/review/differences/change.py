@@ -48,7 +48,9 @@ def scalar(value: object) -> Scalar:
 
 
 def short(before: str, after: str) -> tuple[str, str]:
-    """Shorten two different values to the part in which they differ. Equal beginnings and ends become `...`."""
+    """Shorten two different values to the part in which they differ. The equal characters before and after this part
+    become `...`.
+    """
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after
     start = _common(before, after)

@@ -52,8 +52,8 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
     """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value differs.
 
-    A list of packages returns False, because packages are compared separately. A JSON file must have a changed value,
-    and a YAML file a change outside comments.
+    False for a list of packages, because packages are compared separately. A JSON file counts only if a value changed,
+    a YAML file only if something outside its comments changed.
     """
     if installs(name):
         return False

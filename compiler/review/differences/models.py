@@ -24,7 +24,7 @@ STATED = "sha256:"
 
 
 def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """Map each file of the spec's local models, as the spec names it, to its path on disk."""
+    """Map the name in the spec of each file of a local model to the file's path on disk."""
     return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
 
 

@@ -134,8 +134,8 @@ def _from_here(repository: Repository, path: str) -> str:
 def _findings(
     repository: Repository, runs: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[Diagnostic], bool]:
-    """Return each finding once, and whether any spec has errors. A finding in an extended spec names the runs that
-    extend it.
+    """Return a pair: all findings, each only once, and whether any spec has errors. A finding in an extended spec names
+    the runs that extend this spec.
     """
     found: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
     wrong = False
@@ -158,7 +158,7 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """The finding. If it is in a spec that the runs `paths` extend, the names of these runs are appended."""
+    """Return the finding. If it is in a spec that the runs `paths` extend, the names of these runs are appended."""
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]
     if not here or not others:

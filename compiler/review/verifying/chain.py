@@ -43,8 +43,8 @@ class Found:
 
 
 def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
-    """Return the printed lines and the highest exit status. `verify` checks a bundle, and its spec if there is one;
-    `verify_run` checks a finished run against its bundle. Raises UsageError.
+    """Return the printed lines and the highest exit status. The argument `verify` is a function that checks a bundle,
+    and its spec if there is one; the function `verify_run` checks a finished run against its bundle. Raises UsageError.
     """
     found = _walked(folder)
     lines = [*_commit(folder)]

@@ -114,8 +114,8 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec, with settings that came from an extended spec attributed to that spec again. Comments in the bundle's
-    spec.xp name it.
+    """The spec, in which each setting from an extended spec again has that spec as its origin. A comment in the
+    bundle's spec.xp names the extended spec.
     """
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}

@@ -1,4 +1,4 @@
-"""Continued training of an adapter from another run, `lora(from = ...)` (XP931 to XP934)."""
+"""Rules about continued training of an adapter from another run, `lora(from = ...)` (XP931 to XP934)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
             continue  # whether each linear layer has saved weights is known only after loading
         if name not in SHAPES[kind]:
-            continue  # this kind of adapter has no such setting, which the rule XP464 reports
+            continue  # the rule XP464 reports a setting that this kind of adapter lacks
         value = spec.get(path)
         value = tuple(sorted(map(str, value))) if isinstance(value, tuple) else value
         if (value or None) != (found or None):
@@ -142,8 +142,8 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP934", "reference-without-the-adapter", "warning", reads=("method.beta", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
-    """Before trl 1, a method with a reference model compares with the base without any adapter, not with the adapter
-    that training continues from. trl 1.16 compares with a frozen copy of the adapter.
+    """Before trl 1, the reference model of a method is the base without any adapter, and not the base with the adapter
+    that training continues from. In trl 1.16, the reference has a frozen copy of this adapter.
 
     Why it is bad: the reference is the model without the adapter. So the trained model already differs from the
     reference at the first step, and the loss pulls it back to the base.

@@ -1,4 +1,6 @@
-"""Adapters on the parts of a mixture of experts: which parts the targets name, and which layers (XP600, XP609)."""
+"""Rules about adapters on the parts of a mixture of experts: which parts the targets name, and which layers (XP600,
+XP609).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models with some layers frozen, `freeze` (XP470 to XP472, XP474, XP574)."""
+"""Rules about models with some layers frozen, `freeze` (XP470 to XP472, XP474, XP574)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
 @rule("XP471", "nothing-is-trained")
 def nothing_trained(spec: Spec) -> Iterator[Finding]:
     """`freeze` must leave something trainable: the last layers, the first layers, or modules outside of the layers.
-    `layer_modules` restricts this to some modules of these layers.
+    `layer_modules` restricts training to some modules of the first or last layers.
 
     Why it is bad: a run without a trained weight learns nothing.
 
@@ -108,7 +108,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     family, known = spec.model.model_type or "", spec.model.facts
     inner = spec.names("freeze.layer_modules") if family in MODULES else ()
-    reported = absent(spec, inner)  # the rule XP466 reports these names
+    reported = absent(spec, inner)  # the rule XP466 reports names that the model lacks
     for one in inner:
         if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
             parts = ", ".join(sorted(layer_modules(family)))
@@ -155,7 +155,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     for one in spec.names("freeze.except_parameters"):
         try:
             with warnings.catch_warnings():
-                # ignore warnings that a later Python may read the pattern differently
+                # ignore Python's warnings that later versions may read the pattern differently
                 warnings.simplefilter("ignore")
                 re.compile(one)
             wrong = "a range of rows" if re.search(r"\[\d*:\d*\]$", one) else ""

@@ -1,4 +1,4 @@
-"""Initial weights of adapters, `lora(init = ...)` (XP142 to XP147)."""
+"""Rules about initial weights of adapters, `lora(init = ...)` (XP142 to XP147)."""
 
 from __future__ import annotations
 
@@ -119,9 +119,10 @@ def divided(spec: Spec) -> Iterator[Finding]:
 def other_layers(spec: Spec) -> Iterator[Finding]:
     """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize adapters on
     embeddings, on the output head (which may share its weight with the embeddings), or on experts that are one stacked
-    parameter; OLoRA cannot initialize adapters on GPT-2's Conv1D layers.
+    parameter. OLoRA cannot initialize adapters on GPT-2's Conv1D layers either.
 
-    Why it is bad: these adapters would start from other values, or the embeddings would change together with the head.
+    Why it is bad: these adapters would start from values that `init` does not choose, or the embeddings would change
+    together with the head.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values, and, if the head is tied
     to the embeddings, subtracts a part from them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
@@ -168,7 +169,8 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     many.
 
     Without this rule: peft silently makes a smaller adapter than adapter_config.json states, which does not load again;
-    EVA never ends, because the components beyond the inputs do not converge.
+    EVA never ends, because a layer has at most as many principal components as inputs, so the further components that
+    EVA waits for never converge.
 
     Source: peft 0.21 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """

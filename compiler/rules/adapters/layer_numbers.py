@@ -1,4 +1,4 @@
-"""Numbers of layers in names of modules, such as `layers.30.mlp`: a model with 24 layers has layers 0 to 23."""
+"""Check layer numbers in names of modules, such as `layers.30.mlp`: a model with 24 layers has layers 0 to 23."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Adapters on layers that are not plain linear layers: stacked experts, state spaces (XP184, XP460 to XP463, XP473,
-XP479, XP484, XP625).
+"""Rules about adapters on layers that are not plain linear layers: stacked experts, state spaces (XP184, XP460 to
+XP463, XP473, XP479, XP484, XP625).
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP184", "parameters-under-zero3")
 def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
-    """`parameters` cannot be combined with ZeRO-3 before peft 0.21, which reads the shape of a parameter that ZeRO-3
-    has already sharded.
+    """`parameters` cannot be combined with ZeRO-3 before peft 0.21. Older versions read the shape of a parameter that
+    ZeRO-3 has already sharded.
 
     Why it is bad: the run cannot start.
 
@@ -150,7 +150,7 @@ def _is_target(spec: Spec, module: str) -> bool:
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
     """DoRA works neither on a quantized base under ZeRO-3 nor on an 8-bit base on a CPU. DoRA reads the base's weight
-    outside of its module. ZeRO-3 then treats the weight as sharded, although it does not shard a quantized base.
+    outside of its module. So ZeRO-3 treats the weight as sharded, although it does not shard a quantized base.
 
     Why it is bad: the run ends in its first steps.
 
@@ -233,10 +233,10 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP462", "adapter-of-a-state-space")
 def state_space(spec: Spec) -> Iterator[Finding]:
-    """A state-space layer cannot have an adapter on `out_proj` or `conv1d`: its kernel reads those weights directly and
-    bypasses the adapter. `all-linear` includes them.
+    """A state-space layer cannot have an adapter on `out_proj` or `conv1d`: the layer's kernel reads the weights of
+    these modules directly and bypasses the adapter. `all-linear` includes both modules.
 
-    Why it is bad: an adapter there would have no effect.
+    Why it is bad: an adapter on these modules would have no effect.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
@@ -268,7 +268,8 @@ def never_packed(spec: Spec) -> Iterator[Finding]:
     Without this rule: the base silently stays in 16 or 32 bits.
 
     Source: transformers 5.23 `integrations/bitsandbytes.py` (`replace_with_bnb_linear`),
-    `models/falcon/modeling_falcon.py` (`FalconLinear`); confirmed by running it. transformers 4 quantizes them.
+    `models/falcon/modeling_falcon.py` (`FalconLinear`); confirmed by running it. transformers 4 quantizes Falcon's
+    layers as well.
     """
     if spec.bits and spec.model.model_type in spec.stack.facts.never_packed:
         other = able(lambda one: spec.model.model_type not in one.facts.never_packed)

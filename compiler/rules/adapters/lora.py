@@ -1,4 +1,4 @@
-"""LoRA and quantized bases (XP438, XP453 to XP459)."""
+"""Rules about LoRA and quantized bases (XP438, XP453 to XP459)."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP453", "eight-bits-sharded")
 def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
-    """An 8-bit base cannot be sharded: it is integers with separate scales, and FSDP shards only floating-point
-    numbers. A 4-bit base can be sharded, because its bytes are stored as numbers of a floating-point dtype.
+    """An 8-bit base cannot be sharded: its weights are integers with separate scales, and FSDP shards only
+    floating-point numbers. A 4-bit base can be sharded, because its bytes are stored as numbers of a floating-point
+    dtype.
 
     Why it is bad: FSDP fails, and ZeRO-3 saves no memory.
 
@@ -115,7 +116,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     legal = paths(known, adaptable(spec))
     if spec.method.scores:
         legal = tuple(path for path in legal if path not in HEADS)
-    # PEFT raises an exception for a target that matches one of these modules, even if it also matches legal ones
+    # PEFT raises an exception for a target that matches a module which cannot have an adapter, even if the target also
+    # matches legal modules.
     never = [path for path, kinds in known.items() if not kinds]
     missing = [
         one
@@ -152,8 +154,8 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """The `targets = [...]` to suggest, or "", and whether every name was kept or corrected (`Q_PROJ` becomes q_proj).
-    If one name has no likely correction, only names of existing modules are suggested.
+    """Returns a pair: the `targets = [...]` to suggest, or "", and whether every wrong name has a likely correction,
+    such as q_proj for `Q_PROJ`. If some wrong name has no likely correction, only the legal names are suggested.
     """
     from xpc.compiler.suggest.likeness import likely_modules  # needed only for a wrong target
 
@@ -252,7 +254,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: trl only writes a warning to the log.
 
-    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the others; confirmed by running it.
+    Source: trl 1.16 `sft_trainer.py`, `dpo_trainer.py` and the other trainers; confirmed by running it.
     """
     path: FlagPath = "memory.checkpointing.reentrant"
     forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant

@@ -1,4 +1,4 @@
-"""Adapters of peft other than LoRA and OFT: `vera`, `loha` and `miss` (XP230 to XP233)."""
+"""Rules about adapters of peft other than LoRA and OFT: `vera`, `loha` and `miss` (XP230 to XP233)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ WHEN = enabled("vera", "loha", "miss")
 @rule("XP230", "loha-of-sharded-weights")
 def sharded(spec: Spec) -> Iterator[Finding]:
     """`loha` cannot be combined with ZeRO-3. peft reads the shape of LoHa's matrices from the layer's weight, which
-    ZeRO-3 has already sharded. `vera` and `miss` read the sizes of the layer itself.
+    ZeRO-3 has already sharded. `vera` and `miss` read the sizes from the layer's attributes, which ZeRO-3 does not
+    change.
 
     Why it is bad: the run cannot start.
 

@@ -1,4 +1,4 @@
-"""Check which weights an adapter or `freeze` trains, and at which rates (XP464 to XP469, XP475, XP499, XP795)."""
+"""Rules about which weights an adapter or `freeze` trains, and at which rates (XP464 to XP469, XP475, XP499, XP795)."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP465", "rotation-of-what-is-not-linear")
 def not_linear(spec: Spec) -> Iterator[Finding]:
-    """`oft`, `vera`, `loha` and `miss` need linear layers. GPT-2's layers are Conv1D, which only `vera` can adapt, and
-    of these only `oft` of peft 0.21 can adapt embeddings.
+    """`oft`, `vera`, `loha` and `miss` need linear layers. Of these four adapters, only `vera` can adapt the Conv1D
+    layers of GPT-2, and only `oft` of peft 0.21 can adapt embeddings.
 
     Why it is bad: the run cannot start.
 
@@ -203,7 +203,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
     of every registered family on each stack, but for `freeze` only those of dense families; with `freeze`, the run also
     checks the names once the weights are loaded.
 
-    Why it is bad: the module is not trained.
+    Why it is bad: a module that the model lacks cannot be trained.
 
     Without this rule: PEFT silently skips a module that does not exist and trains only the adapters. For `within`, a
     missing part raises ValueError after the model is loaded.
@@ -247,8 +247,8 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: peft's `merge_and_unload` adds an adapter on one of them to the shared weight, so the merged model
     computes something else. On trl-0.24 and trl-0.18, one of two weights that `modules_to_save` trained is lost when
-    the merged model is saved. `save { merge }` first gives each its own copy of the weight. An adapter that is not
-    merged loads correctly.
+    the merged model is saved. `save { merge }` first gives embeddings and head separate copies of the weight. An
+    adapter that is not merged loads correctly.
 
     Without this rule: a warning of PEFT. transformers 4.57 trusts the configuration, which says that the two weights
     are tied; 5.23 compares the weights.
@@ -363,9 +363,9 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP475", "new-token-without-embeddings")
 def new_tokens(spec: Spec) -> Iterator[Finding]:
-    """New tokens need trained embeddings: their rows in the embeddings and the head start with random values, and with
-    adapters or `freeze` they are trained only if the spec names embeddings and head. vLLM loads the model without the
-    new rows, and trl cannot send it the trained rows.
+    """New tokens need trained embeddings, because their rows in the embeddings and the head start with random values.
+    With adapters or `freeze`, these rows are trained only if the spec names embeddings and head. vLLM loads the model
+    without the new rows, and trl cannot send it the trained rows.
 
     Why it is bad: an untrained token means nothing to the model.
 

@@ -24,7 +24,8 @@ EXTRA = "extra."
 
 @record
 class Advisory:
-    """A wrong computation in a package from version `first` to before version `mended`, for specs that match `when`.
+    """A wrong computation in a package, for specs that match `when`. `first` is the first version with the error,
+    `mended` the first version without it.
 
     `threads` are GitHub issues as OWNER/NAME#NUMBER, and `effect` is the measured error. If an advisory applies, either
     `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule XP940 reports it at
@@ -53,12 +54,12 @@ class Advisory:
         return self.package in stack.pins and self.concerns(stack.pins[self.package])
 
     def applies(self, spec: Spec) -> bool:
-        """Whether the spec satisfies all conditions in `when`."""
+        """Whether the spec satisfies all conditions in `when`, so that the advisory is about this spec."""
         return all(_has(spec, name, wanted) for name, wanted in self.when.items())
 
     @property
     def links(self) -> tuple[str, ...]:
-        """The URLs of the GitHub issues."""
+        """The URLs of the GitHub issues about the wrong computation."""
         return tuple(f"https://github.com/{one.replace('#', '/issues/')}" for one in self.threads)
 
 
@@ -70,7 +71,9 @@ def table() -> tuple[Advisory, ...]:
 
 
 def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
-    """The advisories that a change of stack resolves: they apply to the spec on `before`, but not on `after`."""
+    """The advisories that a change of stack resolves: they apply to the spec on the stack `before`, but not on the
+    stack `after`.
+    """
     return [one for one in table() if one.of(before) and not one.of(after) and one.applies(spec)]
 
 

@@ -120,8 +120,8 @@ def _reached(check: object) -> set[object]:
 
 @cache
 def _named(function: FunctionType) -> tuple[frozenset[str], tuple[object, ...]]:
-    """The string literals in one function and in the constants that it uses, and the functions that it calls
-    directly.
+    """Return a pair: the string literals in one function and in the constants that it uses, and the functions that it
+    calls directly.
     """
     texts: set[str] = set()
     called: list[object] = []
@@ -171,7 +171,7 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # in this order, because the table imports modules that import the index
+    # index.py is written first, because `table` imports modules that import it
     for path, text in ((INDEX, index), (TABLE, table)):
         with open(path, "w", encoding="utf-8") as handle:
             handle.write(text())

@@ -65,104 +65,104 @@ def all_of(*conditions: Condition) -> Condition:
 
 
 def adapters(spec: Spec) -> bool:
-    """The run trains adapters."""
+    """True if the run trains adapters."""
     return spec.lora
 
 
 def generates(spec: Spec) -> bool:
-    """The model is trained on completions that it generates itself."""
+    """True if the model is trained on completions that it generates itself."""
     return spec.online
 
 
 def grouped(spec: Spec) -> bool:
-    """The method compares the completions of one prompt with each other."""
+    """True if the method compares the completions of one prompt with each other."""
     return spec.method.grouped
 
 
 def preferences(spec: Spec) -> bool:
-    """The method trains on preferences."""
+    """True if the method trains on preferences."""
     return "preference" in spec.method.shapes
 
 
 def quantized(spec: Spec) -> bool:
-    """The model's weights are published quantized."""
+    """True if the published weights of the model are quantized."""
     return "quantization_config" in spec.model.config or spec.in_mxfp4
 
 
 def states_its_class(spec: Spec) -> bool:
-    """The config.json of the model or of the teacher states the class that saved it (`architectures`)."""
+    """True if the config.json of the model or of the teacher states the class that saved it (`architectures`)."""
     return any(one is not None and "architectures" in one.config for one in (spec.model, spec.teacher))
 
 
 def gemma(spec: Spec) -> bool:
-    """The model is a Gemma, whose chat template has no place for a system prompt."""
+    """True if the model is a Gemma, whose chat template has no place for a system prompt."""
     return spec.model.name.startswith("gemma-")
 
 
 def older_transformers(spec: Spec) -> bool:
-    """The stack's transformers is older than 5, and cannot read all files that transformers 5 saves."""
+    """True if the stack's transformers is older than 5, and cannot read all files that transformers 5 saves."""
     return not spec.stack.facts.reads_newer_files
 
 
 def names_an_engine(spec: Spec) -> bool:
-    """The spec states `launch`, or a setting that only some engines read."""
+    """True if the spec states `launch`, or a setting that only some engines read."""
     written = (row.engines and spec.written(row.path) for row in children("launch"))
     return spec.get("launch") != ENGINES[0] or any(written)
 
 
 def few_rows(spec: Spec) -> bool:
-    """The data may have fewer rows than one batch. A stream has no such limit, because it begins again within a
-    step.
+    """True if the data may have fewer rows than one batch. False for a stream, which begins again within a step when
+    its rows end.
     """
     return not spec.flag("data.streaming") and any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)
 
 
 def counted_rows(spec: Spec) -> bool:
-    """The number of rows is known for some source, because it is a local file or has a `take`."""
+    """True if the number of rows is known for some source, because it is a local file or has a `take`."""
     return any(one.path or one.take for one in spec.sources)
 
 
 def mixture(spec: Spec) -> bool:
-    """The data has several sources, or shares of a mixture."""
+    """True if the data has several sources, or shares of a mixture."""
     shares = any(one.share is not None for one in spec.sources)
     return len(spec.data) > 1 or shares or spec.written("data.exhausted")
 
 
 def raw_text(spec: Spec) -> bool:
-    """A source is a .txt file, or the spec says how texts become rows."""
+    """True if a source is a .txt file, or the spec says how texts become rows."""
     return any(one.documents for one in spec.sources) or spec.written("data.documents") or spec.written("data.long")
 
 
 def token_rows(spec: Spec) -> bool:
-    """A source has tokenized rows, or a column with token ids next to other rows."""
+    """True if a source has tokenized rows, or a column with token ids next to other rows."""
     return any(one.shape == "tokens" or "input_ids" in (one.found or ()) for one in spec.sources)
 
 
 def pictured(spec: Spec) -> bool:
-    """The model reads images, or a source has rows with images."""
+    """True if the model reads images, or a source has rows with images."""
     return spec.reads_images or any(one.shape in WITH_IMAGES for one in spec.sources)
 
 
 def data_folders(spec: Spec) -> bool:
-    """A source is a folder."""
+    """True if a source is a folder."""
     return any(one.parts for one in spec.sources)
 
 
 def local_tokenizer(spec: Spec) -> bool:
-    """The model is a local folder whose tokenizer's end token is known."""
+    """True if the model is a local folder whose tokenizer's end token is known."""
     return spec.model.eos is not None
 
 
 def base_model(spec: Spec) -> bool:
-    """The model is a registered base model, whose end token is known, and a source is a local file."""
+    """True if the model is a registered base model, whose end token is known, and a source is a local file."""
     from xpc.compiler.registry.chat_templates import base_end
 
     return any(one.path for one in spec.data) and base_end(spec.model.name) is not None
 
 
 def prompted_texts(spec: Spec) -> bool:
-    """A source has prompts and answers that may be plain text, and the spec does not say whether to make conversations
-    of them.
+    """True if a source has prompts and answers that may be plain text, and the spec does not say whether to make
+    conversations of them.
     """
     prompted = ("prompt_completion", "preference", "unpaired")
     stated = spec.written("data.chat") or spec.written("data.prompt_template")
@@ -170,18 +170,18 @@ def prompted_texts(spec: Spec) -> bool:
 
 
 def surveyed(spec: Spec) -> bool:
-    """All rows of at least one local file were read."""
+    """True if all rows of at least one local file were read."""
     return any(one.sha256 or one.parts for one in spec.sources)
 
 
 def evaluation_rows(spec: Spec) -> bool:
-    """The spec names separate evaluation data."""
+    """True if the spec names separate evaluation data."""
     return bool(spec.evaluated)
 
 
 def may_have_secrets(spec: Spec) -> bool:
-    """The bundle contains files other than data, the run's name or project has 40 characters, or some text looks like a
-    secret.
+    """True if the bundle contains files other than data, the run's name or project has 40 characters, or some text
+    looks like a secret.
     """
     if any(not name.startswith("data/") for name in spec.bundled):
         return True
@@ -193,14 +193,14 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def fused_loss(spec: Spec) -> bool:
-    """The trainer's loss multiplies by the output head's weight directly, by default of the stack or with
+    """True if the trainer's loss multiplies by the output head's weight directly, by default of the stack or with
     `use_liger_loss`.
     """
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 
 
 def batched_evaluation(spec: Spec) -> bool:
-    """The spec evaluates batches of several rows that are not packed, because it states `eval.micro`."""
+    """True if the spec evaluates batches of several rows that are not packed, because it states `eval.micro`."""
     return (
         spec.evaluates
         and spec.written("eval.micro")
@@ -210,8 +210,8 @@ def batched_evaluation(spec: Spec) -> bool:
 
 
 def has_advisory(spec: Spec) -> bool:
-    """An advisory without a rule may apply to the spec. Such advisories concern ZeRO's reduction, accumulation, a fused
-    loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
+    """True if an advisory without a rule may apply to the spec. Such advisories concern ZeRO's reduction, accumulation,
+    a fused loss, masked or truncated completions, evaluations in batches, and weight decay of norms.
     """
     if batched_evaluation(spec):
         return True

@@ -14,7 +14,7 @@ resets.
 
 
 def family(spec: Spec) -> Family | None:
-    """The stack's record of the model's family: its kinds of attention and packing. None if the family is unknown."""
+    """What the stack supports for the model's family, such as kinds of attention. None if the family is unknown."""
     return spec.stack.family(spec.model.model_type)
 
 

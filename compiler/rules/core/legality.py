@@ -8,7 +8,9 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 OWN_MODULE = "rules.strategy.memory"
-"""The module of the rules about memory. They call `error_codes` to suggest settings, so it must not run them."""
+"""The module of the rules about memory. These rules call `error_codes` to suggest settings, so `error_codes` must not
+run them.
+"""
 
 
 def error_codes(spec: Spec) -> set[str]:

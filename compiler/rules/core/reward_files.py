@@ -32,8 +32,8 @@ def _function(code: bytes, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef 
 
 
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
-    """The parameters of a function: their names, the names without a default, and whether it has `**kwargs`. None if
-    the file has no such plain function.
+    """Return the names of a function's parameters, the names without a default, and whether the function has
+    `**kwargs`. None if the file has no such plain function.
     """
     found = _function(code, name)
     if found is None:

@@ -32,8 +32,8 @@ class write(str):  # noqa: N801
 
 
 def with_more(label: Label, more: str) -> str:
-    """The source text at a label, with the setting `more` added: after a comma in a block on one line, else on a new
-    line.
+    """The source text at a label, with another setting (`more`) added: after a comma in a block on one line, else on a
+    new line.
     """
     after = label.source.text[label.span.end :].lstrip(" \t")
     return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
@@ -44,7 +44,7 @@ class Finding:
     """A violation of a rule: the label `primary` (a location with a fact or a calculation), a message of one clause,
     and a help that says what to write instead.
 
-    `replace` is the text that an editor inserts at the label if the help is not a `write`.
+    `replace` is the text that an editor inserts at the label if the help was not made with `write`.
     """
 
     primary: Label

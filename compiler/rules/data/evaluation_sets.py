@@ -1,4 +1,4 @@
-"""Separate evaluation data, and several named evaluation sets (XP525 to XP527)."""
+"""Rules about separate evaluation data, and several named evaluation sets (XP525 to XP527)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
 @rule("XP527", "reference-of-one-set")
 def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
     """`precompute` on trl-0.18 needs a single evaluation set: the reference's log-probabilities are not precomputed for
-    several.
+    several sets.
 
     Why it is bad: the run fails at its first evaluation.
 

@@ -1,4 +1,4 @@
-"""The files of data folders (XP580, XP581)."""
+"""Rules about the files of data folders (XP580, XP581)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
 
 @rule("XP580", "split-not-in-the-folder")
 def split_not_there(spec: Spec) -> Iterator[Finding]:
-    """A folder must contain the split that is read: files, or a folder of files, with its name, such as
+    """A folder must contain the split that is read: files, or a folder of files, with the split's name, such as
     `train-0.jsonl`, `test/rows.jsonl`, `data/validation-00000-of-00001.parquet`. If no name in the folder mentions a
     split, all its files are training rows.
 

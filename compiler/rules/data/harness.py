@@ -1,4 +1,4 @@
-"""Evaluation after training, by lm-evaluation-harness (XP52x)."""
+"""Rules about evaluation after training, by lm-evaluation-harness (XP52x)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that read images, and rows with images (XP212 to XP219)."""
+"""Rules about models that read images, and rows with images (XP212 to XP219)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COLUMNS = {
     IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
-"""For each shape of rows with images: the columns to add to rows of text, as messages say it."""
+"""For each shape of rows with images: the columns to add to rows of text, in words for messages."""
 METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
 """Methods that are trained on rows with images, each with the shape of its rows."""
 
@@ -28,7 +28,7 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: trl 0.24 and 0.18 prepare images in other ways, which xpc does not test.
 
-    Without this rule: what trl 0.24 and 0.18 do with images was not measured.
+    Without this rule: not known, because trl 0.24 and 0.18 were not run with images.
 
     Source: trl 1.16 `sft_trainer.py` (`DataCollatorForVisionLanguageModeling`); confirmed by running it.
     """
@@ -76,10 +76,10 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
     if spec.reads_images and spec.text("method") not in METHODS:
-        return  # the rule XP213 reports the method
+        return  # the rule XP213 reports a method that cannot train on images
     for source in spec.sources:
         if not spec.reads_images and source.shape in WITH_IMAGES:
-            if source.only or "images" not in (source.found or ()):  # the rule XP556 reports the column
+            if source.only or "images" not in (source.found or ()):  # the rule XP556 reports a column `images`
                 yield Finding(
                     source.label,
                     f"`{source.name[:80]}` has images, and `{spec.model.name[:80]}` reads only text",

@@ -1,4 +1,4 @@
-"""Limits on the length of rows (XP655, XP656)."""
+"""Rules about limits on the length of rows (XP655, XP656)."""
 
 from __future__ import annotations
 

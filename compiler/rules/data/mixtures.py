@@ -1,4 +1,6 @@
-"""Several sources: shares of the mixture, their rows, and sources that are named twice (XP540 to XP542, XP610)."""
+"""Rules about several sources: shares of the mixture, their rows, and sources that are named twice (XP540 to XP542,
+XP610).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts and answers of plain text that a chat model learns without its chat template (XP186)."""
+"""The rule about prompts and answers of plain text that a chat model learns without its chat template (XP186)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHEN = prompted_texts
 def plain_text(spec: Spec) -> Iterator[Finding]:
     """Rows for a chat model should be conversations, or `data(chat)` should turn their texts into conversations.
     Prompts and answers of plain text are joined and tokenized as they are; `data(chat=false)` states that this is
-    intended. Prompts of grpo and rloo need neither, because the run turns them into conversations.
+    intended. Prompts of grpo and rloo may be plain text, because the run turns them into conversations.
 
     Why it is bad: in use, a chat model answers within its chat template, but it would be trained on answers without the
     template.
@@ -31,7 +31,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
     """
     if not prompted_texts(spec) or not _chats(spec.model):
         return
-    # the rule XP558 reports that no row needs the template
+    # the rule XP558 reports that the chat template renders no row
     if spec.written("model.chat_template") and rows.all_texts(spec.data):
         return
     for source in spec.data:

@@ -1,4 +1,4 @@
-"""Prompts made from columns by a template, and system prompts in a column (XP770 to XP774)."""
+"""Rules about prompts made from columns by a template, and system prompts in a column (XP770 to XP774)."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     name = spec.get("data.system_column")
     each = [_missing_column([source], (name,) if isinstance(name, str) else ()) for source in spec.files]
     missing = next((one for one in each if one is not None), None)
-    # in a mixture, a single source may lack the column
+    # one source of a mixture may lack the column of system prompts
     if missing is not None and (None not in each or not spec.mixes_shapes):
         yield _not_there(*missing, spec.place("data.system_column", "not there"))
 

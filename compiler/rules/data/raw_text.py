@@ -1,4 +1,4 @@
-"""Raw text: what a document is, and texts that are longer than a row (XP543, XP544)."""
+"""Rules about raw text: what a document is, and texts that are longer than a row (XP543, XP544)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
     """`documents`, which divides .txt files into rows, needs a .txt file, and `long` needs rows of plain text. `long =
     chunk` splits long rows at `seq`, so the spec must have a `seq`.
 
-    Why it is bad: the setting would have no effect.
+    Why it is bad: `documents` has no effect on other files, and `long` none on conversations.
 
     Without this rule: nothing is reported; rows of conversations are cut at `seq`.
 

@@ -1,4 +1,4 @@
-"""Columns of rows and keys of turns that no trainer reads (XP546, XP549, XP566)."""
+"""Rules about columns of rows and keys of turns that no trainer reads (XP546, XP549, XP566)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen
 """Columns from which a trainer can learn; a row with columns of several shapes is ambiguous."""
 UNREADABLE = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
 """Columns that the runtime does not pass to reward functions. TRL would read `messages`, `chosen`, `rejected` and
-`completion` as the row itself, and it passes its own values under the names `prompts`, `completions` and
+`completion` as the row itself, and TRL passes its own values under the names `prompts`, `completions` and
 `completion_ids`.
 """
 
@@ -48,7 +48,7 @@ def two_readable(spec: Spec) -> Iterator[Finding]:
     Without this rule: the first shape in the method's order is silently read: messages, then prompt and completion,
     then text.
 
-    Source: `xpc` itself; TRL 1.16 raises for some such rows and takes one column of others.
+    Source: `xpc` itself; TRL 1.16 raises an exception for some such rows, and reads one of the columns of other rows.
     """
     for source in spec.files:
         if source.stated or source.only or source.found is None:
@@ -58,7 +58,7 @@ def two_readable(spec: Spec) -> Iterator[Finding]:
         read += ["prompt"] if source.shape == "preference" else []
         if {*ALPACA} <= {*source.found}:
             names = CONTENTS + ALPACA
-        if spec.method.shapes[0] == "prompt":  # reward functions read all other columns
+        if spec.method.shapes[0] == "prompt":  # all other columns are for reward functions
             names = UNREADABLE
         others = [name for name in names if name in source.found and name not in read]
         if others:
@@ -95,8 +95,8 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
 
 @rule("XP546", "system-column-not-read", "warning")
 def system_not_read(spec: Spec) -> Iterator[Finding]:
-    """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, it is
-    not read.
+    """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, the
+    column is not read.
 
     Why it is bad: the model would not learn to follow the row's system prompt.
 
@@ -125,8 +125,8 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
 def column_not_read(spec: Spec) -> Iterator[Finding]:
     """Some columns say how a row is to be learned, but no trainer reads them: `history` next to a prompt and its
     completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
-    with such a name, such as `loss_weight`, and a `label` of false for sft. If all pairs without `prompt` have their
-    question in another column, such as `instruction`, this is an error.
+    whose name contains `weight`, `loss` or `mask`, such as `loss_weight`, and a `label` of false for sft. If all pairs
+    without `prompt` have their question in another column, such as `instruction`, this is an error.
 
     Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
     without the turns that it refers to.

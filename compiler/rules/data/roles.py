@@ -1,4 +1,4 @@
-"""Names of speakers in the rows, and their roles (XP775, XP776)."""
+"""Rules about names of speakers in the rows, and their roles (XP775, XP776)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of local files, and how many there are (XP551, XP553 to XP556)."""
+"""Rules about the rows of local files, and how many there are (XP551, XP553 to XP556)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
-    """The file must have the columns of the rows' shape, or the columns that `columns` names. The first row may lack a
-    column if a later row has it.
+    """A local file must have the columns of its rows' shape, or the columns that `columns` names. The first row may
+    lack a column if a later row has it.
 
     Why it is bad: the rows cannot be read in this shape.
 
@@ -119,8 +119,8 @@ def _other_shape(source: DataSource, found: Survey) -> str:
 
 @rule("XP555", "more-rows-than-there-are")
 def more_rows(spec: Spec) -> Iterator[Finding]:
-    """`take` and `holdout` cannot be more than the number of rows, and must leave at least one row. xpc counts the rows
-    of a local file, and knows those of a registered dataset.
+    """`take` and `holdout` cannot be larger than the number of rows, and at least one row must be left to train on. xpc
+    counts the rows of a local file, and knows those of a registered dataset.
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 
@@ -149,13 +149,13 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         if id(source) in trained:
             total = None if total is None or taken is None else total + taken
     holdout = spec.get("data.holdout")
-    if not isinstance(holdout, Amount) or spec.by_share:  # the rule XP540 checks the holdout of a mixture with shares
+    if not isinstance(holdout, Amount) or spec.by_share:  # XP540 checks the holdout of a mixture with shares
         return
     held = holdout.value if holdout.unit == "count" or total is None else ceil(holdout.value * total)
     nothing, rest = held == 0, (holdout.unit == "share" and holdout.value >= 1) or (total and held >= total)
     if nothing or rest:
         certain = total is None or all(source.path is not None for source in spec.data)
-        # 100 % is wrong, even if the number of rows is unknown
+        # a holdout of 100 % is wrong, even if the number of rows is unknown
         certain = certain or (holdout.unit == "share" and holdout.value >= 1)
         yield Finding(
             spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
@@ -186,7 +186,7 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
         if spec.reads_images:  # the rule XP214 reports other shapes for models that read images
             others = MEDIA[2:] if source.shape in WITH_IMAGES else ()
             media = next((name for name in source.found or () if name in others), None)
-        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # by the rule XP130
+        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # see XP130
         if media is not None and not source.only and not refused:
             every = source.columns or SHAPES[source.shape]
             read = every if spec.reads_images else [one for one in every if one not in MEDIA]

@@ -1,4 +1,4 @@
-"""Training data, its shape, and evaluation rows (XP50x, XP550, XP552)."""
+"""Rules about training data, its shape, and evaluation rows (XP50x, XP550, XP552)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SWAPPED = (
     (PROMPTS, ("completion", "answer", "response", "output", "reply", "solution", "chosen", "rejected")),
     (("chosen",), ("rejected",)),
 )
-"""Known names of columns: for prompts and for their answers, for chosen and for rejected answers. The rule against
-swapped columns compares with them.
+"""Pairs of groups of usual column names: prompts and their answers, chosen and rejected answers. By these names, the
+rule `columns_swapped` finds columns in the wrong order.
 """
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
-"""The usual names of splits."""
+"""The usual names of splits. If one of them is written as a configuration, it was probably meant as a split."""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -98,7 +98,7 @@ def split_as_configuration(spec: Spec) -> Iterator[Finding]:
     """A split is written in brackets, `org/name[train]`. The name after `:`, as in `org/name:train`, is the dataset's
     configuration.
 
-    Why it is bad: few datasets have a configuration that is named like a split.
+    Why it is bad: few datasets have a configuration that is named like a split, so a split was probably meant.
 
     Without this rule: ValueError "BuilderConfig 'train' not found" when the run loads its data.
 
@@ -159,9 +159,9 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     """All sources of a mixture must have the same shape, except for sft, whose rows are tokenized before they are
     joined. `messages` and from/value conversations count as one shape, because the runtime converts from/value.
 
-    Why it is bad: the rows of all sources are concatenated, and rows of another shape lack columns.
+    Why it is bad: the rows of all sources are concatenated, and rows of one shape lack the columns of the other shapes.
 
-    Without this rule: the joined rows have None in the columns of the other shape, and the trainer raises
+    Without this rule: the joined rows have None in the columns of the other shapes, and the trainer raises
     AttributeError ("'NoneType' object has no attribute 'endswith'").
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).

@@ -1,4 +1,4 @@
-"""Streams: data whose rows are read while the run trains (XP191 to XP195)."""
+"""Rules about streams: data whose rows are read while the run trains (XP191 to XP195)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Whether the chat template writes tools, calls, reasoning and every order of turns, and which turns are learned (XP537
-to XP539, XP547, XP548).
+"""Rules about whether the chat template writes tools, calls, reasoning and every order of turns, and which turns are
+learned (XP537 to XP539, XP547, XP548).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LEARNED_TURNS = ("messages", "conversations")
 
 
 def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
-    """The survey of a file, and how many rows have each content in `KINDS`, such as tool calls."""
+    """Return a pair: the survey of a file, and the number of rows with each content in `KINDS`, such as tool calls."""
     found = rows.survey(source)
     if found is None or found.wrong is not None:
         return None, {}
@@ -67,9 +67,9 @@ def _template(spec: Spec) -> str | None:
 @rule("XP537", "not-in-the-template")
 def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     """The chat template should write everything that the rows of a local file contain: tool calls, tools, reasoning,
-    and turns of each role in any order. Mistral's and Gemma's, for example, refuse two turns of the user in a row. What
-    each built-in template writes is recorded in a table, which a test compares with rendered rows. `data { omit }`
-    allows the template to leave something out.
+    and turns of each role in any order. The templates of Mistral and Gemma, for example, refuse two consecutive turns
+    of the user. What each built-in template writes is recorded in a table, which a test compares with rendered rows.
+    `data { omit }` allows the template to leave something out.
 
     Why it is bad: the model does not learn the missing content; a turn whose tool call is dropped is learned as an
     empty answer.
@@ -87,7 +87,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     for source in spec.files:
         found, tallies = _kinds(source)
         if template in chat_templates.NO_SYSTEM:
-            tallies.pop("late_system", None)  # the rule XP567 reports system prompts here
+            tallies.pop("late_system", None)  # the rule XP567 reports refused system prompts
         refused = [kind for kind in tallies if kind in form["refused"]]
         lost = [kind for kind in tallies if kind in form["left_out"] and KINDS[kind][0] not in omit]
         twice = [kind for kind in tallies if kind in form["doubled"] and KINDS[kind][0] not in omit]

@@ -104,9 +104,9 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model is not trained on turns of an unknown role, or learns them under a name that nobody uses.
 
-    Without this rule: a template that tests for known roles silently drops every other turn. A template that writes the
-    role into the text shows the model a name that it has never seen. With `assistant_only`, such an answer is not
-    trained on.
+    Without this rule: a template that tests for known roles silently drops all turns of unknown roles. A template that
+    writes the role into the text shows the model a name that it has never seen. With `assistant_only`, an answer of an
+    unknown role is not trained on.
 
     Source: chat templates of the registered models; confirmed by running it.
     """
@@ -146,7 +146,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
             continue
         what = {"text": "an empty text", "tokens": "no token to learn"}.get(source.shape, "an empty answer")
         kinds = {"empty_answer": what}
-        # otherwise the rule XP602 reports such a row
+        # with `assistant_only`, the rule XP602 reports a conversation without an answer
         if source.shape in ("messages", "conversations") and not spec.flag("method.assistant_only"):
             kinds["unanswered"] = "no turn of the assistant"
         for kind, words in kinds.items():
@@ -167,7 +167,7 @@ def nothing_to_learn(spec: Spec) -> Iterator[Finding]:
 def empty_prompt(spec: Spec) -> Iterator[Finding]:
     """A prompt, or a turn of the user, should contain at least one letter. A turn whose content is null is empty.
 
-    Why it is bad: the model learns to give this answer without a question.
+    Why it is bad: the model learns to give the row's answer without a question.
 
     Without this rule: the run silently trains on the row.
 

@@ -1,4 +1,4 @@
-"""Tokenized rows, which contain token ids instead of text (XP150 to XP154)."""
+"""Rules about tokenized rows, which contain token ids instead of text (XP150 to XP154)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _tokens(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
 
 @rule("XP150", "ids-outside-the-vocabulary")
 def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
-    """The ids and labels of tokenized rows must be in the model's vocabulary. All rows of a local JSON Lines file are
-    checked here, and those of other sources by the run, before the model is loaded.
+    """The ids and labels of tokenized rows must be in the model's vocabulary. `xpc check` checks all rows of a local
+    JSON Lines file. The run checks those of other sources, before the model is loaded.
 
     Why it is bad: the rows were probably tokenized for another model, so their ids stand for other words in this
     model's vocabulary.
@@ -91,7 +91,8 @@ def mask_dropped(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the loss would include the tokens whose label is -100.
 
-    Without this rule: trl 0.18 silently drops labels and masks in these cases, and trains on every token.
+    Without this rule: trl 0.18 silently drops labels and masks when it packs, flattens or uses Liger, and trains on
+    every token.
 
     Source: trl 0.18 `sft_trainer.py` (`_prepare_dataset`, `DataCollatorWithFlattening`); confirmed by running it.
     """
@@ -145,7 +146,8 @@ def ids_not_read(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: the columns `input_ids` and `labels` are silently dropped.
 
-    Source: trl 1.16 reads `input_ids` if the rows have it (`sft_trainer.py`, `is_processed`); the runtime drops it.
+    Source: trl 1.16 reads `input_ids` if the rows have it (`sft_trainer.py`, `is_processed`); the runtime drops this
+    column.
     """
     for source in spec.data if spec.text("method") == "sft" and not spec.written("data.format") else ():
         if source.shape != "tokens" and not source.only and "input_ids" in (source.found or ()):

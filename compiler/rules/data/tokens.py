@@ -1,5 +1,5 @@
-"""Whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP513, XP557 to
-XP560, XP567).
+"""Rules about whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP513,
+XP557 to XP560, XP567).
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _talks(source: DataSource) -> bool:
 
 @rule("XP557", "system-prompt-never-used", "warning")
 def system_never_used(spec: Spec) -> Iterator[Finding]:
-    """A system prompt needs conversations, because it is their first message, and plain text has no place for it.
+    """A system prompt needs conversations: it is the first message of a conversation, and plain text has no place for
+    it.
 
     Why it is bad: the setting has no effect.
 
@@ -87,7 +88,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `sources.py`.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime turns these texts into conversations
+    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations
         return
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
@@ -108,7 +109,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime; it reads chat templates only for conversations.
     """
-    if spec.method.shapes[0] == "prompt":  # the runtime turns these texts into conversations
+    if spec.method.shapes[0] == "prompt":  # the runtime turns prompts into conversations
         return
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
@@ -154,7 +155,7 @@ def _has(vocabulary: bytes, token: str) -> bool:
 @rule("XP560", "template-token-not-in-vocabulary", "warning")
 def template_token(spec: Spec) -> Iterator[Finding]:
     """The tokenizer should know the control tokens that the chat template writes. A local model's tokenizer.json is
-    read; for a registered model it is known whether it has the tokens of ChatML, Llama 3, Gemma and Phi 3.
+    read; for registered models, xpc knows which of them have the tokens of ChatML, Llama 3, Gemma and Phi 3.
 
     Why it is bad: an unknown control token is split into pieces like ordinary text, and generation does not stop at it.
 

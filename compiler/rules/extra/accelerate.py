@@ -1,4 +1,4 @@
-"""`extra accelerate`: keys of the launcher's configuration (XP43x)."""
+"""Rules about `extra accelerate`: keys of the launcher's configuration (XP43x)."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run does not do what the setting states.
 
-    Without this rule: accelerate reads these keys of accelerate.yaml for FSDP1 only. As arguments of the plugin,
-    `forward_prefetch` raises ValueError, and the other switches cause warnings.
+    Without this rule: accelerate reads these keys of accelerate.yaml for FSDP1 only. As arguments of accelerate's FSDP
+    plugin, `forward_prefetch` raises ValueError, and the other switches cause warnings.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """
@@ -110,8 +110,9 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP433", "efficient-loading-without-sync")
 def efficient_loading(spec: Spec) -> Iterator[Finding]:
-    """Efficient loading needs `fsdp_sync_module_states`: only rank 0 reads the weights, and the other ranks must
-    receive them. Efficient loading without that key is refused by the launcher for every version of FSDP.
+    """`fsdp_cpu_ram_efficient_loading`, which is on by default, needs `fsdp_sync_module_states`: only rank 0 reads the
+    weights, and the other ranks must receive them. The launcher refuses the first key without the second for every
+    version of FSDP.
 
     Why it is bad: the other ranks would keep empty weights.
 
@@ -165,9 +166,9 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
-    """Keys for FSDP's wrapping must match its policy, which wraps either layers of named classes or modules above a
-    size. A size above 0 is an error under FSDP2, because the list of all layers (a ModuleList) is also above that size,
-    and `fully_shard` refuses it.
+    """Keys for FSDP's wrapping must match the wrapping policy, which wraps either layers of named classes or modules
+    above a size. A size above 0 is an error under FSDP2, because the list of all layers (a ModuleList) is also above
+    that size, and `fully_shard` refuses it.
 
     Why it is bad: the model is not wrapped as the keys state.
 

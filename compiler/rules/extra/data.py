@@ -1,4 +1,4 @@
-"""`extra trl`: data, data loader, losses, hub and logging (XP561 to XP565, XP606 to XP608, XP750, XP753)."""
+"""Rules about `extra trl`: data, loading, losses, hub and logging (XP561 to XP565, XP606 to XP608, XP750, XP753)."""
 
 from __future__ import annotations
 

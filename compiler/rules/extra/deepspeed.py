@@ -1,4 +1,4 @@
-"""`extra deepspeed`: keys of DeepSpeed's configuration (XP44x and XP49x)."""
+"""Rules about `extra deepspeed`: keys of DeepSpeed's configuration (XP44x and XP49x)."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            # other devices must agree with `offload`, from which the bundle writes `device`
+            # a device other than nvme must agree with the setting `offload`, from which the bundle writes `device`
             if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
                     place,
@@ -202,7 +202,8 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing is offloaded.
 
-    Without this rule: DeepSpeed accepts the block and offloads nothing, because the block's `device` is none.
+    Without this rule: DeepSpeed accepts the block of the offload and offloads nothing, because the block's `device` is
+    none.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; confirmed by running it.
     """

@@ -1,4 +1,4 @@
-"""`extra deepspeed`: gradients and the precision of states (XP44x, XP491 and XP493)."""
+"""Rules about `extra deepspeed`: gradients and the precision of states (XP44x, XP491 and XP493)."""
 
 from __future__ import annotations
 
@@ -121,8 +121,9 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP491", "accumulation-left-to-the-caller")
 def accumulation_left(spec: Spec) -> Iterator[Finding]:
-    """`managed_gradient_accumulation` cannot be false. Then DeepSpeed wants its caller to decide when a step is due,
-    but accelerate always marks the boundary before each backward pass, which DeepSpeed refuses.
+    """`managed_gradient_accumulation` cannot be false. With false, DeepSpeed expects its caller to decide when a step
+    is due, but accelerate always marks the boundary of a step before each backward pass, and DeepSpeed refuses such a
+    mark.
 
     Why it is bad: the run ends in its first step.
 
@@ -143,7 +144,8 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP448", "gradient-norm-off")
 def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
-    """Skipping the computation of the gradient's norm needs ZeRO-1 or 2 on a GPU, and a run without clipping.
+    """`compute_grad_norm = false`, which skips the gradient's norm, needs ZeRO-1 or 2 on a GPU, and a run without
+    clipping.
 
     Why it is bad: the run ends before its first step.
 

@@ -1,4 +1,4 @@
-"""`extra trl` and `extra accelerate`: evaluation dtypes, smoothing, backends (XP35x)."""
+"""Rules about `extra trl` and `extra accelerate`: evaluation dtypes, smoothing, backends (XP35x)."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP356", "backend-not-in-the-bundle")
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
-    """`half_precision_backend` cannot be `apex`, and `use_ipex` cannot be on: no bundle installs apex or Intel's
-    extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a GPU. transformers 5 has dropped both
-    arguments.
+    """`half_precision_backend` cannot be `apex` and should not be `cpu_amp` on a GPU, and `use_ipex` cannot be on: no
+    bundle installs apex or Intel's extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a GPU.
+    transformers 5 has dropped both arguments.
 
     Why it is bad: the run cannot start, or the setting has no effect.
 
@@ -184,8 +184,8 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP575", "continuous-batching-out-of-reach")
 def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.24, continuous batching works only in a single process on a GPU, without DeepSpeed. On trl 1.16 it works
-    everywhere.
+    """On trl 0.24, continuous batching works only in a single process on a GPU, without DeepSpeed. On trl 1.16
+    continuous batching works everywhere.
 
     Why it is bad: the run ends in its first round of generation.
 

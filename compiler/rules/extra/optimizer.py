@@ -1,4 +1,4 @@
-"""`extra trl`: arguments of the optimizer and the batch (XP270 to XP273)."""
+"""Rules about `extra trl`: arguments of the optimizer and the batch (XP270 to XP273)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
     """`optim_args` must list names that the optimizer reads, each with a value: `optim_args =
     "alpha=0.99,centered=true"` for rmsprop.
 
-    Why it is bad: the optimizer would use its default values instead.
+    Why it is bad: the optimizer would use its default values instead of the written ones.
 
     Without this rule: ValueError ("not enough values to unpack", "could not convert", "Nesterov momentum requires a
     momentum") in train(), after the data is tokenized. A name that the optimizer does not read is silently dropped.
@@ -101,8 +101,8 @@ def _number(text: str) -> bool:
 
 @rule("XP271", "batch-that-shrinks", "warning")
 def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
-    """`auto_find_batch_size` shrinks the micro-batch when memory runs out and keeps the accumulation, so the global
-    batch also shrinks.
+    """`auto_find_batch_size` should be off. It shrinks the micro-batch when memory runs out and keeps the accumulation,
+    so the global batch also shrinks.
 
     Why it is bad: the run continues with another batch than `gbs` states.
 

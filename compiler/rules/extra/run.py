@@ -20,7 +20,7 @@ IN_EVERY_BATCH = ("labels", "input_ids")
 @rule("XP274", "traced-evaluation")
 def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     """sft cannot evaluate a model that `jit_mode_eval` traces: a traced model returns a plain dict, and sft's loss
-    reads `logits` from the output. transformers 4.57 fails to trace its attention mask, warns, and evaluates the model
+    reads `logits` from the output. transformers 4.57 fails to trace the attention mask, warns, and evaluates the model
     without tracing. transformers 5 has dropped the argument.
 
     Why it is bad: the run fails at its first evaluation.
@@ -45,8 +45,8 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP278", "older-evaluation-of-completions")
 def older_evaluation(spec: Spec) -> Iterator[Finding]:
-    """grpo and rloo cannot evaluate with the older loop of transformers: the loop counts each row once, but these
-    methods evaluate a row once per completion. transformers 5 has dropped the loop.
+    """grpo and rloo cannot evaluate with `use_legacy_prediction_loop`, an older loop of transformers: it counts each
+    row once, but these methods evaluate a row once per completion. transformers 5 has dropped this loop.
 
     Why it is bad: the run fails at its first evaluation.
 
@@ -79,7 +79,7 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
     last batch is full.
 
     Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
-    `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all.
+    `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all versions.
     """
     name: Final = "eval_use_gather_object"
     several = spec.hardware.world > 1 and spec.amount("eval.every") != NEVER
@@ -121,7 +121,7 @@ def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP275", "cache-moved-to-the-cpu")
 def offloaded_cache(spec: Spec) -> Iterator[Finding]:
-    """An offloaded cache of keys and values needs a GPU: it moves them from the GPU to the host and back.
+    """An offloaded cache of keys and values needs a GPU, because the cache is moved from the GPU to the host and back.
 
     Why it is bad: the run cannot generate on a CPU.
 

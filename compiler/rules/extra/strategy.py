@@ -1,4 +1,4 @@
-"""`extra trl`: arguments that depend on the strategy (XP42x, XP477)."""
+"""Rules about `extra trl`: arguments that depend on the strategy (XP42x, XP477)."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
     """DDP's static graph cannot be combined with accumulation. With a static graph, DDP expects the gradients of every
-    backward pass, but accumulation runs backward passes without an exchange of gradients (`no_sync`), which DDP does
-    not count.
+    backward pass, but accumulation runs backward passes without an exchange of gradients (`no_sync`), and DDP does not
+    count these passes.
 
     Why it is bad: the run ends at its first step.
 

@@ -1,4 +1,4 @@
-"""Contrastive preference optimization and SimPO (XP155, XP156)."""
+"""Rules about contrastive preference optimization and SimPO (XP155, XP156)."""
 
 from __future__ import annotations
 

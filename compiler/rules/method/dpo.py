@@ -1,4 +1,4 @@
-"""Combinations of settings with which the dpo trainers before TRL 1 compute a wrong loss (XP486, XP487)."""
+"""Rules about combinations of settings with which the dpo trainers before TRL 1 compute a wrong loss (XP486, XP487)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WHEN = chosen("method", "dpo")
 def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
-    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but trl 0.24 then passes
-    means to every loss.
+    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but with `ipo` in the
+    list, trl 0.24 passes means to every loss.
 
     Without this rule: nothing is reported, and in a sigmoid loss the differences of log-probabilities are divided by
     the answer's length in tokens. trl 1.16 computes each loss separately.

@@ -365,7 +365,7 @@ def completions_repo(spec: Spec) -> Iterator[Finding]:
 def auto_batch(spec: Spec) -> Iterator[Finding]:
     """`auto_find_batch_size` cannot be used with grpo and rloo.
 
-    Why it is bad: `auto_find_batch_size` halves the micro-batch when memory runs out, and a round of generation then no
+    Why it is bad: `auto_find_batch_size` shrinks the micro-batch when memory runs out, so a round of generation no
     longer contains complete groups.
 
     Without this rule: trl 1.16 raises ValueError when the arguments are built; trl 0.18 trains until memory runs out

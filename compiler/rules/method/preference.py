@@ -328,8 +328,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     """The reward trainer of trl 0.18 cannot use reentrant checkpointing under ddp and ZeRO-2, nor under ZeRO-3 if one
     bucket contains the complete model.
 
-    Why it is bad: this trainer runs the model twice before the backward pass, once per answer, and reentrant
-    checkpointing then delivers every gradient twice. trl 1.16 runs the model once.
+    Why it is bad: this trainer runs the model twice before the backward pass, once per answer, so reentrant
+    checkpointing delivers every gradient twice. trl 1.16 runs the model once.
 
     Without this rule: RuntimeError or AssertionError in the first step; under ZeRO-1, and in other cases under ZeRO-3,
     the two gradients are added, which is correct.

@@ -1,4 +1,4 @@
-"""Rows of prompts whose answers are generated (XP569, XP578)."""
+"""Rules about rows of prompts whose answers are generated (XP569, XP578)."""
 
 from __future__ import annotations
 

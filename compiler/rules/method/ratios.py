@@ -49,7 +49,7 @@ def bounded_below_one(spec: Spec) -> Iterator[Finding]:
 @rule("XP678", "weights-bounded-below-one", "warning")
 def weights_below_one(spec: Spec) -> Iterator[Finding]:
     """`loss = cispo` needs an `epsilon_high` above 1: in trl it is the largest importance ratio itself, not the
-    distance from 1. Without it, `epsilon` (0.2) is used.
+    distance from 1. Without `epsilon_high`, trl uses `epsilon` (0.2).
 
     Why it is bad: cispo weighs tokens by their importance ratio. If every ratio is cut to 0.2, all tokens have the same
     weight.

@@ -65,8 +65,8 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP676", "completions-without-a-cache")
 def without_a_cache(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, some families cannot be recomputed in a method that generates: the trainer keeps recomputation on
-    while it generates, and their layers then get no cache.
+    """On trl 0.18, some families cannot use gradient checkpointing in a method that generates: the trainer keeps
+    checkpointing on while it generates, and the layers of these families get no cache.
 
     Why it is bad: without a cache each new token attends only to itself.
 

@@ -164,7 +164,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 
-    Without this rule: trl 1.16 silently drops such rows and fails with `num_samples=0` when there are no others; trl
+    Without this rule: trl 1.16 silently drops such rows and fails with `num_samples=0` if no other row is left; trl
     0.18 trains on them with every label masked.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
@@ -194,7 +194,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
-    """The smallest power of two that is not below `words`."""
+    """The smallest power of two that is not below a number of words. The help suggests it for `seq`."""
     return 1 << (words - 1).bit_length()
 
 

@@ -1,4 +1,4 @@
-"""Methods and settings that a target or a model family does not support (XP127, XP644)."""
+"""Rules about methods and settings that a target or a model family does not support (XP127, XP644)."""
 
 from __future__ import annotations
 

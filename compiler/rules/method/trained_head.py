@@ -1,4 +1,4 @@
-"""Compare the class that saved a checkpoint with the head that a method needs (XP654)."""
+"""The rule that compares the class that saved a checkpoint with the head that a method needs (XP654)."""
 
 from __future__ import annotations
 

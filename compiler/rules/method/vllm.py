@@ -115,8 +115,8 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 def eight_bits(spec: Spec) -> Iterator[Finding]:
     """A colocated vLLM cannot be used with a base of 8 bits.
 
-    Why it is bad: vLLM can quantize a model to 4 bits when it loads it, but not to 8, so it cannot load the base as it
-    is trained.
+    Why it is bad: vLLM can quantize a model to 4 bits while loading it, but not to 8 bits, so it cannot generate with
+    the same base as the trained model.
 
     Without this rule: ValueError when the trainer starts vLLM, after the model is loaded.
 

@@ -1,4 +1,4 @@
-"""Known wrong computations of the pinned library versions that no other rule refuses (XP940)."""
+"""The rule about known wrong computations of the pinned library versions that no other rule refuses (XP940)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def known_wrong(spec: Spec) -> Iterator[Finding]:
     """The pinned version of a library is known to compute a wrong result for this spec. Cases that
     another rule refuses, or that the trainer of a bundle corrects, are not reported.
 
-    Why it is bad: the results are wrong; `xpc list advisories` prints the table with the threads, the versions and the
-    measurements.
+    Why it is bad: the results are wrong; `xpc list advisories` prints the known errors with their GitHub issues,
+    versions and measured sizes.
 
     Without this rule: nothing is reported.
 

@@ -1,4 +1,4 @@
-"""Attention implementations and model families: what the hardware and the target support (XP31x, XP34x)."""
+"""Rules about attention implementations and model families: what the hardware and the target support (XP31x, XP34x)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     Why it is bad: other GPUs and dtypes have no kernels for flash attention. FlashAttention-3 has kernels for Ampere,
     Ada and Hopper (capability 8.x and 9.x).
 
-    Without this rule: transformers does not check the capability for flash2, and the kernel refuses at the first
-    forward pass; in fp32 transformers only warns first. flash3 on Blackwell ends with "no kernel image" or an invalid
-    argument.
+    Without this rule: transformers does not check the capability for flash2, and the kernel raises an error at the
+    first forward pass. For fp32, transformers warns before that error. flash3 on Blackwell ends with "no kernel image"
+    or an invalid argument.
 
     Source: transformers 5.23 `modeling_flash_attention_utils.py`; flash-attention issues 1049, 1889 and 1987.
     """
@@ -297,8 +297,8 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
     """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
     Why it is bad: llama4_text returns the complete model when TRL asks for the base model. granitemoe, phimoe and
-    others have no `num_experts` for the balancing loss, and a dense doge has no router; the loss is on unless its
-    coefficient is 0. In families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated
+    others have no `num_experts` for the balancing loss, and a dense doge has no router; the balancing loss is on unless
+    its coefficient is 0. In families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated
     coefficient switches it on.
 
     Without this rule: AttributeError (for doge, IndexError) at the first step.

@@ -86,8 +86,8 @@ def _plural(spec: Spec) -> str:
 
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
-    """Whether one of `others` is on another line than `primary`. If all are on one line, the snippet already shows
-    them.
+    """Whether one of the further labels (`others`) is on another line than the primary label. If all are on one line,
+    the printed snippet already shows them.
     """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
@@ -136,8 +136,9 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the peak learning rate is never reached.
 
-    Without this rule: nothing is reported (in one run the rate ended at 6e-7 of 2e-5). The polynomial schedule divides
-    by the steps after the warm-up and raises ZeroDivisionError at the last step when there are none.
+    Without this rule: nothing is reported (in one run with a peak of 2e-5, the rate at the end was 6e-7). The
+    polynomial schedule divides by the steps after the warm-up and raises ZeroDivisionError at the last step when there
+    are none.
 
     Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; confirmed by running it.
     """

@@ -1,4 +1,6 @@
-"""Compilation by `compile` or `extra trl`: what torch.compile needs, and what each stack can compile (XP34x, XP35x)."""
+"""Rules about compilation by `compile` or `extra trl`: what torch.compile needs, and what each stack can compile
+(XP34x, XP35x).
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ def _compiles(spec: Spec) -> str | None:
 
 
 def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
-    """The name and the location of the setting that turns compilation on; None without compilation."""
+    """Return a pair: the name and the location of the setting that turns compilation on. None without compilation."""
     if spec.flag("model.compile"):
         return "compile", spec.place("model.compile", text)
     name = _compiles(spec)

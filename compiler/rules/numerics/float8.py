@@ -1,4 +1,4 @@
-"""`precision fp8`: torchao multiplies the inputs and weights of linear layers in fp8 (XP360 to XP367)."""
+"""Rules about `precision fp8`: torchao multiplies the inputs and weights of linear layers in fp8 (XP360 to XP367)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOT_LINEAR = ("gpt2", "openai-gpt")
 
 
 def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Finding:
-    """A finding at `precision fp8` with the label `fact`. Without a `help`, it suggests bf16, followed by the texts
-    `more`.
+    """A finding at `precision fp8`. The argument `fact` is the label's text. If no `help` is given, the help suggests
+    bf16, followed by the texts in `more`.
     """
     place = spec.place("precision", fact)
     typed = place.typed.replace("fp8", "bf16")
@@ -35,7 +35,7 @@ def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Fi
 def fp8_hardware(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a GPU of compute capability 8.9 or later, such as an L4, an L40S or an H100.
 
-    Why it is bad: older GPUs cannot multiply fp8 numbers, and a CPU does so too slowly for training.
+    Why it is bad: older GPUs cannot multiply fp8 numbers, and a CPU multiplies them too slowly for training.
 
     Without this rule: on an older GPU accelerate warns and trains in fp16 mixed precision; on a CPU the run is slower
     than in fp32.
@@ -83,9 +83,9 @@ def fp8_target(spec: Spec) -> Iterator[Finding]:
 def fp8_strategy(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs `strategy ddp` or `strategy fsdp`, without context parallelism.
 
-    Why it is bad: under ZeRO, transformers wants `bf16.enabled` off in a run without the argument `bf16`, and DeepSpeed
-    then computes all layers without fp8 in fp32. FSDP1 flattens the weights that torchao multiplies. fp8 was not tried
-    with hybrid sharding or context parallelism.
+    Why it is bad: under ZeRO, transformers wants `bf16.enabled` off in a run without the argument `bf16`, so DeepSpeed
+    computes all layers without fp8 in fp32. FSDP1 flattens the weights that torchao multiplies. fp8 was not tried with
+    hybrid sharding or context parallelism.
 
     Without this rule: under ZeRO with bf16, ValueError before the first step ("bf16.enabled=True vs hf
     bf16|bf16_full_eval=False").
@@ -118,8 +118,8 @@ def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` cannot be combined with adapters or a quantized base.
 
     Why it is bad: accelerate replaces every linear layer whose sizes are multiples of 16, so it also rounds the
-    matrices of an adapter of rank 16 (but not of rank 8) to fp8. torchao computes the gradients of the frozen weights
-    and drops them. Layers of a quantized base are not replaced, so fp8 has no effect on them.
+    matrices of an adapter of rank 16 (but not of rank 8) to fp8. torchao computes gradients of the frozen weights,
+    which are then dropped. Layers of a quantized base are not replaced, so fp8 has no effect on them.
 
     Without this rule: nothing is reported.
 
@@ -187,7 +187,7 @@ def fp8_not_compiled(spec: Spec) -> Iterator[Finding]:
     """With `precision fp8`, the model should be compiled.
 
     Why it is bad: each product needs casts and scales. Only a compiler fuses these casts with other operations; without
-    it they cost more time than the fp8 product saves.
+    a compiler, the casts cost more time than the fp8 product saves.
 
     Without this rule: nothing is reported, and the run is slower than in bf16.
 

@@ -1,4 +1,4 @@
-"""TRL's fused losses, which call parts of the model directly (XP489, XP693)."""
+"""Rules about TRL's fused losses, which call parts of the model directly (XP489, XP693)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _uses_fused_loss(spec: Spec) -> bool:
 
 
 def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
-    """Make the finding that the fused loss cannot be used because of `why`, with a second label."""
+    """Make the finding that the fused loss cannot be used, with the reason (`why`) and a second label."""
     return Finding(
         spec.extra_place("trl", FUSED, "calls parts of the model directly"),
         f"{spec.text('method')}'s fused loss cannot be used: {why}",
@@ -80,8 +80,9 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """kto's fused loss on trl 0.18 works only with the loss `kto`, without adapters, precomputed reference and ZeRO-3,
-    and, because of DDP's wrapper, only in a single process. grpo's fused loss goes through the wrapper.
+    """kto's fused loss on trl 0.18 works only with the loss `kto`, and with neither adapters nor a precomputed
+    reference nor ZeRO-3. Because of DDP's wrapper, it works only in a single process. grpo's fused loss goes through
+    the wrapper.
 
     Why it is bad: the fused loss takes the decoder and the output head out of the model and calls them directly, so
     DDP's wrapper lacks these parts and ZeRO-3 has not gathered the head's weights.

@@ -1,4 +1,4 @@
-"""Fused kernels: the hardware and the models that they need (XP33x)."""
+"""Rules about fused kernels: the hardware and the models that they need (XP33x)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     layers.
 
     Why it is bad: trl 0.18 lets Liger replace the model's forward pass by a language model's forward pass with a fused
-    loss. This needs an output head, which a model that gives scores does not have.
+    loss. Such a forward pass needs an output head, which a model that gives scores does not have.
 
     Without this rule: AttributeError, "'Qwen2ForSequenceClassification' object has no attribute 'lm_head'", at the
     first step.

@@ -1,4 +1,4 @@
-"""Models whose files were saved by a newer transformers than the stack has (XP568)."""
+"""The rule about models whose files were saved by a newer transformers than the stack has (XP568)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
 
 
 def _unread(model: Model) -> tuple[str, str] | None:
-    """Which of a model's files transformers 4 cannot read, in words, and what to change in it; None if it reads all."""
+    """Return a pair of texts: which of a model's files transformers 4 cannot read, and what to change in this file.
+    None if transformers 4 can read all files.
+    """
     tokens = model.vocabulary or b""
     if CLASS.search(tokens):
         return "the tokenizer", 'write `"tokenizer_class": "PreTrainedTokenizerFast"` in its tokenizer_config.json'

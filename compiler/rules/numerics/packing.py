@@ -1,4 +1,6 @@
-"""Packed and flattened rows: whether attention separates documents, and what that costs (XP31x, XP32x, XP370)."""
+"""Rules about packed and flattened rows: whether attention separates documents, and what that costs (XP31x, XP32x,
+XP370).
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     """Packing needs flash attention, or `packing(isolate=mask)`. If the spec states `strategy = wrapped`, there is only
     a warning (XP312).
 
-    Why it is bad: packing puts several documents into one row. A flash kernel keeps them apart by their lengths; other
-    implementations build a mask over the complete row, at a cost that grows with the square of its length.
+    Why it is bad: packing puts several documents into one row. A flash kernel keeps the documents apart by their
+    lengths. Other implementations build a mask over the complete row, at a cost that grows with the square of the row's
+    length.
 
     Without this rule: the mask is exact for most families on trl-1.16 and silently wrong elsewhere (on trl-0.18 for
     every family).
@@ -68,7 +71,9 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 
 def bounded(spec: Spec) -> str | None:
-    """A packing strategy of the target that records where documents end; None if the target can only cut a stream."""
+    """A packing strategy of the target that records where documents end; None if the target can only cut a stream of
+    tokens into rows.
+    """
     return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
 
@@ -150,7 +155,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         if (isolate == "mask" and mask_is_exact(spec) and not flash) or (
             isolate == "flash" and flash and spec.written(ISOLATE)
         ):
-            return  # another rule already reports an error
+            return  # the rule about `isolate` reports an error (XP311 or XP370)
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
@@ -242,7 +247,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
     """On trl-1.16, a spec with `padding_free` and without packing cannot state `seq`.
 
-    Why it is bad: in this case the trainer does not cut rows, so `seq` has no effect.
+    Why it is bad: with `padding_free` and without packing, the trainer does not cut rows, so `seq` has no effect.
 
     Without this rule: ValueError after the model is loaded.
 
@@ -272,7 +277,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
-        return  # dpo pads its rows even with `padding_free`
+        return  # dpo pads its rows on this stack even with `padding_free`
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
             spec.place("batch.padding_free", f"attention is {attn}"),
@@ -286,8 +291,8 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     """Flash attention over packed or flattened rows needs a family that passes it the positions of documents and
     carries no state. For a model outside the registry, the family is read from its name (`tiiuae/Falcon-H1-1.5B`,
-    `ai21labs/Jamba-v0.1`); a family that is not in the registry either (zamba2, lfm2_moe, minimax) is refused if its
-    source in transformers has layers with a state.
+    `ai21labs/Jamba-v0.1`); if this family is not in the registry either (zamba2, lfm2_moe, minimax), it is refused if
+    its source in transformers has layers with a state.
 
     Why it is bad: documents leak into each other: some families call the plain kernel (gpt_neo and gptj; on trl-0.18
     also cohere2, gpt_bigcode, granitemoe and olmoe), and recurrent layers continue into the next document (jamba,

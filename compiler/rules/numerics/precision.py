@@ -1,4 +1,4 @@
-"""Dtypes: what the hardware, the strategy and the method support (XP30x, XP32x, XP57x)."""
+"""Rules about dtypes: what the hardware, the strategy and the method support (XP30x, XP32x, XP57x)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_para
 """DeepSpeed's keys for the dtype in which gradients are summed and sent."""
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
-"""Families without rotary positions: they learn their positions, or add them to the attention scores (ALiBi)."""
+"""Families without rotary positions: their models learn an embedding of each position, or add a bias to the attention
+scores (ALiBi).
+"""
 
 
 PACKED_NAME = re.compile(
@@ -106,7 +108,8 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 def bf16_positions(spec: Spec) -> Iterator[Finding]:
     """The first Falcon models (falcon-rw) need a GPU of compute capability 8.0 or later.
 
-    Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 with every precision.
+    Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 in every precision. Older GPUs
+    only emulate bf16.
 
     Without this rule: nothing is reported.
 
@@ -236,7 +239,7 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP305", "bf16-weights", "warning")
 def bf16_weights(spec: Spec) -> Iterator[Finding]:
-    """Weights under ddp should be fp32, because bf16 weights have no fp32 master copy there. This is a warning, or an
+    """Weights under ddp should be fp32, because ddp keeps no fp32 master copy of bf16 weights. This is a warning, or an
     error for a learning rate of 1e-5 or less.
 
     Why it is bad: small updates are rounded away.
@@ -285,7 +288,8 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 with `precision fp32`, the spec must also state `dtype = fp32` for a frozen base, unless it is
     quantized.
 
-    Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a bf16 base takes the memory of fp32.
+    Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a base with `dtype = bf16` still takes
+    the memory of fp32.
 
     Without this rule: nothing is reported.
 

@@ -1,4 +1,4 @@
-"""Models whose weights are stored quantized (XP167, XP168, XP450 to XP452, XP624)."""
+"""Rules about models whose weights are stored quantized (XP167, XP168, XP450 to XP452, XP624)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recomputation: selective checkpointing (XP481 to XP483), and partly frozen layers (XP572)."""
+"""Rules about recomputation: selective checkpointing (XP481 to XP483), and partly frozen layers (XP572)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
     """Selective checkpointing cannot be reentrant.
 
     Why it is bad: selective checkpointing uses torch's hooks to choose which outputs are kept, and only the
-    non-reentrant implementation has these hooks. TRL also makes checkpointing reentrant for adapters under ZeRO-3.
+    non-reentrant implementation has these hooks. Adapters under ZeRO-3 cannot use selective checkpointing either,
+    because TRL makes their checkpointing reentrant.
 
     Without this rule: ValueError when the trainer is built.
 

@@ -1,4 +1,6 @@
-"""Scaling of rotary positions (`rope`): which models support it, and which programs read it (XP132 to XP134)."""
+"""Rules about scaling of rotary positions (`rope`): which models support it, and which programs read it (XP132 to
+XP134).
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 @rule("XP133", "rope-not-known-later")
 def not_known_later(spec: Spec) -> Iterator[Finding]:
     """`rope` cannot be combined with vLLM, and with adapters it needs `save { merge }`, which writes the complete
-    model. vLLM loads the model from its original folder, and a saved adapter only names its base; the scaling is in
-    neither config.json.
+    model. vLLM loads the model from its original folder, and a saved adapter only names its base; the config.json of
+    neither folder has the scaling.
 
     Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
 
@@ -89,7 +91,7 @@ def not_scaled(spec: Spec) -> Iterator[Finding]:
     Without this rule: the family's code silently ignores the scaling. A bundle's trainer stops if the model's scaling
     differs from the stated one.
 
-    Source: measured with a tiny model of every family and each scaling (`tests/stacks/test_stack_families.py`).
+    Source: tested with a tiny model of every family and each scaling (`tests/stacks/test_stack_families.py`).
     """
     family = spec.model.model_type
     if family is None or family in spec.stack.facts.scaled_families:

@@ -1,4 +1,4 @@
-"""`extra trl`: the best checkpoint, its metric, and evaluation before the first step (XP51x)."""
+"""Rules about `extra trl`: the best checkpoint, its metric, and evaluation before the first step (XP51x)."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
-    Without this rule: building the arguments raises ValueError; if an interval in steps is compared with a share of the
-    run, nothing may be raised.
+    Without this rule: building the arguments raises ValueError; if one interval is a number of steps and the other a
+    share of the run, transformers raises nothing in some cases.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`; confirmed by running it.
     """

@@ -1,4 +1,4 @@
-"""Early stopping, `eval.patience` (XP793 and XP794)."""
+"""Rules about early stopping, `eval.patience` (XP793 and XP794)."""
 
 from __future__ import annotations
 

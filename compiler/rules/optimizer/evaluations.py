@@ -1,4 +1,4 @@
-"""How often and on how many rows a run evaluates (XP211)."""
+"""The rule about how often and on how many rows a run evaluates (XP211)."""
 
 from __future__ import annotations
 

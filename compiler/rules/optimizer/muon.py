@@ -1,4 +1,4 @@
-"""Muon: the strategy, the weights and the version of torch that it needs (XP135 to XP139, XP141)."""
+"""Rules about Muon: the strategy, the weights and the version of torch that it needs (XP135 to XP139, XP141)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers: the targets, settings, strategies and batches that they need (XP220 to XP228, XP914)."""
+"""Rules about optimizers: the targets, settings, strategies and batches that they need (XP220 to XP228, XP914)."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without this rule: transformers silently ignores `optim_target_modules` with any other optimizer, and 4.52 ignores
-    `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop raises an error for `optim_args`.
+    Without this rule: transformers silently ignores `optim_target_modules` with any other optimizer, and transformers
+    4.52 ignores `optim_args` with sgd and rmsprop; bitsandbytes' RMSprop raises an error for `optim_args`.
 
     Source: transformers 5.23 `trainer_optimizer.py`, 4.52 `Trainer.get_optimizer_cls_and_kwargs`; confirmed by running
     it.
@@ -192,14 +192,14 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     """The optimizer must work with the parameters as the strategy shards them.
 
     Why it is bad: ZeRO and FSDP turn the parameters into flat pieces, or into tensors that are spread over processes,
-    and some optimizers cannot handle these. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them flat
-    pieces.
+    and some optimizers cannot handle such parameters. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them
+    flat pieces.
 
-    Without this rule: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError there
-    and GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError), cannot run
-    LOMO's backward pass (TypeError), and gives StableAdamW empty groups under zero3 (RuntimeError). Under FSDP2,
-    Adafactor adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no longer
-    exist (KeyError at the first checkpoint).
+    Without this rule: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError at the
+    first step and GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError),
+    cannot run LOMO's backward pass (TypeError), and gives StableAdamW empty groups under zero3 (RuntimeError). Under
+    FSDP2, Adafactor adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no
+    longer exist (KeyError at the first checkpoint).
 
     Source: confirmed by running each optimizer on trl-1.16 and trl-0.18, in two processes.
     """
@@ -259,10 +259,11 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
     """If the warm-up is a share of the run, schedule-free AdamW and SGD need a run that is counted in steps (`for 1000
     steps`).
 
-    Why it is bad: these optimizers warm up themselves and count steps, so xpc has to convert a share into steps.
+    Why it is bad: these optimizers have a warm-up of their own, which counts steps, so xpc has to convert a share into
+    steps.
 
     Without this rule: transformers 5.23 passes the fraction on as a number of steps, and the first step's learning rate
-    is divided by it (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
+    is divided by this fraction (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
 
     Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; confirmed by running it.
     """
@@ -280,7 +281,8 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
 def warm_up_twice(spec: Spec) -> Iterator[Finding]:
     """Schedule-free AdamW and SGD with a warm-up need `schedule constant`, which is the default for them.
 
-    Why it is bad: the optimizer warms up itself, and another schedule warms up the same rate again.
+    Why it is bad: the optimizer has a warm-up of its own, and another schedule would warm up the same learning rate
+    again.
 
     Without this rule: the warm-up of the optimizer and that of the schedule both apply to the learning rate.
 
@@ -300,9 +302,9 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def average_lost(spec: Spec) -> Iterator[Finding]:
     """Schedule-free optimizers cannot be used under ZeRO.
 
-    Why it is bad: they compute gradients at one point, but the result of training is another point, an average, which
-    they copy into the weights before an evaluation or a save. Under ZeRO they only change copies of the weights, so the
-    model is evaluated and saved at the wrong point.
+    Why it is bad: schedule-free optimizers compute gradients at one point, but the result of training is another point,
+    an average, which they copy into the weights before an evaluation or a save. Under ZeRO, these optimizers change
+    only copies of the weights, so the model is evaluated and saved at the wrong point.
 
     Without this rule: nothing is reported; evaluations and saved weights are not the average. After six steps of a tiny
     model, saved weights differ from those under ddp by 0.0047; with AdamW, they differ by 0.000004.

@@ -1,4 +1,4 @@
-"""Schedules: the target, settings, evaluation, strategy and run length that they need (XP240 to XP247)."""
+"""Rules about schedules: the target, settings, evaluation, strategy and run length that they need (XP240 to XP247)."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP243", "metric-schedule-of-a-missing-metric")
 def metric_missing(spec: Spec) -> Iterator[Finding]:
-    """A schedule that follows a metric needs a metric that evaluations report. Those of sft report the loss, the speed,
-    and on trl 1.16 a few numbers about tokens.
+    """A schedule that follows a metric needs a metric that evaluations report. Evaluations of sft report the loss, the
+    speed, and on trl 1.16 a few numbers about tokens.
 
     Why it is bad: the schedule cannot read a metric that is not reported.
 
@@ -193,7 +193,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP246", "warm-up-of-a-metric-schedule")
 def metric_warmup(spec: Spec) -> Iterator[Finding]:
-    """reduce_lr_on_plateau and greedy have no warm-up.
+    """The schedules reduce_lr_on_plateau and greedy cannot have a warm-up.
 
     Why it is bad: the run would begin at the peak, without the warm-up that the spec states.
 

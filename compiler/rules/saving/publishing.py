@@ -83,7 +83,7 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without checkpoints, only the final model is pushed.
 
-    Without this rule: nothing is reported; `Trainer._push_from_checkpoint` is called only by a save.
+    Without this rule: nothing is reported; `Trainer._push_from_checkpoint` is called only when a checkpoint is saved.
 
     Source: transformers 5.23 and 4.52 `Trainer._save_checkpoint`; axolotl warns about it.
     """

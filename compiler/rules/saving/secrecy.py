@@ -1,4 +1,4 @@
-"""Secrets in a spec, and pickled weights (XP790 to XP792)."""
+"""Rules about secrets in a spec, and pickled weights (XP790 to XP792)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
     Why it is bad: older Weights & Biases keys have 40 hexadecimal digits. Commits have them too, but such a name is
-    more likely a key by mistake, and everybody who can see the run can read it.
+    more likely a key that was entered by mistake, and everybody who can see the run can read it.
 
     Without this rule: nothing is reported.
 
@@ -96,8 +96,8 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
     this restriction has had holes (CVE-2025-32434). safetensors files contain no instructions. A commit keeps the file
     that was inspected; a branch may contain another file tomorrow.
 
-    Without this rule: nothing is reported; transformers loads pickled weights if it finds them, and asks a service to
-    convert them.
+    Without this rule: nothing is reported; transformers loads pickled weights if it finds them, and asks a service of
+    the hub to convert them to safetensors.
 
     Source: transformers 5.23 and 4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide
     "Download files" (a commit is the complete hash).

@@ -56,7 +56,8 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
 def swanlab_project(spec: Spec) -> Iterator[Finding]:
     """The name of a project in SwanLab may contain only letters, digits and `-_+.`.
 
-    Why it is bad: SwanLab opens the project when training begins, after the model is loaded and the data is tokenized.
+    Why it is bad: the error comes late, because SwanLab opens the project when training begins, after the model is
+    loaded and the data is tokenized.
 
     Without this rule: ValueError, `Project name ... is invalid`, in the trainer's `train`.
 

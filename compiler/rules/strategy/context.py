@@ -1,4 +1,4 @@
-"""Context parallelism: several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
+"""Rules about context parallelism: several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
 
 FSDP2 gives each rank a piece of the sequence and passes keys and values around the ranks (ring attention). Under ZeRO,
 each process computes attention for all tokens but only some heads (DeepSpeed's Ulysses).

@@ -1,4 +1,4 @@
-"""Launchers, nodes, and torch's wheels (XP801 to XP803, XP893)."""
+"""Rules about launchers, nodes, and torch's wheels (XP801 to XP803, XP893)."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP803", "timeout-before-the-data", "warning")
 def timeout_before_data(spec: Spec) -> Iterator[Finding]:
-    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. The time is a lower estimate:
-    known rows only, at the fastest plausible rate.
+    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. xpc estimates this time from
+    below: only rows whose number is known count, at the fastest plausible rate.
 
     Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
 

@@ -1,4 +1,4 @@
-"""The environment that `launch` sets for a run (XP910 to XP912)."""
+"""Rules about the environment that `launch` sets for a run (XP910 to XP912)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def variables(spec: Spec) -> Iterator[Finding]:
 @rule("XP911", "secret-in-the-environment")
 def secret(spec: Spec) -> Iterator[Finding]:
     """A variable or an option whose name is that of a secret (`HF_TOKEN`, `API_KEY`) must not be written as a literal.
-    Tokens come from the environment of the launch, on Kubernetes from `secret`.
+    The run reads tokens from the environment in which it is launched, and on Kubernetes from the Secret that the
+    setting `secret` names.
 
     Why it is bad: everybody on the machine can read the files of a bundle, and schedulers show the options of a job.
 

@@ -1,5 +1,5 @@
-"""Whether a run fits in the memory of its GPUs: its model states (XP480), and all memory that the plan predicts (XP960,
-XP961).
+"""Rules about whether a run fits in the memory of its GPUs: its model states (XP480), and all memory that the plan
+predicts (XP960, XP961).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    frozen = (facts.params - facts.language_params) * weights  # the frozen vision tower
+    frozen = (facts.params - facts.language_params) * weights  # the vision tower, which is frozen
     return teacher + frozen + facts.language_params * (held + copies)
 
 
@@ -90,7 +90,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     if not held or facts is None or gpu is None:
         return
     if spec.wrong and not spec.written("strategy"):
-        return  # with other errors, the plan has not chosen a strategy
+        return  # if the spec has other errors, the plan has not chosen a strategy
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
@@ -141,8 +141,8 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _predicted(spec: Spec) -> tuple[Memory, str] | None:
-    """The predicted memory of one GPU, and whether it fits (`verdict`); None if it is unknown or the rule XP480 reports
-    the run. Cached for the last spec, because two rules need it.
+    """Return a pair: the predicted memory of one GPU, and whether it fits (`verdict`). None if the memory is unknown or
+    the rule XP480 reports the run. Cached for the last spec, because two rules need it.
     """
     global _latest
     if _latest is None or _latest[0] is not spec:
@@ -234,7 +234,7 @@ def _suggestions(ways: Sequence[Change]) -> str:
 
 
 def _other_ways(spec: Spec) -> str:
-    """The help if no change makes the run fit without changing its training."""
+    """The help if no change of settings makes the run fit: more GPUs, shorter rows, or a smaller model."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 

@@ -1,4 +1,4 @@
-"""Offloading states to the host's memory (XP405, XP406)."""
+"""Rules about offloading states to the host's memory (XP405, XP406)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU all states are in host
     memory already.
 
-    Without this rule: states are not offloaded, or not those that the spec states.
+    Without this rule: nothing is offloaded, or other states are offloaded than the spec names.
 
     Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
     """

@@ -1,4 +1,4 @@
-"""Strategies: the hardware on which each runs, and the settings and models that it supports (XP4xx, XP570)."""
+"""Rules about strategies: the hardware, the settings and the models that each supports (XP4xx, XP570)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ FSDP_ONLY = ("reshard", "state_dict")
 
 @rule("XP401", "fsdp-activation-checkpointing")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
-    """FSDP's own activation checkpointing must stay off. On every strategy, `memory { checkpointing }` turns on that of
-    the trainer.
+    """FSDP's own activation checkpointing must stay off. On every strategy, `memory { checkpointing }` turns on the
+    checkpointing of the trainer.
 
     Why it is bad: together with the trainer's checkpointing, FSDP's own checkpointing recomputes twice, or is refused.
 
@@ -100,7 +100,7 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one process has nothing to shard over.
 
-    Without this rule: transformers refuses it after the model is loaded.
+    Without this rule: transformers refuses FSDP in a single process, after the model is loaded.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -153,8 +153,9 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP407", "sharded-8bit-optimizer")
 def sharded_8bit(spec: Spec) -> Iterator[Finding]:
-    """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These are all
-    8-bit and paged ones, and also 32-bit Lion, which transformers takes from bitsandbytes.
+    """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These optimizers
+    are all paged ones, the 8-bit ones except torchao's, and some 32-bit ones that transformers takes from bitsandbytes,
+    such as Lion.
 
     Why it is bad: bitsandbytes' optimizers cannot step sharded tensors, and have no kernels for a CPU.
 

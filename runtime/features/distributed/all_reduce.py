@@ -14,14 +14,14 @@ SIZE = 2**26
 """Elements (float32) of the buffer: 256 MiB."""
 ROUNDS = 3
 SLOW = 1.0
-"""GB/s below which the result is called slow: less than 10 Gbit/s between machines with GPUs."""
+"""GB/s below which the speed is reported as slow: Ethernet of 10 Gbit/s between machines with GPUs is faster."""
 
 
 class AllReduce(Feature):
     """Hooks that run a test all-reduce over the GPUs of one node in the preflight."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Print the speed of an all-reduce over this node's GPUs. Ends the process if it hangs."""
+        """Print the speed of an all-reduce over this node's GPUs. Ends the process if the all-reduce hangs."""
         count = bundle.run["processes_per_node"]
         watch = threading.Timer(PATIENCE, leave, [RunError(hangs(count))])
         watch.daemon = True
@@ -58,7 +58,7 @@ def measure_node(count: int) -> float:
 
 
 def speed(backend: str, found: float, least: float) -> str:
-    """The measured GB/s of an all-reduce, and whether it is slow."""
+    """A phrase with the measured GB/s of an all-reduce, which says whether that is slow."""
     slow = f", which is slow (below {least:g})" if found < least else ""
     return f"{backend} {found:.2g} GB/s{slow}"
 

@@ -17,8 +17,8 @@ from ...core.errors import RunError, first_line
 from ...core.feature import Bundle, Feature
 
 ACCUMULATION = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, "
-"""A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and passes 1 to it.
-transformers compares the number in deepspeed.json with the arguments (HfTrainerDeepSpeedConfig)."""
+"""A harmless warning of accelerate.accelerator: the Trainer leaves accumulation to DeepSpeed and passes 1 to
+accelerate. transformers compares the number in deepspeed.json with the arguments (HfTrainerDeepSpeedConfig)."""
 
 
 class DeepSpeed(Feature):
@@ -48,7 +48,7 @@ class DeepSpeed(Feature):
         return f"{short[0]} is cut off" if short else None
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Filter harmless log messages."""
+        """Filter a harmless warning about accumulation, and DeepSpeed's messages about its start."""
         logging.getLogger("accelerate.accelerator").addFilter(lambda record: ACCUMULATION not in record.getMessage())
         # DeepSpeed 0.16 logs each step of its start to stdout at level "info"; its warnings stay.
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.WARNING)

@@ -16,7 +16,7 @@ PATIENCE = 45.0
 SIZES = {"gloo": 2**22, "nccl": SIZE}
 """Elements (float32) of the buffer by backend: 16 MiB on the CPU."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}
-"""GB/s below which the result is called slow: on the CPU, less than 1 Gbit/s of Ethernet."""
+"""GB/s by backend below which the speed is reported as slow: on the CPU, Ethernet of 1 Gbit/s is faster."""
 
 
 thread_hangs = False
@@ -48,7 +48,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
 
 def speeds(out: Mapping[str, Any]) -> str:
-    """The measured speed of an all-reduce with each backend, and whether it is slow."""
+    """A phrase with the measured speed of an all-reduce with each backend, which says whether that is slow."""
     return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
 
 
@@ -90,7 +90,7 @@ def store(address: str, port: int = 0) -> Any:
 
 
 def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
-    """Write GB/s of an all-reduce with one process per node to ``out``, by backend; `trying` is the current backend.
+    """Write GB/s of an all-reduce with one process per node to ``out`` by backend, and the current one as `trying`.
 
     The bandwidth is NCCL's "bus bandwidth": a ring sends and receives 2 (n - 1) / n of the buffer.
     """

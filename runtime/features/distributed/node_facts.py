@@ -14,7 +14,7 @@ from ...core.bundle import DECISIVE, manifest_digests
 from ...core.feature import Bundle
 
 SHOWN = 3
-"""Files that a finding lists; the others are counted."""
+"""A finding names at most this many files, and counts all further ones."""
 
 
 def local_facts(bundle: Bundle) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def local_facts(bundle: Bundle) -> dict[str, Any]:
 def contents(bundle: Bundle) -> dict[str, str]:
     """The digests of the bundle's files on this node: those in bundle.toml, and every Python module.
 
-    Bundled data has the digest from bundle.toml, because reading the data compares it.
+    Bundled data is not hashed here: its digest in bundle.toml is compared when the data is read.
     """
     digests = manifest_digests(bundle.folder)
     names = {*digests, *DECISIVE, "requirements.txt", "bundle.toml"}
@@ -70,7 +70,7 @@ def total(files: Mapping[str, str]) -> str:
 
 
 def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Sentences about differences between another node and node 0, because a run needs the same on all nodes."""
+    """A sentence for each difference in files or versions between another node and node 0, which stops the run."""
     problems = []
     mine, theirs = dict(first["files"]), dict(other["files"])
     names = sorted(name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name))

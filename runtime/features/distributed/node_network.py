@@ -11,8 +11,8 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 
 NOWHERE = ("192.0.2.1", 9)
-"""A documentation address (RFC 5737). Connecting a datagram socket to it sends nothing, but shows the local address of
-such a connection."""
+"""A documentation address (RFC 5737). Connecting a datagram socket to it sends nothing, but shows this machine's
+address for such connections."""
 VIRTUAL = ("lo", "docker", "veth", "virbr", "br-", "cni", "flannel", "cali")
 """Prefixes of the names of network interfaces that do not lead to other machines, such as docker0."""
 PAUSE = 0.25
@@ -106,7 +106,7 @@ def listen(port: int) -> socket.socket:
 
 
 def holder(port: int) -> str:
-    """The process that listens on a port of this machine, in brackets, if this user may see it."""
+    """A phrase in brackets with the process that listens on a port of this machine; "" if this user may not see it."""
     try:
         import psutil  # type: ignore[import-untyped, unused-ignore]  # a requirement of accelerate
 

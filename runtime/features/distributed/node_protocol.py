@@ -17,7 +17,7 @@ from ...core.errors import RunError
 from . import node_network
 
 WAIT = 300
-"""Seconds that node 0 waits for the others, and they for it; XPC_NODE_WAIT overrides it."""
+"""Seconds that node 0 and the other nodes wait for each other; XPC_NODE_WAIT overrides this number."""
 ANSWER = 120.0
 """Timeout in seconds of one question; the all-reduce has a shorter one."""
 HELLO = 20.0
@@ -109,7 +109,7 @@ class Node:
 
 
 def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node], list[str]]:
-    """Wait for the other nodes. Returns those that connected, in order, and the problems with this set of nodes.
+    """Wait for the other nodes. Returns a pair: the connected nodes in order, and problems with this set of nodes.
 
     Returns when all are connected, at the timeout, or immediately if a node cannot belong to the run.
     """
@@ -199,7 +199,7 @@ def receive(one: Node) -> dict[str, Any]:
 
 
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
-    """How far a node's clock is ahead of this one's, in seconds, and the possible error of that value.
+    """Return a pair of seconds: how far a node's clock is ahead of this one's, and the error of that value.
 
     The clock was read between question and answer, so the error is at most half of the round trip.
     """
@@ -278,8 +278,8 @@ def _reached(seat: Seat, mine: Node, until: float) -> Line:
 def report_misplaced(seat: Seat, mine: Node) -> None:
     """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
-    This is for a second node 0, and for a rank that is too high. Without it, node 0 would wait for the right node until
-    the timeout.
+    A second node 0, and a node with a rank that is too high, do this. Otherwise node 0 would wait for the right node
+    until the timeout.
     """
     patience = Seat(seat.rank, seat.nodes, seat.address, seat.port, 5)
     try:

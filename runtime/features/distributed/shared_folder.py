@@ -37,7 +37,7 @@ class Probe:
 
 
 def nearest_existing(folder: str) -> tuple[str, int]:
-    """The nearest existing folder, from this one upward, and the number of levels between them."""
+    """Return a pair: the nearest existing folder, from this one upward, and the number of levels between both."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder, levels = os.path.dirname(folder), levels + 1

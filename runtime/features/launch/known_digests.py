@@ -2,7 +2,7 @@
 
 The entries are those of ``xpc compile`` and ``xpc verify``, in ``~/.cache/xpc/data`` (``XPC_CACHE=off`` turns them
 off). An entry is used only while the file's size, times and inode are unchanged. The folder and its entries must be
-private: what others can write is neither read nor written.
+private: what other users can write is neither read nor written.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ def stamp(path: str) -> str:
 
 
 def recall(path: str) -> str | None:
-    """The remembered SHA-256 of a file, in hex; None if there is none, or the file has changed."""
+    """The remembered SHA-256 of a file, in hex; None if none is remembered, or the file has changed."""
     try:
         folder = _opened(make=False)
         try:

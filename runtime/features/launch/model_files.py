@@ -1,7 +1,7 @@
 """Compare the files of local models (weights, tokenizer, adapter) with the digests in bundle.toml, before the launch.
 
 Files whose size, times and inode are those of an earlier command are not read again (``known_digests``). Hashing the
-others reads what the run reads next, so it costs little more than the processor's time.
+other files costs little time, because the run needs to read the same files from the disk anyway.
 """
 
 import os
@@ -36,7 +36,7 @@ class ModelFiles(Feature):
     """Hooks for a run with a local model, teacher or adapter."""
 
     def check_files(self, bundle: Bundle, digests: Mapping[str, str]) -> dict[str, str]:
-        """A finding for each folder of which a file has changed, is new or is missing."""
+        """A finding for each folder in which a file has changed, is new or is missing."""
         stated = weights(bundle.folder)
         found = {}
         for folder in folders(bundle):
@@ -67,7 +67,7 @@ def folders(bundle: Bundle) -> list[str]:
 
 
 def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
-    """How the files in ``place`` differ from the stated digests; "" if they are equal."""
+    """How the files in ``place`` differ from the digests in bundle.toml; "" if they do not."""
     there = listed(place)
     actual = digests({name: os.path.join(place, name) for name in there})
     wrong = [

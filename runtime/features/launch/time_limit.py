@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class TooSlow(BaseException):
-    """Raised when a call exceeds its time limit. It is not an Exception, which the function itself might catch."""
+    """Raised when a call exceeds its time limit. Not a subclass of Exception, which the called function might catch."""
 
 
 @contextmanager

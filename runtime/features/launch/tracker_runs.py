@@ -1,4 +1,4 @@
-"""Continue the run of each tracker when training resumes. Each checkpoint stores their ids."""
+"""Continue the run of each tracker when training resumes, by the ids of these runs in each checkpoint."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -42,8 +42,8 @@ def _mlflow() -> str | None:
 
 
 def _continue_mlflow(run: str) -> None:
-    """Continue an MLflow run if it still exists in the experiment. It keeps the parameters of its first start, because
-    MLflow cannot change them.
+    """Continue an MLflow run if it still exists in the experiment. The run keeps the parameters of its first start,
+    because MLflow cannot change them.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -81,9 +81,9 @@ def _without_fork() -> None:
     """Let ClearML report from threads of this process, not from a fork of it.
 
     ClearML forks while another of its threads starts git to describe the repository. If the fork comes between that
-    thread's pipe and its git, the fork keeps the pipe open, and the run waits for it at its end, forever (clearml 2.1,
-    utilities/process/mp.py ``__start_subprocess_os_fork``, task.py ``_wait_for_repo_detection``; seen on a busy
-    machine).
+    thread's pipe and its git, the fork keeps the pipe open, and at its end the run waits for that pipe, forever
+    (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py ``_wait_for_repo_detection``; seen on
+    a busy machine).
     """
     from clearml.config import config_obj
 

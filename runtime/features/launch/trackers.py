@@ -17,8 +17,8 @@ class Trackers(Feature):
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Set the project, and ClearML's name of the run, which these trackers read only from the environment.
 
-        Without the other two variables, ClearML overwrites the last task of the same name (clearml 2.1, task.py,
-        ``_create_dev_task``), and transformers uploads every checkpoint to it, optimizer states included.
+        CLEARML_TASK_NO_REUSE keeps ClearML from overwriting the last task of the same name (clearml 2.1, task.py,
+        ``_create_dev_task``). CLEARML_LOG_MODEL keeps transformers from uploading optimizer states.
         """
         values = {"CLEARML_TASK": bundle.arguments["run_name"], "CLEARML_TASK_NO_REUSE": "1"}
         values["CLEARML_LOG_MODEL"] = "FALSE"
@@ -58,7 +58,7 @@ class Trackers(Feature):
 
 
 def _swanlab_key(environ: Mapping[str, str]) -> bool:
-    """Whether SwanLab has a key, or the folder of its logs states another mode (set by ``swanlab offline``)."""
+    """Whether SwanLab has a key, or its log folder sets a mode without one (written by ``swanlab offline``)."""
     login = os.path.join(environ.get("SWANLAB_SAVE_DIR", "~/.swanlab"), ".netrc")
     mode = os.path.join(environ.get("SWANLAB_LOG_DIR", "swanlog"), "settings")
     return bool(environ.get("SWANLAB_API_KEY")) or any(os.path.exists(os.path.expanduser(one)) for one in (login, mode))

@@ -50,7 +50,7 @@ def described_tools(tools: Any, where: str) -> Any:
 
 
 def with_arguments(calls: Sequence[Any]) -> list[Any]:
-    """The tool calls of a row. A call without arguments (none, null or an empty text) has an empty object."""
+    """The tool calls of a row. Missing, null or empty arguments of a call become an empty object."""
     return [_with_arguments(call) if isinstance(call, dict) else call for call in calls]
 
 
@@ -91,7 +91,7 @@ class Forms(NamedTuple):
 
 FOUND: dict[str, Forms] = {}
 """The `Forms` of each template, by the template's text. They are not stored in `Renderer`, because the datasets library
-names its cache of tokenized rows by a hash that includes the `Renderer`, which would change with its contents.
+names its cache of tokenized rows by a hash of the `Renderer` and everything in it.
 """
 
 
@@ -139,7 +139,7 @@ def doubles(tokenizer: Any) -> bool:
 
 
 def forms_of(render: Callable[..., str]) -> Forms:
-    """Find the forms that a template reads, from the texts of small conversations; ``render`` returns such a text."""
+    """Find the forms that a template reads, with small conversations, of which ``render`` returns the text."""
     question = {"role": "user", "content": "?"}
     parts = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "zqz"}]}])
     found = []

@@ -34,7 +34,7 @@ PHRASES = {
 def notes(row: Mapping[str, Any], answers_only: bool = False) -> Iterator[tuple[str, str]]:
     """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
 
-    ``answers_only``: only the assistant's tokens are learned, by the masks of the chat template.
+    ``answers_only`` is whether only the assistant's tokens are learned, by the masks of the chat template.
     """
     for column, turns in row.items():
         if not isinstance(turns, list) or not all(isinstance(turn, dict) and "role" in turn for turn in turns):
@@ -56,7 +56,7 @@ def _is_weight(value: Any) -> bool:
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
-    """The first turn with reasoning in both a key and its content: its number, and the beginning of the reasoning."""
+    """For the first turn with reasoning in a key and in its content: its number, and the reasoning's beginning."""
     for turns in row.values():
         for number, turn in enumerate(turns if isinstance(turns, list) else ()):
             fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}
@@ -70,7 +70,7 @@ def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
 def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool) -> None:
     """Print the notes on a sample of the rows. Raises RunError for a turn whose reasoning would be learned twice.
 
-    That is one with reasoning in a key and in its content, if the chat template writes both (``doubles``) and the
+    Such a turn has reasoning both in a key and in its content, the chat template writes both (``doubles``), and the
     spec's `omit` does not allow it.
     """
     if rank() != 0 or not len(rows):

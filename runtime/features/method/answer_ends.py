@@ -35,7 +35,7 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its end token if nothing but white space follows it; without the token if ``always``."""
+    """The text up to its end token if only white space follows that; with ``always``, up to before the token."""
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

@@ -24,7 +24,7 @@ def missing(tokenizer: Any) -> list[str]:
     if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
         return []
     try:
-        # trl 1.16 adds the marks to templates that it knows; older ones fail here
+        # trl 1.16 adds the marks to templates that it knows; with older versions, this import fails
         from trl.chat_template_utils import get_training_chat_template
 
         get_training_chat_template(tokenizer)

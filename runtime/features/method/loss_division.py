@@ -1,4 +1,4 @@
-"""Divide the loss of some methods of trl 0.18 by the accumulation; it is a mean over the pairs of a micro-batch."""
+"""Divide the loss of some methods of trl 0.18, a mean over one micro-batch, by the gradient accumulation."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ class LossDivision(Feature):
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Make transformers divide the loss by the gradient accumulation.
 
-        The other trainers of trl 0.18 set this themselves. Without it, transformers assumes that the loss is already
-        divided, and the gradients would be a sum instead of a mean.
+        The other trainers of trl 0.18 set this themselves. Without this hook, transformers assumes that the loss is
+        already divided, and the gradients would be a sum instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

@@ -128,8 +128,8 @@ class OnPolicyTrainer:
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step, whose tokens are counted later. This must not use random numbers, because a
-        resumed run restores its random states after this call, before the first micro-batch.
+        """The micro-batches of a step, whose tokens are counted later. This method must not use random numbers, because
+        a resumed run restores its random states after this call, before the first micro-batch.
         """
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)

@@ -1,4 +1,4 @@
-"""The reference model: a frozen copy of the model with which preference and online methods compare."""
+"""The reference model: a frozen copy with which preference and online methods compare the trained model."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -34,7 +34,7 @@ def name_of(function: Callable[..., Any]) -> str:
 def arguments(
     given: Sequence[str], row: Mapping[str, Any], generations: int, tokenizer: Any
 ) -> tuple[dict[str, Any], int]:
-    """The keyword arguments that trl passes for one group of completions, and the size of the group.
+    """Return a pair: the keyword arguments that trl passes for one group of completions, and the group's size.
 
     ``given`` are the trainer's own arguments on this stack, ``row`` is a row as the trainer gets it. The first
     completion is empty, the others are made up.
@@ -85,8 +85,8 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as passed to trl's trainer. It raises RunError, with the prompt, where trl would raise another
-    exception.
+    """Wrap a reward function for trl's trainer: an exception or a result that trl cannot use becomes a RunError that
+    shows the first prompt.
     """
 
     def own(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         async def asynchronous(**given: Any) -> Any:
             try:
                 returned, failed = await function(**own(given)), None
-            except Exception as error:  # raised again by _result, inside judged
+            except Exception as error:  # `judged` calls `_result`, which raises it again
                 returned, failed = None, error
             return judged(lambda: _result(returned, failed), given)
 

@@ -75,7 +75,7 @@ def _without_padding(real: list[int], where: str) -> tuple[int, int]:
 
 
 def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict[str, Any]:
-    """The row with the column that the trainer reads; ``column`` is empty if it learns every token."""
+    """The row with its labels as the trainer's ``column``; that is empty for a trainer that learns every token."""
     if column == "labels":
         return {"input_ids": ids, "labels": labels}
     other = next((one for one, label in zip(ids, labels, strict=True) if label not in (one, UNLEARNED)), None)

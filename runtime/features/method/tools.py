@@ -23,7 +23,7 @@ from .rewards import of_file
 
 Function = Callable[..., Any]
 START, SCORE = "reset", "get_reward"
-"""Methods of an environment that trl calls; the model may call the others that do not begin with an underscore."""
+"""Methods of an environment that trl calls. The model may call any other method without a leading underscore."""
 
 
 class Tools(Feature):
@@ -34,7 +34,7 @@ class Tools(Feature):
         environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Load the files, describe each tool as the prompt does, and check that the chat template has tool calls."""
+        """Load the files, describe each tool as the prompt does, and check that trl can use the chat template."""
         try:
             tools, environment = loaded(bundle)
             instance = None if environment is None else instance_of(environment)
@@ -122,7 +122,7 @@ def schema_problem(tool: Function) -> str | None:
 
 
 def template_problem(tokenizer: Any) -> str | None:
-    """Why trl cannot read tool calls with this tokenizer's chat template, in a sentence; None if it can."""
+    """A sentence on why trl cannot train on tool calls in this tokenizer's chat template; None if it can."""
     from trl import chat_template_utils as templates
 
     if not templates.supports_tool_calling(tokenizer):
@@ -158,9 +158,9 @@ def first_rollout(instance: Any, row: Mapping[str, Any]) -> Any:
 def limited(function: Function, seconds: float, checked: Callable[[Any], str | None] | None = None) -> Function:
     """The function with a time limit for each call; a coroutine function is run to its end.
 
-    An exception of a tool is printed once, and trl passes it to the model as the tool's result. Methods that trl itself
-    calls, such as `reset`, get ``checked``, which returns what is wrong with a result or None; then an exception or a
-    wrong result stops the run.
+    An exception of a tool is printed once, and trl passes it to the model as the tool's result. For methods that trl
+    itself calls, such as `reset`, ``checked`` is a function that returns what is wrong with a result, or None; an
+    exception or a wrong result of these stops the run.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 

@@ -89,7 +89,7 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
-    """Take the initial matrices in a checkpoint's adapter out of the base as peft did; returns them by name."""
+    """Subtract the initial matrices in a checkpoint's adapter from the base, as peft did; returns them by name."""
     import torch
 
     saved, start = _read(checkpoint), {}
@@ -175,8 +175,8 @@ def _as_saved(name: str) -> str:
 def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
     """Initialize the A matrices by EVA: the principal components of each layer's inputs on the first training rows.
 
-    Every layer keeps the stated rank (peft's ``rho`` of 1). All processes read the same rows. Raises RunError if the
-    rows have fewer trained tokens than a layer has components, or the components do not converge.
+    Every layer keeps the rank of the bundle (peft's ``rho`` of 1). All processes read the same rows. Raises RunError if
+    the rows have fewer trained tokens than a layer has components, or the components do not converge.
     """
     import torch
     from peft import EvaConfig, get_eva_state_dict
@@ -216,7 +216,7 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
 
 
 def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[Any]:
-    """Batches of at least ``micro`` rows with at least ``rank`` trained tokens each; peft skips smaller ones."""
+    """Batches of at least ``micro`` rows with at least ``rank`` trained tokens; peft skips a batch with fewer."""
     batches: list[Any] = []
     kept: list[Any] = []
     for row in rows:

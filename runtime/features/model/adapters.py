@@ -13,14 +13,14 @@ from ...library_internals.adapter_loading import LoadingHook
 ADAPTER = "default"
 """peft's name of the adapter that is trained."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""A wrong warning of transformers 4.52 in runs with adapters: it does find the labels, in peft's forward."""
+"""A wrong warning of transformers 4.52 about missing label names: it does find them, in peft's forward."""
 
 
 class Adapters(Feature):
     """Hooks for a run with adapters."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Filter harmless log messages."""
+        """Filter harmless warnings about tied weights, embeddings and label names."""
         # peft 0.18 warns for every class that can tie weights. The compiler warns (XP467) only if the model's
         # configuration ties them and an adapter is on a tied weight; merged_adapters.py unties them before it merges.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
@@ -152,7 +152,7 @@ def _matches(name: str, places: Iterable[str]) -> bool:
 
 
 def _weights(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
-    """Compare the trained weights: only adapters and complete modules are trained, in the stated dtype."""
+    """Compare the trained weights: only adapters and complete modules are trained, in the bundle's dtype."""
     prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
     for name, weight in model.named_parameters():
         own = f".{ADAPTER}" in name and any(one in name for one in prefixes)

@@ -48,7 +48,7 @@ class ContinuedAdapter(Feature):
     ) -> AbstractContextManager[Any]:
         """Give the trainer's model the adapter's weights, and a frozen copy of them as the reference.
 
-        This is only for stacks whose trainer uses such a copy as the reference, some already in the constructor.
+        Only for stacks whose trainer uses such a copy as the reference, which some constructors already use.
         """
         if not is_reference(bundle):
             return nullcontext()
@@ -75,7 +75,7 @@ def is_reference(bundle: Bundle) -> bool:
 
 
 def with_reference(bundle: Bundle, model: Any) -> Any:
-    """The model with the weights in its adapter and in a frozen adapter "ref", as trl makes it of a PeftModel.
+    """The model with the weights in its adapter and in a frozen adapter "ref", as trl does with a PeftModel.
 
     The copy is not saved: every start makes it anew.
     """

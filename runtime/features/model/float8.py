@@ -1,8 +1,8 @@
 """Training in fp8 (`precision fp8`): torchao multiplies matrices in eight bits, and everything else is bf16.
 
 accelerate replaces linear layers by torchao's Float8Linear when it wraps the model, which is after the trainer is made.
-The weights, and so everything that is saved, keep their dtype. accelerate leaves out the first and the last linear
-layer of the model, and layers whose sizes are no multiples of 16 (accelerate 1.15 `utils/ao.py`).
+The weights, and so everything that is saved, keep their dtype. accelerate skips the first and the last linear layer of
+the model, and layers whose sizes are no multiples of 16 (accelerate 1.15 `utils/ao.py`).
 """
 
 import logging
@@ -13,7 +13,7 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 
 MULTIPLE = 16
-"""The number by which both sizes of a matrix must be divisible."""
+"""Both sizes of a matrix that is multiplied in fp8 are multiples of this number."""
 COMPILED = "_orig_mod."
 """A part of the names of modules that torch compiles."""
 

@@ -19,9 +19,9 @@ class FrozenWeights(Feature):
 def freeze(bundle: Bundle, model: Any) -> None:
     """Train only the named layers and modules of ``model``. Raises RunError if a name matches nothing.
 
-    A name matches every module with that part in its path, a pattern matches every parameter whose full name begins
-    with it. Weights that two modules share are trained if one of the two is named. The score head of a reward model is
-    new and always trained.
+    A name matches every module that has this name in its path; a pattern matches the beginning of a parameter's full
+    name. Weights that two modules share are trained if one of the two is named. The score head of a reward model is new
+    and always trained.
     """
     plan = bundle.plan["freeze"]
     assert plan is not None

@@ -8,7 +8,7 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
-"""The score head replaces the language model head; transformers warns about both."""
+"""Weights that transformers' report about a new score head may name: the score head, and the head that it replaces."""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
 """A warning of transformers 4.52 about the collator of trl's RewardTrainer, which pads tokenized rows."""
 
@@ -23,7 +23,7 @@ class RewardHead(Feature):
         return AutoModelForSequenceClassification
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
-        """Set one score per sequence; filter transformers' log about the new weight."""
+        """Set one score per sequence; filter transformers' report about the new score head."""
         from transformers import AutoConfig
 
         filter_log_messages()
@@ -36,7 +36,7 @@ class RewardHead(Feature):
 
 
 def filter_log_messages() -> None:
-    """Filter harmless log messages."""
+    """Filter the harmless messages about padding and about the new score head."""
     tokenizing = logging.getLogger("transformers.tokenization_utils_base")
     tokenizing.addFilter(lambda record: PADDING not in record.getMessage())
     logging.getLogger("transformers.modeling_utils").addFilter(lambda record: not only_scores(record.getMessage()))

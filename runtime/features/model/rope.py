@@ -38,7 +38,7 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
     # names in transformers 5 and 4
     names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]
-    if not names and hasattr(config, "rope_theta"):  # transformers 4 without the key: Gemma, Mistral
+    if not names and hasattr(config, "rope_theta"):  # families without the key in transformers 4: Gemma, Mistral
         names = ["rope_scaling"]
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
     if (

@@ -1,4 +1,4 @@
-"""Filter transformers' warning about tied weights that a checkpoint need not contain. DeepSpeed does not cause this
+"""Filter transformers' warning about tied weights that a checkpoint need not contain. A run with DeepSpeed gets no such
 warning.
 """
 

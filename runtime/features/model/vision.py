@@ -59,7 +59,7 @@ class Processor(Feature):
         tokenizer.apply_chat_template = Renderer(tokenizer, self.processor)
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """The tokens that the images of the first rows add."""
+        """A note on the tokens that the images of the first rows add."""
         added = [sum(image_tokens(self.processor, row[SHAPE])) - len(row[SHAPE]) for row in rows]
         return f"; their images add {', '.join(f'{one:,}' for one in added)}" if any(added) else ""
 
@@ -77,7 +77,7 @@ class Vision(Feature):
     """Hooks for a run that trains the language model of a model that reads images."""
 
     reported = False
-    """Whether the frozen part was reported; the reference model of dpo has one, too."""
+    """Whether the frozen part was reported, so that the reference model of dpo does not report its own."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class of models that read images and write text."""

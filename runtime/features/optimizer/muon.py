@@ -74,7 +74,7 @@ class MuonTrainer(FaultTolerant):
 
 
 def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
-    """The trained hidden matrices of a model, and its other trained weights with their names. Raises RunError.
+    """Return a pair: a model's trained hidden matrices, and its other trained weights by name. Raises RunError.
 
     Adapters on the embeddings or the head count as embeddings and head. ZeRO-3 hides the shape of a weight in
     ``ds_shape``.

@@ -7,8 +7,8 @@ import torch
 
 
 class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads no code of torch
-    """Muon steps the first group, AdamW the others. Both read this optimizer's groups and states, so schedules and
-    checkpoints see one optimizer.
+    """Muon steps the first group, AdamW all other groups. Both read this optimizer's groups and states, so schedules
+    and checkpoints see one optimizer.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Step Muon and AdamW. Both get the groups and the state each time, as loading a checkpoint replaces them."""
+        """Step Muon and AdamW. Each step passes both the groups and the state, which loading a checkpoint replaces."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

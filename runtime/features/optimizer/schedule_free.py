@@ -11,7 +11,7 @@ class ScheduleFreeTrainer(FaultTolerant):
     optimizer: Any
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
-        """Save after the optimizer has put its average into the weights, which transformers does only to evaluate.
+        """Let the optimizer put its averages into the weights, and save; transformers does so only to evaluate.
 
         The next training step puts the training weights back.
         """

@@ -1,4 +1,4 @@
-"""Long texts are split into rows of `seq` tokens, instead of being cut there.
+"""Split long texts into rows of `seq` tokens, instead of truncating them to `seq` tokens.
 
 A document is its tokens and one end token, as trl makes it. Each document begins a new row and is cut every `seq`
 tokens. If only one token is left for the last row, from which nothing could be learned, the row before it is one token
@@ -29,7 +29,7 @@ class ChunkedTrainer(Prepared):
         return prepare(pieces, args, packing, name)
 
     def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
-        """The pieces of tokenized texts, at most ``args.max_length`` tokens each, and their number for each text."""
+        """Return a pair: pieces of at most ``args.max_length`` tokens of tokenized texts, and their number by text."""
         import numpy
 
         columns = [one for one in rows.column_names if one in (*TOKENS, PART)]
@@ -48,7 +48,7 @@ class ChunkedTrainer(Prepared):
 
 
 def split(rows: Mapping[str, list[Any]], most: int) -> dict[str, list[Any]]:
-    """Split tokenized rows. Lists are as long as ``input_ids`` and cut like it; other values are in each piece."""
+    """Split tokenized rows. A value that is a list is cut like ``input_ids``; other values are copied to each piece."""
     starts = [beginnings(len(ids), most) for ids in rows["input_ids"]]
     return {
         name: [

@@ -102,7 +102,7 @@ def _joined(content: Sequence[Any], where: str) -> str:
 
 
 def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[str, str]]:
-    """The messages with one place for each image. Raises RunError if their texts have other places."""
+    """The messages with one place for each image. Raises RunError if they have more or fewer places than images."""
     places = sum(turn["content"].count(PLACE) for turn in turns)
     first = next((turn for turn in turns if turn["role"] == "user"), None)
     if images and not places and first is not None:
@@ -167,8 +167,8 @@ def checked(
 ) -> dict[str, Any]:
     """A stored image with its path or bytes and its size. It is decoded once, so that a broken one is found now.
 
-    ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. A file must
-    be the one that is ``stated``. Raises RunError.
+    ``stored`` is a path inside ``root``, a data URL, bytes, or a dictionary with the key `bytes` or `path`. ``stated``
+    has the digests that files must have. Raises RunError.
     """
     from PIL import Image
 
@@ -222,7 +222,7 @@ def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where:
 
 def files_state(root: str, stored: Iterable[Any]) -> str:
     """A digest that changes if a file of these rows' images is written, replaced, deleted, or found in another folder.
-    Files are not read: it has their paths, sizes, times of change and inodes.
+    It is computed from their paths, sizes, times of change and inodes, without reading them.
     """
     state = sha256(root.encode("utf-8", "surrogatepass"))
     for images in stored:
@@ -301,8 +301,8 @@ class Images(Feature):
     """The columns of a converted row that contain messages."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Report images that the bundle has no digest of, because their changes are not noticed. An edited list is a
-        finding.
+        """Report images that the bundle has no digest of, because their changes are not noticed. An edited list of
+        images is a finding.
         """
         found = []
         for source in bundle.sources():

@@ -1,4 +1,4 @@
-"""Columns of a mixture of row shapes (messages, plain texts): one names the shape, the others are prefixed with it."""
+"""Columns of a mixture of row shapes (messages, plain texts): one names a row's shape, which prefixes the others."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Drop rows before training: rows with a prompt that is too long, too few tokens, or too many."""
+"""Drop rows before training: rows whose prompt is too long, and rows with too few or too many tokens."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -12,7 +12,7 @@ class LossMask(Feature):
     """Hooks for a run with a loss mask."""
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: Any) -> None:
-        """Count the rows whose tokens are all masked (trl 0.18 keeps such rows)."""
+        """Count the rows whose tokens are all masked, because trl 0.18 does not drop them."""
         import pyarrow.compute
 
         names = prepared.column_names

@@ -39,7 +39,7 @@ class MessageFields(Feature):
         self.tokenizer = tokenizer
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert`` for rows whose messages have more keys. The first message stores the chat template's columns."""
+        """``convert``, extended to messages with more keys. The first message stores the chat template's columns."""
         learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
         if bundle.arguments.get("assistant_only_loss"):  # turns that are not to be learned are masked by `Renderer`
             learned = ()
@@ -237,7 +237,7 @@ class Renderer:
         return partial(type(self.tokenizer).apply_chat_template, self.tokenizer)
 
     def __call__(self, conversation: Any, tools: Any = None, **options: Any) -> Any:
-        """Call the tokenizer's method with the original messages; the mask leaves out turns that are not learned."""
+        """Call the tokenizer's method with the original messages; the mask is 0 for turns that are not learned."""
         real = self.real()
         if conversation and not isinstance(conversation[0], Mapping):
             every = [unpacked(one) for one in conversation]

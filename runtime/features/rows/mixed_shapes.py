@@ -78,7 +78,7 @@ class MixedCounts(TokenCounts):
     """Counts the tokens of all rows of the mixture once they are joined, before they are truncated or packed."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map``. The joined rows are already tokenized."""
+        """Replace ``Dataset.map``, and count the joined rows, which are already tokenized."""
         import numpy
 
         names = rows.column_names

@@ -109,7 +109,7 @@ def _one_type(parts: list[Any]) -> list[Any]:
 
 
 def selected(part: Any, plan: Mapping[str, Any], seed: int, shuffle: bool) -> Any:
-    """The rows of a source that its ``limit`` and ``take`` leave."""
+    """The first ``limit`` rows of a source, and of these the part that its ``take`` selects."""
     most = plan.get("limit")
     first = part if most is None or most >= len(part) else part.select(range(most))
     return _take(first, plan.get("take"), seed, shuffle)
@@ -150,7 +150,7 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
 
 
 def repeated(rows: Any, seen: set[bytes] | None = None) -> Any:
-    """The rows without duplicates (equal in every kept column); prints how many are dropped.
+    """The rows without duplicates, which are equal in every converted column; prints how many are dropped.
 
     ``seen`` has the digests of the rows of other sources; the digests of these rows are added to it.
     """

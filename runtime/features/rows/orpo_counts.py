@@ -51,7 +51,7 @@ class OrpoCounts(Feature):
     """Hooks for a run with ORPO."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Silence the warning of trl.experimental, which contains the class since trl 1.0."""
+        """Silence the warning of trl.experimental, which contains ORPO's trainer since trl 1.0."""
         environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:

@@ -15,5 +15,5 @@ class Packing(Feature):
         return None if bundle.arguments.get("packing_strategy", "wrapped") in LOSSLESS else most
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Count no rows as dropped, because packed sequences are not rows."""
+        """Report no rows as dropped, because the number of packed sequences is not the number of rows."""
         counted.left_out = 0

@@ -32,10 +32,10 @@ ALPACA_WITH_INPUT = (
 def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]:
     """The dataset's column for each part of the shape: `{"prompt": "question"}`; ``present`` are the dataset's columns.
 
-    If a source names three columns of a preference, the first is the prompt; without names, a column ``prompt`` is. If
-    it names two columns of the shape unpaired, these are a conversation, whose last turn is the answer, and the label.
-    For the shape prompt, the first name is the prompt; the others (if there are none, all columns) are for the reward
-    functions. Raises RunError if the number of names does not fit the shape.
+    A preference has a prompt if the source names three columns (the first is the prompt) or, without names, has a
+    column ``prompt``. Two named columns of the shape unpaired are a conversation, whose last turn is the answer, and
+    the label. The shape prompt has its prompt in the first named column; any further ones are for the reward functions.
+    Raises RunError if the number of names does not fit the shape.
     """
     shape = source["shape"]
     if shape not in SHAPES:
@@ -61,7 +61,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
     Reward functions get every column of their source, or those that it names. trl detects conversations by any one of
     the first four reserved columns (data_utils.is_conversational uses the order of a set, which differs between
-    processes), so they are dropped next to a prompt. A reward model's trainer also reads ``margin``.
+    processes), so these four are dropped from rows with a prompt. A reward model's trainer also reads ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])
@@ -147,7 +147,7 @@ def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str
 
 
 def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
-    """With ``full`` both answers include the prompt, as a reward model scores them.
+    """The prompt and both answers of a row; with ``full``, only the answers, each after the prompt, for a reward model.
 
     If the answers already begin with the prompt (ultrafeedback_binarized has a text prompt next to complete
     conversations), the prompt is taken from the answers, as in trl (data_utils.maybe_extract_prompt).

@@ -129,10 +129,10 @@ def counts(
     exhausted: str,
     holdout: Mapping[str, Any] | None,
 ) -> tuple[list[int], list[int]]:
-    """The rows of each source to train on, and those held out before, from the ``rows`` that each named source has.
+    """Return a pair: by source, the number of rows to train on and the number held out, of the ``rows`` it has.
 
-    The held-out rows have the shares of the mixture; a fraction is that of the mixture without repeats. Raises
-    RunError for a source that has too few rows.
+    The held-out rows have the shares of the mixture. A holdout that is a fraction refers to the mixture without
+    repeats. Raises RunError for a source that has too few rows.
     """
     parts = [Fraction(share).limit_denominator(10**6) for share in shares]
     parts = [part / sum(parts) for part in parts]

@@ -22,7 +22,7 @@ class TransformersCheckpoints(Feature):
 
 
 def weights_complete(path: str) -> bool:
-    """Whether the folder has complete weights. Training may not be able to resume from it."""
+    """Whether the folder has complete weights, even if it lacks other files that a resumed training needs."""
     try:
         return os.path.isdir(path) and _weights(path) is None
     except UNREADABLE:

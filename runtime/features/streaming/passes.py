@@ -31,8 +31,8 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     """The sequences of the run: pass after pass over the tokenized stream, each in another order if it is shuffled.
 
     Its length makes N steps one epoch of transformers, so that a run which resumes skips exactly what it has trained
-    on. This is not a class of the datasets library, so accelerate gives each process a part of every batch; it would
-    divide the files of such a class among the processes.
+    on. This is not a class of the datasets library, so accelerate gives each process a part of every batch; of a
+    dataset of that library, it would divide the files among the processes.
     """
 
     column_names = ()

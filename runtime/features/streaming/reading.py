@@ -2,7 +2,7 @@
 
 A run of N steps trains on N x gbs sequences of the stream. When the rows end, they are read again, in another order.
 All processes read the same stream, and each trains on its part of every step. A run that resumes reads the stream from
-its beginning up to its step, so that the next step has the rows that it would have had.
+its beginning up to its step, so that the next step gets the same rows as in an uninterrupted run.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class Streaming(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """The stream of converted rows in place of the first rows, and the evaluation set."""
+        """Return a pair: the stream of all converted rows, no longer only the first ones, and the evaluation set."""
         from .passes import Stream
 
         if len(sets[0]) == 0:

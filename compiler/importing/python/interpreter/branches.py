@@ -76,8 +76,8 @@ class Journal:
     def merge(self, one: Writes, other: Writes, join: Join, rows: bool) -> bool:
         """Merge the changes of two branches: equal values stay, other values become unknown.
 
-        If lists differ in length in a loop over rows (`rows`), the longer list stays, and the result is True: one
-        branch skips rows.
+        If lists differ in length in a loop over rows (`rows`), the longer list stays, and the result is True, because
+        one branch skips rows.
         """
         skipped = False
         for slot in [*one.old, *(key for key in other.old if key not in one.old)]:

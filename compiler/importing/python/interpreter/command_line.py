@@ -108,7 +108,7 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
     """All method calls on a parser, and on the argument groups and subparsers that they return.
 
-    If the command names a subcommand, the parsers of other subcommands are left out.
+    If the command names a subcommand, the parsers of other subcommands are skipped.
     """
     out: list[Object] = []
     stated = {str(number): machine.given[str(number)] for number in range(1, 9) if str(number) in machine.given}

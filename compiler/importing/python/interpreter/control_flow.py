@@ -24,7 +24,7 @@ PARAMETERS = ("parameters", "named_parameters", "modules", "named_modules", "chi
 
 
 def _if(machine: Machine, node: ast.If) -> str:
-    """Interpret an `if` statement. Returns how the block around it ends early, or "" if it does not."""
+    """Interpret an `if` statement. Returns how the surrounding block ends early, such as RETURN, or ""."""
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
@@ -64,8 +64,8 @@ def _either(
 ) -> str:
     """Interpret two branches of which the script runs one, and merge their changes.
 
-    `column` is set if the condition is whether this column of a row is empty. `hidden` is the value to keep inside
-    values that become unknown.
+    `column` is the column of a row whose emptiness the condition tests, or "". Each value that becomes unknown keeps
+    `hidden` as the value that it was derived from.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:

@@ -168,7 +168,7 @@ ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted
 
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
-    `find_all_linear_names` does. Its call is then the same as PEFT's `all-linear`. A function that also tests other
+    `find_all_linear_names` does. A call of such a function means PEFT's `all-linear`. A function that also tests other
     names does not count.
     """
     if not isinstance(node, ast.FunctionDef):

@@ -47,8 +47,8 @@ RETURN, STOP, LOOP = "return", "stop", "loop"
 
 @record
 class Semantics:
-    """The functions that evaluate each kind of expression and statement, and calls. Those for statements return how the
-    statement ends its block early, if it does.
+    """The functions that evaluate each kind of expression and statement, and calls. A function for a statement returns
+    how the statement ends its block early, such as RETURN.
     """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
@@ -197,7 +197,7 @@ class Machine:
         return Place(self.label, getattr(node, "lineno", 0))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
-        """Make an unknown value for a syntax node, with the reason. `hidden` is the value that it was derived from."""
+        """Make an unknown value for a syntax node, with the reason. `hidden` is the value from which it was derived."""
         return Unknown(why, self.place(node), hidden)
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
@@ -218,8 +218,8 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Interpret a function over rows inside `with`. Outcomes of conditions are not assumed there, because they
-        depend on the row.
+        """Interpret a function over rows inside `with`. Outcomes of this function's conditions are not assumed, because
+        they depend on the row.
         """
         self.row_functions += 1
         try:

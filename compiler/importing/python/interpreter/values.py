@@ -43,7 +43,7 @@ class Unknown:
     why: str
     place: Place
     hidden: object = field(default=None, repr=False)
-    """The value that it was derived from, such as the dataset that an unreadable function filters."""
+    """The value that the unknown one was derived from, such as the dataset that an unreadable function filters."""
 
 
 @record

@@ -257,7 +257,7 @@ def enter(space: int) -> None:
 def as_command(asked: dict[str, Any], files: list[int]) -> str:
     """Make this fork look like the program that the client should have started, and return the program's path.
 
-    ``asked`` has its arguments, folder and environment; ``files`` are the client's open file descriptors.
+    ``asked`` has the program's arguments, folder and environment; ``files`` are the client's open file descriptors.
     """
     for space in files[4:]:
         enter(space)

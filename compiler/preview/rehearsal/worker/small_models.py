@@ -154,7 +154,7 @@ def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
     tokenizer = own_tokenizer(wanted["source"], wanted["revision"])
     found = tokenizer is not None
     if not found and wanted["tools"]:
-        from trl.chat_template_utils import qwen2_5_chat_template as template  # TRL can parse its tool calls
+        from trl.chat_template_utils import qwen2_5_chat_template as template  # a template whose calls TRL parses
 
         wanted = {**wanted, "template": template, "end": "<|im_end|>", "special": ["<|im_start|>", "<|im_end|>"]}
     if not found:
