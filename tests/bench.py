@@ -1,5 +1,5 @@
-"""`make bench`: measure start-up times as medians of whole processes, and throughput in one process. No number fails
-it.
+"""`make bench`: measure start-up times as medians of whole processes, and throughput in one process. No number makes it
+fail.
 
 The commands are timed as users have them: installed by `pip install .` into a fresh environment with only the four
 packages that the compiler needs. `python -c pass` of the same interpreter is timed alternately with them, so that the
@@ -185,7 +185,7 @@ def in_process() -> None:
         assert checked is not None
         asked = changed(checked, {"strategy": "ddp"})
         for _ in range(count):
-            choice._searched.clear()  # otherwise searches after the first would use its result
+            choice._searched.clear()  # otherwise each search after the first would find the result of the first
             assert choice.chosen(asked, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
 
     variants(5)
@@ -213,7 +213,7 @@ PARTS = {"libraries": 15.0, "tokenizer": 1.0, "trainer": 2.0, "rows": 5.0}
 
 
 def preview() -> None:
-    """Print the CPU seconds of a preview of a local file of 600,000 rows, without cached results about its rows."""
+    """Print the CPU seconds of a preview of a local file of 600,000 rows, without cached results about this file."""
     import json
 
     from xpc.compiler.files.bundle import write

@@ -1,9 +1,9 @@
-"""`make bench-run`: time a bundle and a plain TRL script with the same arguments alternately. No number fails it.
+"""`make bench-run`: time a bundle and a plain TRL script with the same arguments alternately. No number makes it fail.
 
-Each is started as a user starts it, as a new process: `launch.sh`, `python script.py`, and with `--llamafactory PYTHON`
-the LLaMA-Factory of that environment. It prints the seconds to the first logged step and to the end, the processor
-seconds (which a busy machine changes less), steps per second between the first and the last step, and whether the
-losses of bundle and script are equal to the last digit.
+Bundle and script are started as a user starts them, each in a new process: `launch.sh`, `python script.py`, and with
+`--llamafactory PYTHON` the LLaMA-Factory of that environment. The benchmark prints the seconds to the first logged step
+and to the end, the processor seconds (which a busy machine changes less), steps per second between the first and the
+last step, and whether the losses of bundle and script are equal to the last digit.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """In workers of the fast tier, do not send reports of a test's start, nor of a setup or teardown that passed.
 
     For thousands of small tests, sending these reports takes as long as running the tests. With `--durations` or a
-    JUnit file, all reports are sent, because both need the times of each phase.
+    JUnit file, all reports are sent, because these two options need the time of each phase.
     """
     option = config.option
     if option.markexpr != FAST or not hasattr(config, "workerinput") or option.xmlpath or option.durations:
@@ -64,7 +64,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 EARLY = "tests/launch/"
-"""A folder of slow tests that wait minutes for a cluster's scheduler. They start first, to wait while others run."""
+"""A folder of slow tests that wait minutes for a cluster's scheduler. They start first, so that other tests run while
+they wait.
+"""
 
 
 class Shared(LoadFileScheduling):
@@ -79,7 +81,9 @@ class Shared(LoadFileScheduling):
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
-    """In the slow tier (``--dist loadfile``), use `Shared` and keep the order of collection; else xdist's scheduler."""
+    """Return `Shared` in the slow tier (``--dist loadfile``) and keep pytest's order of tests; otherwise use xdist's
+    scheduler.
+    """
     if config.getoption("dist") != "loadfile":
         return None
     config.option.loadscopereorder = False
@@ -104,7 +108,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exclude from garbage collection what exists after the collection of tests, because it stays until the end."""
+    """Exclude the objects that exist before the first test from garbage collection, because they live until the end."""
     gc.disable()
     try:
         return (yield)

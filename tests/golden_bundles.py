@@ -19,11 +19,11 @@ from xpc.compiler.pipeline import Checked, compile_text
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(ROOT, "golden", "bundles")
 RECIPES = ("sentence", "qwen2.5-3b-infinity-8xv100")
-"""Specs of `specs/` that have a golden bundle."""
+"""The specs in `specs/` that have a golden bundle."""
 SMALL = os.path.join(ROOT, "golden", "specs")
 """The folder of further specs with golden bundles. Together they use every method, strategy, adapter and engine."""
 STACKS = {f"stack-{name}": name for name in stacks.names()}
-"""A small run of each stack: name of the golden bundle to name of the stack."""
+"""A small run of each stack, as a mapping from the name of its golden bundle to the stack's name."""
 RUN = """\
 xpc 1
 

@@ -83,7 +83,7 @@ def emitted() -> Iterator[tuple[str, str]]:
 
 
 def bundles() -> Iterator[Mapping[str, bytes]]:
-    """The files of every golden bundle, and of every recipe that compiles alone."""
+    """Yield the files of every golden bundle, and of every spec in specs/ that compiles to a single bundle."""
     for name in SPECS:
         yield compiled(name)
     folder = os.path.join(ROOT, "specs")
@@ -96,7 +96,7 @@ def bundles() -> Iterator[Mapping[str, bytes]]:
 
 
 def resolved(text: str, python: str, uv: str) -> str:
-    """ "" if the lines have a solution for a Python, otherwise the resolver's reason."""
+    """Ask uv whether these lines resolve for a Python; return "" if they do, otherwise uv's reason."""
     with tempfile.TemporaryDirectory() as folder:
         for name, content in (("set.in", text), ("uv.toml", FLASH_ATTN)):
             with open(os.path.join(folder, name), "w", encoding="utf-8") as handle:
@@ -112,7 +112,7 @@ def resolved(text: str, python: str, uv: str) -> str:
 
 
 def table(results: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
-    """The table of the page, and the reasons below it."""
+    """The table of docs/requirements.md, and the reasons below it."""
     lines = ["| stack | in addition to its base | " + " | ".join(PYTHONS) + " |", "|---|---|" + "---|" * len(PYTHONS)]
     reasons = []
     for (stack, what), by_python in results.items():

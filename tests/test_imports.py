@@ -86,7 +86,7 @@ def graph():
 
 
 def targets(name, path, known):
-    """Which of the known modules a file imports."""
+    """The known modules that a file imports."""
     package = name if path.endswith("__init__.py") else name.rpartition(".")[0]
     out = set()
     for node in imports_of(os.path.join(REPOSITORY, path)):

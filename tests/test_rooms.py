@@ -52,7 +52,7 @@ def imported(path: str) -> Iterator[str]:
 
 
 def _file(name: str) -> str:
-    """The file of a dotted name; the name may end in something that the file defines."""
+    """The file of a dotted name. If the last part of the name is defined in a module, the module's file."""
     parts = name.split(".")[1:]
     for length in (len(parts), len(parts) - 1):
         stem = os.path.join(*parts[:length])

@@ -14,7 +14,7 @@ from module_folders import folders
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("compiler", "grammar", "runtime", "tests")
-"""Folders with our Python code."""
+"""The folders with Python code of this project, whose names are checked."""
 NOT_YET = ()
 """Folders whose names are not checked yet."""
 INSTEAD = {

@@ -1,4 +1,6 @@
-"""The wheel contains what the commands need: it is installed in an empty environment and used outside of the clone."""
+"""The wheel contains what the commands need: the tests install the wheel in an empty environment and run its commands
+outside of the repository.
+"""
 
 from __future__ import annotations
 

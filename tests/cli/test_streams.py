@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> str:
 
 
 def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
-    """Run a shell line in which `xpc` is this program."""
+    """Run a shell line in which the command `xpc` is the compiler under test."""
     program = f'xpc() {{ "{sys.executable}" -m xpc.compiler.cli "$@"; }}; {line}'
     environment = {**os.environ, "XPC_CACHE": "off"}
     return subprocess.run(
@@ -38,7 +38,9 @@ def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def kernel_log_read() -> Iterator[None]:
-    """Keep /proc/kmsg empty: a thread reads what the kernel logs meanwhile, so that a read of the file would block."""
+    """Keep /proc/kmsg empty until the test ends: a thread reads what the kernel logs, so any other read of the file
+    blocks.
+    """
     if not os.access("/proc/kmsg", os.R_OK):
         yield
         return
@@ -49,7 +51,7 @@ def kernel_log_read() -> Iterator[None]:
         there = bool(select.select([log], [], [], seconds)[0])
         try:
             return there and bool(os.read(log, 1 << 20))
-        except BlockingIOError:  # another process read it first
+        except BlockingIOError:  # another process has read the entry first
             return False
 
     def read_on() -> None:
@@ -119,7 +121,7 @@ def test_full_disk_under_standard_output(command: str, folder: str) -> None:
 @pytest.mark.parametrize(("command", "status"), [("check a.xp", 0), ("check nope.xp", 2), ("import a.yaml", 0)])
 @pytest.mark.parametrize("to", ["&-", "/dev/full"])
 def test_standard_error_that_nobody_reads(command: str, status: int, to: str, folder: str) -> None:
-    """If standard error is closed or full, the exit status is the same, and its text does not appear on standard
+    """If standard error is closed or full, the exit status is the same as otherwise, and no message appears on standard
     output.
     """
     if not os.path.exists("/dev/full"):

@@ -140,7 +140,7 @@ COMPLETED = {
     "xpc new mine.xp --from smollm3-3b-s": ["smollm3-3b-sft-64xh100"],
     "xpc check sent": ["sentence.xp"],
 }
-"""Words of a command line, and what the last word is completed to."""
+"""Words of a command line, and the words to which the shell completes the last of them."""
 
 
 def around(folder) -> dict[str, str]:
@@ -213,7 +213,7 @@ READ_ONLY = {
 
 @pytest.mark.slow
 def test_commands_on_a_file_system_that_is_mounted_read_only(tmp_path):
-    """Commands that write report that they cannot, with status 2; the others work without a cache."""
+    """Commands that write files report with status 2 that they cannot; all other commands work without a cache."""
     environment = {**around(tmp_path), "XDG_CACHE_HOME": ""}
     script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && cd "$1" && shift && exec "$@"'
     inside = ["unshare", "--mount", "bash", "-c", script, "bash", str(tmp_path)]

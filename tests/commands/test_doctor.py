@@ -21,7 +21,7 @@ SECRET = "hf_thisisasecretthatnobodymaysee"
 
 @pytest.fixture
 def interpreter(tmp_path: object) -> str:
-    """An environment of this Python version without any package."""
+    """Make a virtual environment of this Python version that has no packages."""
     path = os.path.join(str(tmp_path), "python")
     with open(path, "w", encoding="utf-8") as handle:
         handle.write(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

@@ -44,7 +44,7 @@ LAYOUTS = [
     ["evaluation.jsonl", "rows.jsonl"],
     ["sub/train2.jsonl", "sub/testing3.jsonl"],
 ]
-"""File names of a folder for each case."""
+"""By case: the names of the files in a data folder."""
 
 
 def text(*more: str, data: str = '"rows"') -> str:

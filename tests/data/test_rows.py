@@ -41,7 +41,7 @@ def source(content: str | bytes, shape: str = "messages", path: str = "rows.json
 
 
 def wrong(row: object, shape: str, **more: object) -> str | None:
-    """Why the runtime cannot read the row as the given shape, or None if it can."""
+    """Return why the runtime cannot read the row in the given format; None if it can."""
     named = source("", shape, **more)
     return shaped.checker(shape, rows.columns(named), named.context or "")(row)
 
@@ -121,7 +121,7 @@ def test_the_library_reads_the_same(path, content, rows, tmp_path):
     kind = {"jsonl": "json", "txt": "text"}.get(path.rpartition(".")[2], path.rpartition(".")[2])
     try:
         found = datasets.load_dataset(kind, data_files=[str(place)], split="train", cache_dir=str(tmp_path / "cache"))
-    except Exception:  # datasets raises several classes
+    except Exception:  # datasets raises exceptions of several classes
         assert rows is None
     else:
         assert rows is not None
@@ -268,7 +268,7 @@ def test_what_keeps_a_row_from_its_shape(shape, row, said):
 
 
 def installed(name: str) -> str:
-    """The folder of an installed package, which is not imported."""
+    """Return the folder of an installed package without importing the package."""
     found = importlib.util.find_spec(name)
     if found is None or not found.submodule_search_locations:
         pytest.skip(f"{name} is not installed")

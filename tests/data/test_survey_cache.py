@@ -38,7 +38,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Counted(Workspace):
-    """Counts how often files are read."""
+    """A workspace that counts how often its files are read."""
 
     def read(self, *given: object, **named: object) -> object:  # type: ignore[override]
         self.__dict__["times"] = self.__dict__.get("times", 0) + 1
@@ -86,9 +86,9 @@ def test_a_changed_file_is_read(place: Path, how: str) -> None:
     before = place.stat()
     if how == "size":
         place.write_text(GOOD)
-    elif how == "times":  # the same size, in the same file
+    elif how == "times":  # other content of the same size in the same file
         place.write_text(GOOD + GOOD.replace('"4"', '"5"'))
-    elif how == "inode":  # the same size and the old time
+    elif how == "inode":  # another file of the same size with the old time
         other = place.with_name("other")
         other.write_text(GOOD + GOOD.replace('"4"', '"5"'))
         os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))

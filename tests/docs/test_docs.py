@@ -93,7 +93,9 @@ def test_readme_is_short():
 
 
 def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
-    """Each command of a block, with the output that the page shows and what it prints; `echo` writes a spec."""
+    """Run the commands of a block; return for each the output that the page shows and the real output. `echo` writes a
+    spec.
+    """
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
         if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):
             put(folder, {written[2]: written[1] + "\n"})
@@ -113,7 +115,7 @@ def test_changelog_shows_real_output(tmp_path):
 
 
 def pages_of_docs() -> list[str]:
-    """Every page below docs/."""
+    """The names of all pages below docs/."""
     folder = os.path.join(ROOT, "docs")
     found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
     return sorted(os.path.relpath(path, folder) for path in found if path.endswith(".md"))

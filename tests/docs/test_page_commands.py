@@ -1,6 +1,6 @@
 """Every command on a page runs as it is written, and every block of a page is tested in some test.
 
-This test runs commands of xpc, with our own files in place of the names on the page. ELSEWHERE lists commands that
+The test runs commands of xpc with our own files in place of the file names on the page. ELSEWHERE lists commands that
 another test runs.
 """
 
@@ -101,7 +101,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def without_notes(line: str) -> str:
-    """A shell line without its `$`, its comment, and remarks to its right."""
+    """A shell line without its `$`, its comment, and the remarks to its right, so that it can be run."""
     return re.split(r"\s{2,}|\s+#|\s+\|\s", line.strip().removeprefix("$ "))[0]
 
 
@@ -258,7 +258,7 @@ SHELL = re.compile(
 
 
 def kind(page: str, language: str, text: str) -> str:
-    """How a block is tested, as one word; "" if nothing tests it."""
+    """The way in which a block is tested, as one word; "" if no test covers the block."""
     match language.partition(" ")[0]:
         case "json":
             return "data" if [json.loads(line) for line in text.splitlines()] else ""
@@ -305,7 +305,7 @@ def test_every_line_for_a_shell_is_tried():
 
 
 def test_programs_that_read_a_run_read_it(tmp_path, monkeypatch, capsys):
-    """The Python programs on the pages that read metrics.jsonl run on a line of it as docs/outputs.md shows it."""
+    """Python programs on the pages that read metrics.jsonl are run on the line of metrics.jsonl in docs/outputs.md."""
     (logged,) = [text for language, text in blocks("docs/outputs.md") if language == "json" and "grad_norm" in text]
     put(
         tmp_path, {"out/german/metrics.jsonl": logged + json.dumps({"step": 20, "epoch": 1.0, "eval_loss": 1.5}) + "\n"}

@@ -71,7 +71,7 @@ def test_specs_of_the_methods_page_compile(files):
 
 
 def first_line(block: str) -> str:
-    """The first line of a text that is not only a comment."""
+    """The first line of a text that has more than a comment."""
     return next((line for line in block.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
 
 
@@ -88,7 +88,7 @@ def _fenced() -> list[tuple[str, str]]:
 
 
 def _wrong(text: str, allowed: tuple[str, ...] = ()) -> list[str]:
-    """The errors of syntax and names in a text."""
+    """The errors of syntax and names that a check finds in a text."""
     found = check_text(text.encode(), "page.xp", Workspace(ROOT)).problems
     errors = [one for one in found if one.severity == "error" and one.code not in allowed]
     return [f"{one.code} {one.message}" for one in errors if one.code.startswith(("XP0", "XP1"))]
@@ -159,10 +159,11 @@ def _places(text: str) -> Iterator[str]:
 
 
 def _legal(text: str) -> bool:
-    """Whether the text has no errors of syntax and names in at least one of these places, on at least one stack.
+    """Whether the text has no errors of syntax and names in at least one of the specs that `_places` makes of it, on at
+    least one stack.
 
-    Three dots stand for any value, so only the names around them are checked; of `a | b`, the first alternative is
-    tried.
+    Three dots stand for any value, so the test checks only the names around the dots. Of `a | b`, it tries the first
+    alternative.
     """
     text = re.sub(r"\b[A-Z]+\b", lambda found: WORDS.get(found[0], found[0]), re.sub(r" \| [^}]*", " ", text)).strip()
     allowed = BARE

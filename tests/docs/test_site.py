@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nightly
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 QUESTIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "questions.toml")
 TALLEST = 30_000
-"""Pixels of the tallest page, at a width of 1,280."""
+"""The height in pixels that no page may exceed at a width of 1,280 pixels."""
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def put_files(folder, page: str) -> list[str]:
 
 
 def _varied(row: str, number: int) -> str:
-    """The row with another number in it, so that rows are not repeated."""
+    """The row with other numbers, so that a file of many such rows repeats none."""
     row = row.replace("2", str(number + 2)).replace("Two", f"Two {number}")
     return row.replace("true", "false") if number % 2 else row
 

@@ -14,7 +14,7 @@ PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
 
 
 def k8s(more: str = "", image: str = IMAGE) -> str:
-    """The clause `launch k8s`; `more` has further settings and begins with a comma."""
+    """The text of the clause `launch k8s`. `more` is text such as `, requeue` that is put after its other settings."""
     return f'launch k8s(image="{image}", volume=claim{more})'
 
 
@@ -62,7 +62,7 @@ SKY = {
 
 
 def read(text: str, file: str, name: str = "run.xp") -> dict[str, Any]:
-    """A file of a spec's bundle, parsed as YAML."""
+    """Compile a spec; return a file of its bundle, parsed as YAML."""
     return dict(yaml.safe_load(compiled(text, name=name)[file]))
 
 
@@ -71,7 +71,7 @@ def trainjob(text: str) -> dict[str, Any]:
 
 
 def job(text: str, at: int = 0) -> dict[str, Any]:
-    """The Job in a replicated job of the JobSet."""
+    """The Job in one of the replicated jobs of a JobSet."""
     return dict(read(text, "jobset.yaml")["spec"]["replicatedJobs"][at]["template"]["spec"])
 
 

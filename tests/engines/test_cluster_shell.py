@@ -23,7 +23,7 @@ exit 75
 
 
 PINS: dict[str, str] = {}
-"""Digests of compiled bundles, and the digests of the same bundles with STUB as their launch.sh."""
+"""The digest of each compiled bundle, and the digest of the same bundle with STUB as its launch.sh."""
 
 
 def lay(text: str, folder: object) -> None:
@@ -48,14 +48,14 @@ def stubbed(bundle: str) -> None:
 
 
 def pinned(script: str) -> str:
-    """The script with the digest of its bundle replaced by the digest of the bundle with STUB."""
+    """The script with the digest of its bundle replaced by the digest of the same bundle with STUB as launch.sh."""
     for old, new in PINS.items():
         script = script.replace(old, new)
     return script
 
 
 def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the shell code of one node."""
+    """Run the shell code that an engine's file has for one node."""
     place = str(folder)
     if file == "sky.yaml":
         script = read(text, file)["run"]

@@ -1,8 +1,9 @@
 """`launch k8s` and `launch sky`: the files that they add, checked with the engines' own schemas.
 
 Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods in it), which the dev extra
-pins. These types ignore unknown fields, so a file must come back complete after it was parsed by them and written
-again. SkyPilot's schemas are in `sky_schema.json`, which names their version (tests/engines/write_sky_schema.py).
+pins. These types ignore unknown fields, so the tests convert each file to these types and back, and compare the result
+with the file. SkyPilot's schemas are in `sky_schema.json`, which names their version
+(tests/engines/write_sky_schema.py).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def test_a_script_stands_as_it_is():
 
 
 def known(part: object, read_back: object) -> object:
-    """`read_back` reduced to the fields that `part` states, because Kubeflow's types add defaults."""
+    """The fields of `read_back` that `part` also has. Kubeflow's types add defaults, which this drops."""
     if isinstance(part, dict) and isinstance(read_back, dict):
         return {key: known(value, read_back.get(key)) for key, value in part.items()}
     if isinstance(part, list) and isinstance(read_back, list) and len(part) == len(read_back):
@@ -101,7 +102,7 @@ def test_a_jobset_is_as_many_pods_as_nodes():
     assert two["backoffLimit"] == 0
     assert two["activeDeadlineSeconds"] == 2 * 86400
     pod = two["template"]["spec"]
-    assert pod["restartPolicy"] == "Never"  # the pod failure policy requires it
+    assert pod["restartPolicy"] == "Never"  # the pod failure policy requires Never
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
     found = container(K8S["two"])
     assert found["resources"] == {"requests": {"nvidia.com/gpu": 8}, "limits": {"nvidia.com/gpu": 8}}
@@ -145,7 +146,7 @@ def test_a_server_has_a_job_that_ends_with_the_training():
 
 
 def test_kubernetes_reads_nothing_of_the_shell():
-    """No command contains $(NAME) or $$, because Kubernetes itself expands these."""
+    """No command contains $(NAME) or $$, because Kubernetes itself would expand these two forms."""
     for text in K8S.values():
         for at in range(len(read(text, "jobset.yaml")["spec"]["replicatedJobs"])):
             script = container(text, at)["command"][2]

@@ -1,4 +1,4 @@
-"""Launch engines: each has one file or folder, and no code outside of it depends on which engine a run has."""
+"""Launch engines: each engine has one file or folder, and no other code depends on which engine a run has."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sources():
     """Parsed Python files of the compiler and the runtime, outside of the engines' folder, that contain an engine's
     name.
 
-    The table of settings lists all engines, so it is skipped.
+    The table of settings is skipped, because it lists all engines.
     """
     for folder in ("compiler", "runtime", "grammar"):
         for where, _, names in os.walk(os.path.join(REPOSITORY, folder)):
@@ -86,8 +86,8 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
-    """The files of a bundle without an engine are also in a bundle with one; only pages that explain the start, and
-    digests, differ.
+    """A bundle with an engine has all files of the bundle without one. Only pages that explain the start, and digests,
+    differ.
     """
     told = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
@@ -97,8 +97,8 @@ def test_an_engine_only_adds_files(engine):
 
 @pytest.mark.parametrize("engine", sorted({*ENGINES} - {"local"}))
 def test_an_engine_of_a_cluster_submits_a_sweep_itself(engine):
-    """The default command would start every member on the machine where it is typed, so each cluster engine overrides
-    it.
+    """The default command starts every member of a sweep on the machine where it is typed, so each cluster engine
+    replaces it.
     """
     assert "sweep_command" in vars(type(named(engine))), "override sweep_command, or refuse sweeps"
 

@@ -45,7 +45,7 @@ def test_variables_and_setup_come_before_anything_else(tmp_path: Path) -> None:
 
 
 SHOWN = '#!/bin/sh\necho "${PYTORCH_ALLOC_CONF-unset} ${PYTORCH_CUDA_ALLOC_CONF-unset}"\n'
-"""A script in place of Python that prints the variables of torch's allocator."""
+"""A script that replaces Python and prints the variables of torch's allocator."""
 
 
 @pytest.mark.parametrize(("text", "given", "told"), [

@@ -26,10 +26,10 @@ SPECS = {
     "old": spec("target trl-0.18", strategy="zero3"),
 }
 READ = re.compile(r"\$\{([A-Z][A-Z_]+):[-?]")
-"""A reference to an environment variable in a script."""
+"""Matches a reference to an environment variable in a script."""
 NOT_SAID = {"BASH_VERSION", "PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"}
-"""Variables that `--help` need not list: one of the shell, the older name of a listed one, and one that is only checked
-on GPUs.
+"""Variables that `--help` need not list: a variable of the shell, the older name of a listed variable, and a variable
+that is only checked on GPUs.
 """
 
 

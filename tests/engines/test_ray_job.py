@@ -1,6 +1,6 @@
 """`ray_job.py` without Ray: what it does on a node, and the numbers that the compiler writes into ray.json.
 
-tests/launch/test_ray_trains.py runs it on a Ray cluster of two nodes.
+tests/launch/test_ray_trains.py runs the same script on a Ray cluster of two nodes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_killed_worker_stops_the_run(bundle: str):
 
 @pytest.mark.slow
 def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp_path: Path):
-    """If two workers start on one node, the second waits until the first has left; on another node it starts at
+    """If two workers start on one node, the second waits until the first has left. A worker on another node starts at
     once.
     """
     first, second = worker(bundle), None

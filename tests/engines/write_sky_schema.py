@@ -14,7 +14,7 @@ OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sky_schema.json"
 
 
 def bare(node: object) -> object:
-    """The schema without its descriptions."""
+    """A copy of the schema without its descriptions."""
     if isinstance(node, dict):
         return {
             key: bare(value) for key, value in node.items() if not (key == "description" and isinstance(value, str))

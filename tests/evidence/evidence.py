@@ -1,4 +1,5 @@
-"""The evidence for a rule: the lines in which the specs of its case differ, and how its rows of the table are proven.
+"""The evidence for a rule: the lines in which the specs of its case differ, and the proofs of its rows of the rule
+table.
 
     python tests/evidence/evidence.py          writes compiler/explain/evidence.json, which `xpc explain CODE` prints
 
@@ -57,7 +58,7 @@ def examples() -> dict[str, tuple[list[str], list[str]]]:
 
 
 def example(case: Case) -> tuple[list[str], list[str]] | None:
-    """The lines in which the two specs of a case differ, or None if there are none or too many."""
+    """The lines in which the two specs of a case differ. None if no line differs, or more than MOST lines do."""
     lines = list(ndiff(case.rejected.splitlines(), case.accepted.splitlines()))
     rejected, accepted = ([line[2:] for line in lines if line.startswith(mark)] for mark in ("- ", "+ "))
     return (rejected, accepted) if 0 < max(len(rejected), len(accepted)) <= MOST else None
@@ -65,7 +66,7 @@ def example(case: Case) -> tuple[list[str], list[str]] | None:
 
 @cache
 def proofs() -> dict[str, list[Proof]]:
-    """The proofs of each row of the table, by the row's number."""
+    """The proofs of each row of the rule table, by the row's number."""
     found: dict[str, list[Proof]] = {}
     for proof in every():
         found.setdefault(proof.rule, []).append(proof)
@@ -73,7 +74,7 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def effect(proof: Proof) -> str:
-    """The effect that a proof shows, such as `ValueError` or `a library's warning`."""
+    """The effect that a proof shows, as text: `ValueError`, or `a library's warning`."""
     if proof.raises or proof.warns:
         return proof.raises or "a library's warning"
     module, _, function = proof.measure.rpartition(".")
@@ -103,12 +104,14 @@ def any_of(texts: Iterable[str]) -> str:
 
 
 def order(stage: tuple[str, list[str]]) -> int:
-    """The position of a stage in a run, for sorting."""
+    """The position of a stage in a run, as a key for sorting."""
     return list(STAGES.values()).index(stage[0])
 
 
 def moment(stage: tuple[str, list[str]]) -> str:
-    """At which stages a proof sees its effect, and on which stacks unless it is only the default stack."""
+    """Say at which stages of a run a proof shows its effect, and on which stacks if the default stack is not the only
+    one.
+    """
     when, stacks = stage
     return when if stacks == [DEFAULT] else f"{when} on {' and '.join(sorted(stacks))}"
 
@@ -129,12 +132,12 @@ def measured() -> dict[str, list[str]]:
 
 
 def refusals(text: str, root: str) -> set[str]:
-    """The codes that a spec gets from the checks."""
+    """Check a spec with all rules; return the codes that it gets."""
     return {one.code for one in checked(text, root).problems}
 
 
 def stated() -> dict[str, list[str]]:
-    """For each code, its stacks in the committed evidence.json."""
+    """For each code, the stacks that the committed evidence.json names."""
     with open(PATH, encoding="utf-8") as handle:
         return {code: entry["holds"] for code, entry in json.load(handle).items() if "holds" in entry}
 

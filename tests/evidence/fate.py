@@ -1,4 +1,4 @@
-"""What became of every row of the rule table: `fates/LETTER.toml`, one entry a row. Read by documents and tests.
+"""The outcome of every row of the rule table: `fates/LETTER.toml`, one entry a row. Read by documents and tests.
 
     [P01]
     name = "bf16-pre-ampere"
@@ -12,7 +12,7 @@
     fate = "unwritable"         # preflight (found when the bundle starts), refused (with the reason), open (unchecked)
     why = "use_cpu is derived from `hardware cpu`, never written"
 
-`fates/obsolete.toml` holds bans of other tools and of older versions that do not hold, with specs that they forbid.
+`fates/obsolete.toml` lists obsolete restrictions of other tools and older versions, with specs that they forbid.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ GROUPS = {
     "H": "Hub and logging",
     "X": "Renamed and removed names",
 }
-"""The groups of the table: the letter of their rows to a title."""
+"""The title of each group of the rule table, by the letter with which the group's rows begin."""
 
 
 @record
 class Fate:
-    """What happened to a row of the rule table. `why` is empty if the row is implemented; otherwise `codes`, `case` and
-    `unproven` are.
+    """The outcome of a row of the rule table. If the row is implemented, `why` is empty; if not, `codes`, `case` and
+    `unproven` are empty.
 
-    `unproven` is written if no proof shows the mistake, and says why no library can show it.
+    If no proof shows the mistake, `unproven` says why no library can show it.
     """
 
     row: str
@@ -91,7 +91,7 @@ def fates() -> tuple[dict[str, Fate], list[str]]:
 
 @cache
 def by_code() -> dict[str, list[Fate]]:
-    """The implemented rows of each code; the files are read once."""
+    """The implemented rows of the rule table by code. The files are read only once."""
     out: dict[str, list[Fate]] = {}
     for fate in fates()[0].values():
         for code in fate.codes:
@@ -100,7 +100,7 @@ def by_code() -> dict[str, list[Fate]]:
 
 
 def bans() -> tuple[Ban, ...]:
-    """The obsolete restrictions."""
+    """The obsolete restrictions in `fates/obsolete.toml`."""
     wrong: list[str] = []
     table = _read("obsolete.toml", wrong)
     if wrong:

@@ -34,7 +34,7 @@ GROUPS = {
     "checkpoints": "Checkpoints, resuming and the best model",
     "arguments": "Arguments that are dropped",
 }
-"""The title of each group, in the order of the page."""
+"""The titles of the groups of reports, in the order of the page."""
 HEAD = """\
 # What is known to go wrong, and what xpc does about it
 
@@ -67,13 +67,13 @@ class Report:
 
     @property
     def text(self) -> str:
-        """The report's spec as the text of a file."""
+        """The spec of the report, as the text of a file."""
         return f"xpc 1\n\n{self.spec.strip()}\n" if self.spec else ""
 
 
 @lru_cache
 def reports() -> tuple[Report, ...]:
-    """Every report of the table."""
+    """Every report in reports.toml."""
     with open(os.path.join(HERE, "reports.toml"), "rb") as handle:
         return tuple(Report(**one) for one in tomllib.load(handle)["report"])
 

@@ -131,12 +131,12 @@ def entries() -> list[Entry]:
 
 
 def topic(module: str) -> str:
-    """The page of a module's rules."""
+    """The name of the page that has the rules of a module."""
     return next(name for name, (_, modules) in TOPICS.items() if module.startswith(modules))
 
 
 def topics() -> dict[str, str]:
-    """The page of each code."""
+    """The name of the page that has each code."""
     return {one.code: one.topic for one in entries()}
 
 
@@ -166,7 +166,7 @@ def index(known: list[Entry]) -> str:
 
 
 def address(one: Entry) -> str:
-    """The address of a code's section, from docs/."""
+    """The address of a code's section, relative to docs/."""
     return f"rules/{one.topic}.md#{one.code.lower()}"
 
 
@@ -230,7 +230,7 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
 
 
 def _needing(rows: Mapping[str, Fate]) -> list[str]:
-    """The table of rows that are checked but that no proof shows, and what a proof would need."""
+    """The table of rows that the compiler checks but no proof shows, each with what a proof would need."""
     lines = ["| row | | codes | needs |", "|---|---|---|---|"]
     for fate in rows.values():
         found = proofs().get(fate.row, [])
@@ -252,12 +252,12 @@ def _listed(rows: Iterable[Fate]) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """A text as a cell of a Markdown table: on one line, with bars escaped."""
+    """Format a text as a cell of a Markdown table: on one line, with bars escaped."""
     return markdown(" ".join(text.split())).replace("|", "\\|")
 
 
 def markdown(text: str) -> str:
-    """A text in which angle brackets and stars outside of backticks are escaped."""
+    """Escape the angle brackets and stars of a text that are outside of backticks."""
     parts = text.split("`")
     outside = [part.replace("<", "&lt;").replace("*", "\\*") if n % 2 == 0 else part for n, part in enumerate(parts)]
     return "`".join(outside)

@@ -1,4 +1,4 @@
-"""Every row of the rule table has an entry, and the entry is true: its codes exist, and its case gets one of them."""
+"""Every row of the rule table has a true entry: its codes exist, and the case that it names gets one of them."""
 
 import os
 import re

@@ -45,7 +45,7 @@ def sharded(version: str) -> Any:
 
 
 def complete(version: str, model: Any) -> dict[str, Any]:
-    """The trained weights without shards."""
+    """The trained weights, each gathered from the shards of all processes."""
     context = Fsdp1.summon_full_params(model) if version == "fsdp1" else nullcontext()
     with context:
         trained = {name: one for name, one in model.named_parameters() if one.requires_grad}

@@ -30,7 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 HANGS = HUNG
 """Seconds after which a run counts as hanging, so long that a busy machine does not fail a test."""
 KEPT = 2
-"""The value of `keep` in every spec here that has one."""
+"""The value of `keep` in every spec of this file that sets it."""
 GRPO = 'method grpo(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)'
 
 
@@ -39,7 +39,7 @@ def text(
     target: str = DEFAULT, every: int | str = 2,
 ) -> str:  # fmt: skip
     """A spec of at most 64 rows with 8 per step in two micro-batches. Every 8 steps end an epoch; the run ends within
-    one.
+    an epoch.
     """
     hardware = "cpu" if world == 1 else f"{world} x cpu"
     whole = spec(*more, hardware=hardware, strategy=strategy, length=f"{steps} steps", target=target,
@@ -75,7 +75,7 @@ class Going:
         self.until(lambda: self.reached() >= step)
 
     def reached(self) -> int:
-        """The last step that this start has logged."""
+        """The last step that was logged since this start."""
         return max((int(one) for one in re.findall(r"^step (\d+)/", self.text, re.MULTILINE)), default=0)
 
     @property
@@ -87,19 +87,19 @@ class Going:
 
     @property
     def moment(self) -> str:
-        """What the run is doing, for counting what was disturbed."""
+        """The phase of the run (`starting`, `training` or `saving`), to count in which phase it was disturbed."""
         if os.path.isdir(checkpoint_integrity.staging(self.out)):
             return "saving"
         return "training" if events(self.out) or checkpoints(self.out) else "starting"
 
     @property
     def done(self) -> bool:
-        """Whether the run has finished, not only this start of it."""
+        """Whether the run has finished all its steps. A start of the run can end before."""
         return os.path.exists(os.path.join(self.out, "summary.json"))
 
     @property
     def lives(self) -> bool:
-        """Whether none of its processes has ended."""
+        """Whether none of the run's processes has ended."""
         return all(map(alive, self.pids))
 
     def send(self, number: int, *ranks: int) -> None:
@@ -112,7 +112,9 @@ class Going:
                 signalled(pid, number)
 
     def wait(self, seconds: float = HANGS) -> list[int | None]:
-        """The exit statuses by rank, or that of the launcher. No process that it started may live on."""
+        """Wait for the end; return the exit statuses by rank, or the launcher's. Fails if any process of the run still
+        lives.
+        """
         status = list(self.runs.ask({"wait": self.pids, "seconds": seconds})["status"])
         end = time.monotonic() + HANGS
         while self.launched and any(map(alive, self.children)):
@@ -149,7 +151,7 @@ class Going:
 
 
 class Runs:
-    """Starts bundles as forks of a warm interpreter."""
+    """Starts bundles as forks of a warm interpreter, and waits for their ends."""
 
     def __init__(self, python: str, place: str) -> None:
         self.python, self.place, self.count = python, place, 0
@@ -170,7 +172,7 @@ class Runs:
         return dict(json.loads(answer))
 
     def compiled(self, source: str, name: str) -> str:
-        """The compiled bundle of a spec, next to the model; a name stands for one spec."""
+        """The compiled bundle of a spec, in the folder of the model. Each spec needs a name of its own."""
         assert self.sources.setdefault(name, source) == source, f"there is another {name}"
         return compiled(source, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
 
@@ -200,7 +202,7 @@ class Runs:
         return self._fork(cwd, 0, *shlex.split(printed)[1:], **environ)
 
     def _fork(self, cwd: str, world: int, program: str, *words: str, **environ: str) -> Going:
-        """Fork a process; a world of 0 means a launcher."""
+        """Fork a process for each rank. If `world` is 0, the only process is a launcher."""
         self.count += 1
         os.makedirs(cwd, exist_ok=True)
         said = os.path.join(self.place, f"said-{os.getpid()}-{self.count}")
@@ -212,14 +214,14 @@ class Runs:
         return going
 
     def finish(self, bundle: str, cwd: str, **environ: str) -> Going:
-        """A run to its end."""
+        """Start a run and wait until it has ended."""
         going = self.start(bundle, cwd, **environ)
         status = going.wait()
         assert not any(status), f"{status}: {going.text}"
         return going
 
     def alone(self, bundle: str) -> dict[str, Any]:
-        """The result of an undisturbed run, which is run once."""
+        """The result of an undisturbed run. Each such run is started only once."""
         cwd = bundle + ".alone"
         if not os.path.exists(cwd):
             began = time.monotonic()
@@ -230,10 +232,12 @@ class Runs:
     def disturbed(
         self, bundle: str, folder: str, wanted: int, start: Callable[[str, str], Going] | None = None
     ) -> Iterator[tuple[Going, Counter[str]]]:
-        """Yield starts of runs, with a counter in which the test records its disturbances, until there are enough.
+        """Yield starts of runs, with a counter in which the test records its disturbances, until there are enough
+        disturbances.
 
-        The test waits for the end of each start; the next start is the same command. When a run is no longer disturbed,
-        it must end like the undisturbed one: bit-identical weights, each event once, the same steps and samples.
+        After each yield, this waits until the start has ended; the next start is the same command. Once a run is no
+        longer disturbed, its result must be that of an undisturbed run: bit-identical weights, each event once, the
+        same steps and samples.
         """
         expected, hit, starts, number = self.alone(bundle), Counter[str](), 0, 0
         while hit.total() < wanted:
@@ -269,7 +273,7 @@ def alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    """The child processes of a process."""
+    """The ids of a process's child processes."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as handle:
             return [int(word) for word in handle.read().split()]
@@ -285,13 +289,13 @@ def signalled(pid: int, number: int) -> None:
 
 
 def checkpoints(out: str) -> list[str]:
-    """The names of checkpoints, oldest first."""
+    """The names of the checkpoints in an output folder, oldest first."""
     found = [name for name in os.listdir(out) if name.startswith("checkpoint-")] if os.path.isdir(out) else []
     return sorted(found, key=lambda name: int(name.split("-")[1]))
 
 
 def sound(out: str) -> list[str]:
-    """The checkpoints whose files are, byte for byte, those that were written."""
+    """The names of checkpoints whose files have the sizes and digests that the run recorded when it wrote them."""
     paths = [os.path.join(out, name) for name in checkpoints(out)]
     whole_ones = [
         one
@@ -302,7 +306,9 @@ def sound(out: str) -> list[str]:
 
 
 def result(out: str) -> dict[str, Any]:
-    """The results that must not depend on disturbances: the weights bit for bit, every event, and the counts."""
+    """The parts of a run's result that disturbances must not change: the weights bit for bit, every event, and the
+    counts.
+    """
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     kept = ("steps", "epochs", "sequences", "tokens", "first_loss", "last_loss")
@@ -320,7 +326,7 @@ def result(out: str) -> dict[str, Any]:
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """The differences between two results, one event at a time."""
+    """Describe the differences between two results, one event at a time."""
     said = [f"{key}: {found[key]} is not {expected[key]}" for key in expected if found[key] != expected[key]]
     pairs = zip(found["events"], expected["events"], strict=False)
     told = [f"{one}\n  is not\n{other}" for one, other in pairs if one != other]

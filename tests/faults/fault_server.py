@@ -1,8 +1,8 @@
 """Start bundles as forks of one warm interpreter, and report their process ids to tests that disturb them.
 
-It reads and prints a JSON object per line: {"start": job} with fork_server's job gives {"pids"}; {"wait": pids,
-"seconds"} gives {"status"} when all have ended, with null for a process that had to be killed after that time. Like a
-bundle's launcher, it sends SIGUSR2 to the other processes if one fails.
+The program reads and prints a JSON object per line: {"start": job} with fork_server's job gives {"pids"}; {"wait":
+pids, "seconds"} gives {"status"} when all have ended, with null for a process that had to be killed after that time. If
+a process fails, the program sends SIGUSR2 to all others, as a bundle's launcher does.
 
 A job whose program is start.py is a launcher. The processes that it starts are its children, and also forks.
 """

@@ -1,7 +1,8 @@
 """Save or load a small FSDP2 model and its optimizer by accelerate's own functions, on CPU processes with gloo.
 
-``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. The weights and states then,
-and after one more step, are written to FOLDER/KIND-save.pt or KIND-load.pt for each kind of checkpoint.
+``python fsdp_states.py save|load FOLDER`` is started once per process, with RANK set. The weights and optimizer states,
+right after the save or load and after one more step, are written to FOLDER/KIND-save.pt or KIND-load.pt for each kind
+of checkpoint.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: 
 
 
 def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """Send `kill -9` to the launcher, a process, or all processes. The others get no signal and must end by
-    themselves.
+    """Send `kill -9` to the launcher, a process, or all processes. Processes that are not killed get no signal and must
+    end by themselves.
     """
     for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
         pause(here, going, bundle, chance)
@@ -74,9 +74,9 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
         status = going.wait()
         assert None not in status, f"the run does not stop: {going.text}"
         if set(status) == {0}:
-            continue  # it had finished
+            continue  # the run had finished
         hit[f"{number.name} to {'one' if ranks else 'all'}, {'training' if training else 'starting'}"] += 1
-        # Before the first step each process ends by itself; the launcher ends the others.
+        # Before the first step each process ends by itself, or the launcher ends it.
         assert 75 in status or -number in status, f"{status}: {going.text}"
         if training and "before the first step" not in going.text and "stopped as asked" in going.text:
             assert set(status) == {75}, f"{status}: {going.text}"
@@ -84,9 +84,9 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 
 def owes(going: Going, bundle: str) -> bool:
-    """Whether the run still has to make the evaluation that belongs to its newest checkpoint.
+    """Whether the evaluation that belongs to the run's newest checkpoint is still missing.
 
-    A start that was stopped during this evaluation has trained no step.
+    If a start is stopped during this evaluation, it has trained no step.
     """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])
@@ -108,7 +108,7 @@ def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random
             going.send(number, *([] if who == "all" else [chance.randrange(len(ranks))]))
         status = going.wait()
         if status == [0]:
-            continue  # it had finished
+            continue  # the run had finished
         hit[f"{number.name} to {who}, {going.moment}"] += 1
         early = status == [-number] and not ranks  # its interpreter had not yet set a handler
         assert status == [75] or early, f"{status}: {going.text}"

@@ -84,7 +84,7 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
         with open(name, "wb") as handle:
             handle.write(wrong)
         assert checkpoint_integrity.broken(path, digests=True) == said
-    assert checkpoint_integrity.broken(path, digests=False) is None  # sizes alone do not show it
+    assert checkpoint_integrity.broken(path, digests=False) is None  # sizes alone do not show the damage
     os.remove(name)
     assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
@@ -111,7 +111,7 @@ def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.M
 
 
 class Losses:
-    """A stand-in for a trainer whose steps have these losses."""
+    """A stand-in for a trainer that computes the given losses, one per step."""
 
     def __init__(self, *losses: float) -> None:
         torch = pytest.importorskip("torch")
@@ -125,7 +125,7 @@ class Losses:
 
 
 class Trainer(fault_tolerance.FaultTolerant, Losses):
-    """A trainer that the runtime derives from one of TRL's."""
+    """A stand-in for a trainer that the runtime derives from one of TRL's."""
 
 
 @pytest.mark.parametrize(("losses", "word"), [((1.0, float("inf")), "infinite"), ((float("nan"), 1.0), "nan")])

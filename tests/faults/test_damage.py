@@ -33,7 +33,7 @@ def compiled(here: Runs, kind: str) -> str:
 
 
 def hurt(path: str, chance: random.Random) -> str:
-    """Damage to a file: truncated anywhere, one bit flipped, bytes appended, or removed."""
+    """Damage a file: truncate it anywhere, flip a bit, append bytes, or remove it."""
     size = os.path.getsize(path)
     what = chance.choice(("cut", "bit", "longer", "gone") if size else ("longer", "gone"))
     if what == "gone":
@@ -106,7 +106,7 @@ def test_whatever_happens_to_a_file_is_found(
 
 
 def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
-    """A start that ends before it trains, with one message."""
+    """Start a run; check that every process ends before it trains, with a single error message."""
     going = here.start(bundle, cwd, **environ)
     status = going.wait()
     assert 1 in status, f"{status}: {going.text}"
@@ -120,8 +120,8 @@ def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
 def test_a_lost_data_file_is_named_and_waited_for(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """A run that has read its rows continues without their file. No other start succeeds until the same file is
-    back.
+    """A run that has read its rows continues without their file. A run that starts without it fails until the same file
+    is back.
     """
     here = runs(DEFAULT)
     with open(os.path.join(here.place, "messages.jsonl"), encoding="utf-8") as handle:
@@ -241,7 +241,7 @@ def test_weights_that_overflow_stop_the_run(
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
     bundle = here.compiled(source.replace("lr=1e-3", f"lr=1, weight_decay={rate}"), "diverges")
     steps = []
-    for _ in range(2):  # resumed from the checkpoint once more: as good as before
+    for _ in range(2):  # the checkpoint can be resumed more than once
         going = refused(here, bundle, str(tmp_path))
         told = re.search(
             r"error: the loss is (nan|infinite) at step (\d+); this step is not saved \((\S+) is", going.text

@@ -1,4 +1,4 @@
-"""What the tests record about a disturbed run."""
+"""What the tests record about a run before they disturb it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ pytestmark = pytest.mark.slow  # importing the runs loads the launcher's support
 
 
 def test_checkpoints_are_noted_before_the_run_starts(tmp_path: Path) -> None:
-    """Otherwise tests fail on a busy machine, because a run deletes a checkpoint while the test reads it."""
+    """Checkpoints are recorded before the start, because a run may delete one while the test reads it on a busy
+    machine.
+    """
     from fault_runs import Going
 
     checkpoint = tmp_path / "out" / "checkpoint-3"

@@ -31,8 +31,8 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
 
 
 KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}
-"""The kinds of checkpoints, as in the fact `fsdp_adapters_lost`. FSDP1's full ones need a GPU (torch 2.13 crashes on a
-CPU).
+"""The kinds of checkpoints, as in the fact `fsdp_adapters_lost`. FSDP1's full checkpoints need a GPU (torch 2.13
+crashes on a CPU).
 """
 
 

@@ -53,7 +53,7 @@ def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Ru
     again = Terminal(launch, str(tmp_path), PYTHON=here.python)
     again.until(lambda: "resuming from" in again.output and len(re.findall(r"step \d+/", again.output)) > 1)
     processes = children(again.pid)
-    for one in processes:  # they cannot save before the second Ctrl-C
+    for one in processes:  # stopped processes cannot save before the second Ctrl-C
         os.kill(one, signal.SIGSTOP)
     again.type(CTRL_C)
     again.until(lambda: "launch.sh: stopping" in again.output)
@@ -94,7 +94,7 @@ sys.meta_path.insert(0, Finder())
 
 
 def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """The launcher then has a child that is no process of the run."""
+    """While a library runs a program of its own, the launcher has a child that is no process of the run."""
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
     (tmp_path / "site").mkdir()
@@ -110,7 +110,7 @@ def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[
 def hears(pid: int) -> bool:
     """Whether a process is the launcher and has a handler for SIGTERM, which launcher.py sets after the one for SIGINT.
 
-    Before launch.sh replaces the forked process, it has the handlers of this process.
+    Until the forked process has become launch.sh, its handlers are those of this process.
     """
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return (
@@ -166,7 +166,9 @@ one.save_file = slow
 
 @pytest.mark.nightly
 def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """torch's agent kills its processes 30 seconds after it has handled a signal."""
+    """The save takes longer than the 30 seconds after which torch's agent kills its processes when it has got a
+    signal.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
     (tmp_path / "slow").mkdir()

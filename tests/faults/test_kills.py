@@ -1,4 +1,4 @@
-"""`kill -9` at random moments: the same command resumes the run, and it ends like an undisturbed one."""
+"""`kill -9` at random moments: the command of the run resumes it, and its result is that of an undisturbed run."""
 
 from __future__ import annotations
 

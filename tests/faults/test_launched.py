@@ -1,6 +1,7 @@
 """The complete launch.sh: which processes get a stop request, and its exit status.
 
-test_kills.py, test_stops.py and test_other_stacks.py stop and kill the launchers that it becomes at random moments.
+test_kills.py, test_stops.py and test_other_stacks.py stop and kill, at random moments, the launcher that launch.sh
+becomes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LONG = {"steps": 2000, "every": 1, "save": "every=never"}
 
 
 class Launched:
-    """A launch.sh that runs in a folder."""
+    """A running launch.sh, started from a folder."""
 
     def __init__(self, here: Runs, bundle: str, cwd: str) -> None:
         os.makedirs(cwd, exist_ok=True)
@@ -134,7 +135,9 @@ def hears(pid: int) -> bool:
 
 
 def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """While the launcher checks the files, and while its processes load the libraries."""
+    """A stop ends the run without a checkpoint while the launcher checks the files, and while its processes load
+    libraries.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]
     begun = {
@@ -165,7 +168,9 @@ def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: 
 
 @pytest.mark.nightly
 def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """If a process of one node is killed, each launcher restarts its part, and the nodes meet again."""
+    """If a process of one node is killed, each launcher restarts the processes of its node, and the nodes connect
+    again.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(text("nodes 2", world=1, steps=40), "nodes-again")
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "XPC_RETRIES": "1"}

@@ -31,7 +31,9 @@ BOUND = 1e-4
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:
-    """A run that is killed on the first number of processes, stopped on the next ones, and finished on the last."""
+    """Kill a run on the first number of processes, stop it on the next ones, and let it finish on the last one. Compare
+    the result with that of an uninterrupted run on the first number.
+    """
     still(here)
     bundles = [here.compiled(source(world), f"{name}-{world}") for world in worlds]
     if refused := payload(bundles[0])["run"]["division"]["step"]:
@@ -70,7 +72,7 @@ def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder:
 
 
 def furthest(one: str, other: str) -> float:
-    """The largest difference between the weights of two runs."""
+    """The largest absolute difference between the weights of two runs."""
     from safetensors.torch import load_file
 
     (name,) = (name for name in os.listdir(one) if name.endswith(".safetensors"))
@@ -93,7 +95,7 @@ def recorded(cwd: str) -> dict[int, list[str]]:
 
 
 def still(here: Runs) -> None:
-    """The model `still`, which is `tiny` without dropout."""
+    """Write the model `still`: a copy of `tiny` without dropout, so that losses do not depend on random states."""
     place = os.path.join(here.place, "still")
     if os.path.exists(place):
         return
@@ -104,8 +106,8 @@ def still(here: Runs) -> None:
 
 
 def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> str:
-    """A spec of 14 steps with 8 rows: on 2 processes two micro-batches of 2 each, on 4 processes one of 2, on 3 steps
-    of 6 rows.
+    """A spec of 14 steps. On 2 and 4 processes a step has 8 rows in micro-batches of 2 rows; on 3 processes it has 6
+    rows.
 
     ``swaps`` replace a setting's text: `optimizer="sgd(momentum=0.9, "` for `adamw(`.
     """
@@ -152,8 +154,8 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     runs: Callable[[str], Runs], tmp_path: object, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """DeepSpeed itself refuses this, so each process cuts its shard, with the optimizer's states, out of the old
-    shards.
+    """DeepSpeed itself refuses another number of processes, so each process cuts its shard, with the optimizer's
+    states, out of the old shards.
     """
     strategy, more, swaps = kind
     name, worlds = f"shards-{request.node.callspec.id}", [1, 2, 4] if strategy == "zero3" else [2, 4, 1]
@@ -171,7 +173,8 @@ KEPT_ON = [
 
 @pytest.mark.parametrize(("precision", "offload"), KEPT_ON)
 def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: str) -> None:
-    """From two processes to three and back, every value of every weight and state stays the same.
+    """A checkpoint of two processes is loaded by three, and theirs by two. Every value of every weight and state stays
+    the same.
 
     This runs on the default stack, where DeepSpeed gathers sharded weights on the CPU without a race. deepspeed 0.16
     sometimes returns uninitialized memory, even from a checkpoint that it has loaded itself.

@@ -37,7 +37,7 @@ def small(tmp_path: object) -> Iterator[str]:
 
 
 def fill(path: str, left: int) -> None:
-    """Fill a disk except for some bytes."""
+    """Fill a disk until only this many bytes are free."""
     disk = os.statvfs(os.path.dirname(path))
     with open(path, "wb") as handle:
         os.posix_fallocate(handle.fileno(), 0, max(1, disk.f_bavail - left // disk.f_frsize) * disk.f_frsize)
@@ -48,7 +48,9 @@ DISKS = {
     "zero2": (3, text(strategy="zero2", steps=14, save="every=3 keep=2", every=1)),
     "logging": (2, text(world=1, steps=40, save="every=never", every=1)),
 }
-"""How often each case is tried, and what does not fit: a checkpoint has 2 MiB, a log line 150 bytes."""
+"""By case: how often it is tried, and its spec. Too large for the disk is a checkpoint (2 MiB), or a log line (150
+bytes).
+"""
 
 
 @pytest.mark.parametrize("kind", DISKS)
@@ -79,7 +81,7 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         os.remove(filler)
         assert None not in status, going.text
         if not any(status):
-            continue  # it had finished, or there was enough room
+            continue  # the run had finished, or there was enough room
         hit[f"{moment}, {left >> 10} KiB left"] += 1
         assert 1 in status, f"{status}: {going.text}"
         told = re.findall(r"error: .*No space left on device; free some space, and the same command (.*)", going.text)
@@ -93,8 +95,8 @@ REFUSALS = ("a run is training into", "contains this run, finished")
 def test_a_second_run_is_refused_at_every_moment_of_the_first(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    """This also holds if the first run hangs. The run that takes the folder keeps it to its end, and the other one ends
-    at once.
+    """A second run ends at once, also if the first run hangs. The run that has taken the folder keeps it until
+    its end.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")

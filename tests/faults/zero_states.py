@@ -45,7 +45,7 @@ class Model(torch.nn.Module):
 
 
 def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Tensor]]:
-    """Each weight, in float32, and its optimizer states, as DeepSpeed itself joins them under ZeRO-3."""
+    """Return each weight (in float32) and its optimizer states, gathered by DeepSpeed's own functions for ZeRO-3."""
     return {
         name: [safe_get_full_fp32_param(one), *(safe_get_full_optimizer_state(one, kind) for kind in KINDS)]
         for name, one in trained.items()
@@ -53,10 +53,11 @@ def of_parts(trained: dict[str, torch.nn.Parameter]) -> dict[str, list[torch.Ten
 
 
 def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str, list[torch.Tensor]]:
-    """Each weight and its optimizer states up to ZeRO-2, where DeepSpeed's own functions ignore
-    `round_robin_gradients`.
+    """Return each weight and its optimizer states under ZeRO-1 and ZeRO-2. DeepSpeed's own functions are not used,
+    because they ignore `round_robin_gradients`.
 
-    The shards of all processes, concatenated, are the weights of a group in the order in which DeepSpeed arranged them.
+    For each parameter group, the shards of all processes are concatenated; they contain the weights in DeepSpeed's own
+    order.
     """
     names, found = {weight: name for name, weight in trained.items()}, {}
     for mine, group in zip(optimizer.single_partition_of_fp32_groups, optimizer.round_robin_bit16_groups, strict=True):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 def small(number: int) -> dict[str, bytes]:
-    """A sealed bundle of a few files, so that few system calls write it."""
+    """A sealed bundle of a few files, so that a compilation makes few system calls at which it can be killed."""
     import hashlib
 
     from xpc.compiler.files.bundle import sealed
@@ -106,7 +106,7 @@ def test_what_a_living_process_writes_is_not_cleared_away(tmp_path: Path) -> Non
     def filling(folder: str) -> None:
         if not wrote:
             wrote.append(folder)
-            write(small(1), out)  # another compiler, which finishes
+            write(small(1), out)  # another compiler that is not killed
         put(folder, small(2))
 
     atomic.replace_folder(os.path.realpath(out), filling, lambda path: "", aside=False)

@@ -34,7 +34,7 @@ from fuzz_words import MARK, NASTY, PLAUSIBLE
 
 try:
     import yaml
-except ImportError:  # the compiler's own jinja environment does not have it
+except ImportError:  # an environment without the extra `import` has no yaml
     yaml = None
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -47,7 +47,7 @@ class Failure(Exception):
 
 
 def corpus() -> list[str]:
-    """Valid specs that mutations start from."""
+    """The valid specs that are mutated."""
     out = []
     for path in EXAMPLES:
         with open(path, encoding="utf-8") as handle:
@@ -267,7 +267,7 @@ def _files(files: dict[str, bytes], found: Checked) -> None:
 
 
 def one_input(rng: random.Random, texts: list[str], models: tuple[str, ...], data: tuple[str, ...]) -> bytes:
-    """The next input: half mutations, four tenths generated, one tenth bytes."""
+    """Make the next input: half are mutations, four tenths are generated, one tenth are bytes."""
     kind = rng.random()
     if kind < 0.5:
         return mutated(rng, texts).encode("utf-8", "surrogatepass")

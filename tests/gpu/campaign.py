@@ -27,7 +27,7 @@ from attrs import frozen
 
 Reading = dict[str, Any]
 UNFINISHED = 75
-"""Exit status if measurements are left; the same command continues."""
+"""The exit status if measurements are left; when the command is started again, it continues with them."""
 CLOSE = 1e-3
 """Largest relative difference between the losses of runs that compute the same."""
 
@@ -42,7 +42,9 @@ class Piece:
 
 
 def pieces(place: machine.Machine) -> Iterator[Piece]:
-    """Every measurement of the campaign, the most informative first."""
+    """Every measurement of the campaign. The most informative come first, because the time may not be enough for
+    all.
+    """
     yield Piece("preflight", "preflight", lambda: runs.preflight(place))
     for case in runs.cases(place):
         yield Piece(f"run {case.name}", "run", lambda case=case: runs.read(case, place))  # type: ignore[misc]
@@ -56,7 +58,9 @@ def pieces(place: machine.Machine) -> Iterator[Piece]:
 
 
 class Readings:
-    """The file of measurements. Measurements with other package versions or on another GPU are kept apart."""
+    """The file of measurements. It has a line per measurement, and lines of other package versions or GPUs are
+    ignored.
+    """
 
     def __init__(self, folder: str, place: machine.Machine) -> None:
         os.makedirs(folder, exist_ok=True)

@@ -1,6 +1,6 @@
 """Tokens per second with the micro-batch and recomputation that the compiler chooses, and with those of a small grid.
 
-All specs are the same except for these two settings, which do not change what is learned.
+Specs differ only in micro-batch and recomputation, which do not change what is learned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ WRITTEN = ("gradient_checkpointing", "activation_checkpointing")
 
 @frozen
 class Choice:
-    """One point: the settings of the spec. `micro` is 0 and `checkpointing` None if the compiler chooses."""
+    """One point of the comparison: the settings that its spec states. If the compiler chooses, `micro` is 0 and
+    `checkpointing` is None.
+    """
 
     micro: int
     checkpointing: bool | None

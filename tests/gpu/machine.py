@@ -70,7 +70,7 @@ class Machine:
     rehearsal: bool
 
     def hardware(self, cards: int = 1) -> str:
-        """The hardware as a spec states it."""
+        """The text after `hardware` in the campaign's specs, such as `2 x h100-80gb`, or `cpu` in a rehearsal."""
         return "cpu" if self.rehearsal else f"{cards} x {self.gpu}"
 
     @property
@@ -80,7 +80,7 @@ class Machine:
 
 
 def find_machine(folder: str, rehearsal: bool) -> Machine:
-    """Find the GPU and the packages, and make the model and the rows. Exits the program if there is no GPU."""
+    """Find the GPU and the package versions, and build the model and the rows. Ends the program if there is no GPU."""
     facts = json.loads(output([sys.executable, "-c", LOOK]))
     if rehearsal:
         facts = {**facts, "card": "cpu", "memory": 0, "capability": [], "cards": 0}
@@ -129,7 +129,9 @@ def _version(name: str) -> str:
 
 
 def output(command: list[str], folder: str | None = None, seconds: float = 460, **environment: str) -> str:
-    """The output of a command. Raises Failed, with its last lines, if it fails or takes more than `seconds`."""
+    """Run a command; return its output. Raises Failed, with the last lines of the output, if it fails or takes more
+    than `seconds`.
+    """
     added = {"PYTHONPATH": SUPPORT, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     whole = {**os.environ, **added, **environment}
     try:

@@ -40,11 +40,11 @@ class Shape:
 
 
 SIZES = ((12, 768, 32_000), (16, 1536, 32_000), (24, 2048, 151_936), (28, 2560, 151_936))
-"""0.1, 0.5, 1.6 and 2.9 B parameters: layers, hidden size, vocabulary."""
+"""Layers, hidden size and vocabulary of models with 0.1, 0.5, 1.6 and 2.9 B parameters."""
 
 
 def shapes(rehearsal: bool) -> Iterator[Shape]:
-    """About forty shapes; in a rehearsal four small shapes."""
+    """The shapes to measure: about forty, or four small ones in a rehearsal."""
     if rehearsal:
         for precision in ("mixed", "bf16"):
             for checkpointing in (False, True):
@@ -60,7 +60,7 @@ def shapes(rehearsal: bool) -> Iterator[Shape]:
 
 
 def planned(shape: Shape, parameters: int) -> dict[str, float]:
-    """The bytes that the plan predicts for the peak of each phase; empty if the plan says `unknown`."""
+    """The bytes at the peak of each phase, as the plan predicts them. Empty if the plan says `unknown`."""
     heads, tied = max(4, shape.hidden // 128), shape.vocab > 100_000
     tables = shape.vocab * shape.hidden * (1 if tied else 2)
     facts = ModelFacts(
@@ -81,7 +81,9 @@ def planned(shape: Shape, parameters: int) -> dict[str, float]:
 
 
 def read(shape: Shape, place: Machine) -> dict[str, Any]:
-    """The measured bytes at the end and at the peak of each phase, and the bytes that the plan predicts."""
+    """Run memory_probe.py; return the measured bytes at the end and at the peak of each phase, and the plan's
+    prediction.
+    """
     probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "memory_probe.py")
     asked = json.dumps({**asdict(shape), "device": "cpu" if place.rehearsal else "cuda"})
     found: dict[str, Any] = json.loads(output([sys.executable, probe, asked]).splitlines()[-1])

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main(asked: dict[str, Any]) -> dict[str, Any]:
-    """Take the two steps; returns bytes by phase."""
+    """Take the two steps; return the bytes of each phase."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -58,7 +58,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 class Meter:
-    """Records the bytes at the end and at the peak of each phase."""
+    """Records the bytes at the end and at the peak of each phase of a step."""
 
     def __init__(self, torch: Any, device: str) -> None:
         self.torch = torch
@@ -96,7 +96,7 @@ class Meter:
         self.phases["forward"] = {"saved": sum(self.bytes.values())}
 
     def held(self, model: Any, optimizer: Any) -> dict[str, int]:
-        """The bytes of weights, gradients and optimizer states."""
+        """The bytes that weights, gradients and optimizer states take at this moment."""
         states = [one for state in optimizer.state.values() for one in state.values() if hasattr(one, "nbytes")]
         return {
             "weights": sum(one.nbytes for one in model.parameters()),

@@ -38,8 +38,8 @@ class Case:
     """One run. Runs of the same `group` compute the same, so their losses are compared; `needs` is a required package.
 
     `cards` is the number of GPUs: FSDP over one process shards nothing, and the compiler refuses it. `rows` names the
-    file of the data. `micro` is the number of sequences per GPU: with 0 the compiler chooses it, with None it is the
-    campaign's value.
+    file of the data. `micro` is the number of sequences per GPU; 0 lets the compiler choose, and None takes the
+    campaign's number.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Case:
     micro: int | None = None
 
     def spec(self, hardware: str, precision: str, micro: int, seq: int, steps: int, every: str) -> str:
-        """The text of the run's spec. `micro` is the sequences of all GPUs at once, used if the case has no `micro`."""
+        """The text of the run's spec. If the case has no `micro`, the argument `micro` is divided among its GPUs."""
         at_once = micro // self.cards if self.micro is None else self.micro
         batch = f" micro={at_once}" if at_once else ""
         batch += f" seq={seq}" if self.rows != "prompts" else ""
@@ -137,7 +137,7 @@ def events(made: str) -> list[dict[str, Any]]:
 
 
 def facts(made: str, started: list[str]) -> dict[str, Any]:
-    """The results of a run: its losses, tokens per second between its first and its last step, and its command."""
+    """The results of a run: its losses, its tokens per second from the first to the last step, and its command."""
     found = events(made)
     out: dict[str, Any] = {
         "losses": [one["loss"] for one in found],
@@ -182,7 +182,7 @@ def killed(place: Machine) -> dict[str, Any]:
 
 
 def preflight(place: Machine) -> dict[str, Any]:
-    """The output of a bundle's preflight; if versions differ from the pins, it says so."""
+    """The output of a bundle's preflight, which also names installed versions that differ from the pins."""
     made = bundle(CASES[0], place)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHON": sys.executable}
     done = subprocess.run([os.path.join(made, "launch.sh"), "--preflight"], cwd=os.path.dirname(made), env=environment,

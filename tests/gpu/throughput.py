@@ -29,7 +29,7 @@ class Pair:
 
 
 def comparisons(place: Machine) -> Iterator[Pair]:
-    """The pairs that are compared."""
+    """The bundles and scripts whose speeds are compared."""
     yield Pair(Case("plain", f"strategy ddp\n{PLAIN}"))
     yield Pair(Case("recomputed", "strategy ddp\nmemory(checkpointing)"))
     if not place.rehearsal:

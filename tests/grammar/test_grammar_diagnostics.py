@@ -20,7 +20,7 @@ def findings(text):
 
 
 def fixed(text):
-    """The text after the suggested edits of its diagnostics."""
+    """A text after the edits that its diagnostics suggest."""
     return applied(text, [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits])
 
 

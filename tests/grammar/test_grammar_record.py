@@ -11,7 +11,7 @@ from xpc.grammar.record import entity, evolve, field, mutable, record, stated
 
 @record
 class Point:
-    """A record with two numbers, and names that points do not share."""
+    """A record with two numbers, and a list of names that is a new list for each point."""
 
     x: int
     y: int = 0
@@ -27,7 +27,7 @@ class Place(Point):
 
 @entity
 class Thing:
-    """A record that equals only itself."""
+    """A record that is equal only to itself, whatever its fields contain."""
 
     x: int
 

@@ -24,7 +24,7 @@ def test_grammar_is_strict():
 
 
 def shape(node):
-    """The tree of either parser as node types, locations and texts."""
+    """A tree of our parser or of Lark's as nested node types, locations and texts, so that the two can be compared."""
     if isinstance(node, lark.Token):
         return (node.type, node.start_pos, node.end_pos, str(node))
     if isinstance(node, lark.Tree):

@@ -24,7 +24,7 @@ from xpc.grammar.source import Source
 
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PUBLISHED = os.environ.get("XPC_PUBLISHED", os.path.join(os.path.dirname(REPOSITORY), "shared", "published"))
-"""The published recipes, which are not part of the repository."""
+"""The folder of the published recipes, which are not part of the repository."""
 ABSENT = not os.path.isdir(PUBLISHED)
 WHERE = "the published files lie elsewhere: XPC_PUBLISHED names their folder"
 
@@ -50,7 +50,7 @@ class Imported:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The trainer's arguments in the bundle."""
+        """The trainer's arguments in the bundle of the imported spec."""
         found: dict[str, Any] = self.payload["arguments"]
         return found
 
@@ -61,12 +61,12 @@ class Imported:
 
     @property
     def messages(self) -> list[str]:
-        """Each message with its severity."""
+        """The messages of the import, each with its severity."""
         return [f"{one.severity}: {one.place} {one.text}" for one in self.draft.messages]
 
 
 def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str = REPOSITORY) -> tuple[Draft, str]:
-    """Import a text; returns the draft and the text of the spec."""
+    """Import a text; return a pair: the draft, and the text of the spec."""
     chosen = options.parse([*arguments] if "--command" in arguments else [name, *arguments])
     source = SourceFile(name, text, folder)
     draft = edge.convert(source, chosen, edge.overrides_of(chosen, source))
@@ -107,7 +107,9 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
-    """Every value of a configuration that contains no other values; an empty list or mapping also counts."""
+    """Every value of a configuration that does not itself contain values. An empty list or mapping is such a value,
+    too.
+    """
     for entry in table.values():
         yield from _leaves(entry)
 
@@ -121,7 +123,7 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
-    """The keys of a configuration without an outcome: neither the key nor an enclosing key has one."""
+    """The keys of a configuration that have no outcome, and that are in no mapping with an outcome."""
     known = {key for _, key in draft.fates}
 
     def spoken(key: str) -> bool:

@@ -46,7 +46,9 @@ def page() -> str:
 
 
 def _read(source: str, table: keys.KeyTable) -> list[str]:
-    """The keys that the importer of a source looks up in a minimal file, and those that its table marks as read."""
+    """Return a pair: the keys that a source's importer looks up in a minimal file, and the keys that its table marks as
+    read.
+    """
     draft, _ = convert(BARE[source], "--from", source)
     stated = {key for key, row in table.items() if row.read or row.usual is not None}
     others = {*ARGUMENTS, *table.column("renamed").values()} if source != "torchtune" else set()

@@ -1,5 +1,5 @@
-"""Recorded answers of axolotl and LLaMA-Factory (oracles/, made by `make oracles`): what they would train a file with,
-in a form that can be compared with a bundle.
+"""Recorded answers of axolotl and LLaMA-Factory (oracles/, made by `make oracles`): the arguments with which they would
+train a file, in a form that can be compared with a bundle.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from import_support import REPOSITORY, Imported
 FOLDER = os.path.join(REPOSITORY, "tests", "importing", "oracles")
 Record = dict[str, Any]
 STEPS = 1000
-"""The number of steps of a run in the records, if the file does not state it. Shares of the run are computed
-from it.
+"""The number of steps of a recorded run whose file does not state it. Shares of the run are computed from this
+number.
 """
 
 
@@ -54,12 +54,12 @@ def axolotl(name: str) -> Record | None:
         out["use_reentrant"] = bool(kwargs.get("use_reentrant")) and not again
     out["liger"] = any(str(one).endswith("LigerPlugin") for one in config.get("plugins", ()))
     if any(str(one).endswith("SwanLabPlugin") for one in config.get("plugins", ())):
-        out["report_to"] = [*out.get("report_to", ()), "swanlab"]  # the plugin adds the callback
+        out["report_to"] = [*out.get("report_to", ()), "swanlab"]  # axolotl's plugin adds SwanLab's callback
     out["warmup_steps"] = 0 if out["lr_scheduler_type"] in FLAT else out["warmup_steps"]
     out["optim"] = SAME_OPTIMIZERS.get(out["optim"], out["optim"])
     out["bf16"] = True if out["bf16"] == "auto" else out["bf16"]
     if config.get("max_steps") or config.get("streaming"):
-        del out["num_train_epochs"]  # max_steps decides
+        del out["num_train_epochs"]  # with max_steps, epochs have no effect
     if config.get("curriculum_sampling"):
         out["train_sampling_strategy"] = "sequential"
     if "torch_dtype" in config:  # Ray sets the dtype later, on its workers
@@ -72,7 +72,7 @@ def axolotl(name: str) -> Record | None:
     if out["eval_strategy"] == "no":
         out.update(eval_steps=None, eval_packing=None, per_device_eval_batch_size=None)
     out["cosine_min_lr_ratio"] = stated.get("cosine_min_lr_ratio")
-    if out["cosine_min_lr_ratio"] == 1:  # this cosine never decays
+    if out["cosine_min_lr_ratio"] == 1:  # a cosine with this minimum never decays
         out.update(cosine_min_lr_ratio=None, lr_scheduler_type="constant_with_warmup")
     out["adapter"] = _adapter(config)
     out["holdout"] = config.get("val_set_size") or None
@@ -80,7 +80,7 @@ def axolotl(name: str) -> Record | None:
     plain = {str(one.get("type")) for one in config.get("datasets", ())} <= {"completion", "pretrain"}
     drops = config.get("excess_length_strategy", "drop") == "drop" and not plain
     out["max_tokens"] = config["sequence_len"] if drops else None
-    if record["class"] == "AxolotlGRPOConfig":  # accepts prompts of any length
+    if record["class"] == "AxolotlGRPOConfig":  # axolotl's GRPO accepts prompts of any length
         out.update(max_length=None, max_tokens=None)
     return out
 
@@ -193,10 +193,10 @@ ARGUMENTS = (
 
 
 def ours(found: Imported) -> Record:
-    """What the bundle of an import states, under the same names as in the records."""
+    """The arguments in the bundle of an imported file, under the names that the records use."""
     payload, stated = found.payload, found.arguments
     out = {key: stated.get(key) for key in ARGUMENTS}
-    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]  # with fp8, the rest is computed in bf16
+    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]  # next to fp8, a bundle computes in bf16
     warm = stated.get("warmup_steps") or stated.get("warmup_ratio") or 0
     out["warmup_steps"] = math.ceil(warm * (_steps(stated) or STEPS) - 1e-9) if warm < 1 else warm
     out["logging_steps"] = stated["logging_steps"]
@@ -240,7 +240,7 @@ COVERS = {
     "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
     "stage": ("train_sampling_strategy",),
 }
-"""Keys that an import reports as a difference, to the values that may then differ."""
+"""By key that an import reports as a difference: the values that may then differ."""
 
 
 def differing(theirs: Record, mine: Record, said: Any) -> dict[str, tuple[Any, Any]]:

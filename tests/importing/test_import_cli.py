@@ -1,4 +1,4 @@
-"""`xpc import` as a command: which files it writes, what it reports, and its exit statuses."""
+"""`xpc import` as a command: the files that it writes, its messages, and its exit statuses."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 
 def decisions(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
-    """The decisions of an import of a script with `--partial`."""
+    """Import a script with `--partial`; return the decisions that the import leaves to its user."""
     (folder / "train.py").write_text(text)
     out = ["-o", str(folder / "x.xp"), "--force", "--report", "json"]
     assert main(["import", str(folder / "train.py"), "--partial", *out, *arguments]) in (0, 3)

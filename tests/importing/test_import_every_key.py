@@ -35,8 +35,8 @@ machine (`use_cpu`), or they never change a number (`logging_dir`).
 """
 
 ALONE = {"loss_weights", "dataset_text_field"}
-"""Arguments that are only read together with others: `loss_weights` with a list of losses, `dataset_text_field` with
-text rows, which distill does not have.
+"""Arguments that are only read together with another setting: `loss_weights` with a list of losses,
+`dataset_text_field` with text rows, which distill does not train on.
 """
 ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
@@ -96,8 +96,8 @@ def test_every_argument_of_the_class(target, method):
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
-    """The value that the bundle states, next to the imported one, if they differ; nothing if a rule refuses the
-    spec.
+    """If bundle and imported file have different values: the name with both values. Empty if they agree, or if a rule
+    refuses the spec.
     """
     found = imported(text, *HARDWARE, "--target", target, "--method", method)
     if found.errors:

@@ -1,4 +1,4 @@
-"""Features of another sample of public files: values written as strings, keys of another layout, switches without
+"""Features of a second sample of public files: values written as strings, keys of another layout, switches without
 effect.
 """
 

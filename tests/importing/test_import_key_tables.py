@@ -17,7 +17,7 @@ FOLDER = os.path.join(REPOSITORY, "compiler", "importing")
 NAMES = sorted(os.path.relpath(one, FOLDER) for one in glob.glob(os.path.join(FOLDER, "**", "*.toml"), recursive=True))
 DATA = ["accelerate/deepspeed_files.toml", "axolotl/prompts.toml", "llamafactory/dataset_info.toml",
         "torchtune/datasets.toml"]  # fmt: skip
-"""TOML files that are not key tables."""
+"""The TOML files of the importers that are not key tables."""
 TABLES = [one for one in NAMES if one not in DATA]
 BARE = {
     "trl": "model_name_or_path: a/b\ndataset_name: a/b\n", "axolotl": "base_model: a/b\n",

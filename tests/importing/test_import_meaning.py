@@ -1,6 +1,4 @@
-"""Data, defaults and switches of a source keep their meaning, each feature for itself (every one was once lost in an
-import).
-"""
+"""Data, defaults and switches of a source keep their meaning, tested one by one. An import once lost each of them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ REFUSED = {
 }
 """Files whose spec does not compile, with the reason."""
 ALONE = ("llamafactory/examples/extras/galore/llama3_full_sft.yaml",)
-"""Files that the tool refuses on several GPUs."""
+"""Files that the tool itself refuses on several GPUs, so they are imported for one GPU."""
 LEAST = {"axolotl": 0.9, "llamafactory": 0.95}
 
 

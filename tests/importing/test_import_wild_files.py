@@ -222,8 +222,8 @@ def test_reward_function_of_a_module_is_in_the_file_of_that_module() -> None:
 
 
 def test_pretraining_reports_how_texts_are_packed() -> None:
-    """LLaMA-Factory packs texts by cutting one stream, in which they attend to each other. A bundle keeps them apart,
-    so packing without flash attention is refused.
+    """LLaMA-Factory cuts one stream of texts into rows, in which texts attend to each other. A bundle keeps texts
+    apart, so packing without flash attention is refused.
     """
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (

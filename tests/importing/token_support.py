@@ -21,21 +21,21 @@ from token_cases import CASES, Case
 
 @cache
 def records(tool: str) -> dict[str, Any]:
-    """The recorded rows of each case in a tool."""
+    """The recorded rows of a tool, by case."""
     with open(os.path.join(FOLDER, f"{tool}_rows.jsonl"), encoding="utf-8") as handle:
         _, *lines = [json.loads(line) for line in handle]
     return {one["case"]: one for one in lines}
 
 
 def cases(tool: str) -> dict[str, Case]:
-    """The cases by name."""
+    """The cases of token_cases.py by name."""
     found = {one.name: one for one in CASES[tool]}
     assert len(found) == len(CASES[tool]), "two cases of one name"
     return found
 
 
 def laid(case: Case, tool: str, folder: str) -> Imported:
-    """Import the case's file, next to its model and rows."""
+    """Write the case's model and rows into a folder, and import its file there."""
     text = case.lay(tool, folder)
     return imported(text, "--hardware", "1 x cpu", name=os.path.join(folder, "recipe.yaml"), root=folder)
 
@@ -95,7 +95,7 @@ def weights(folder: str) -> None:
 
 
 def _row(trainer: Any, row: Any) -> dict[str, Any]:
-    """A row in the form of the records; for a pair, both answers after their prompt."""
+    """A row of the trainer in the form of the records. A preference pair gives both answers, each after the prompt."""
     if "chosen_ids" in row:
         return {one: answer(row.get("prompt_ids", []), row[f"{one}_ids"]) for one in ("chosen", "rejected")}
     if "chosen_input_ids" in row:

@@ -44,7 +44,9 @@ NAMED = {
 
 
 def samples():
-    """Every setting of the schema that compiles, with legal values."""
+    """Pairs of a setting's row in the schema and a legal value, for every setting that can be written without other
+    files.
+    """
     for row in schema.TABLE:
         # Settings that name a file or an adapter's folder need that file, so other tests cover them.
         if row.path.startswith("train.") or row.kind.name in ("file", "functions") or row.path == "lora.from":
@@ -55,7 +57,7 @@ def samples():
 
 
 def stated(text):
-    """The settings that the spec itself states, whether or not the rules accept them."""
+    """The settings that a spec itself states, even if the rules refuse their values."""
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.language.expand import expand
     from xpc.compiler.language.load import load

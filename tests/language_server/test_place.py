@@ -1,4 +1,4 @@
-"""The block, name and value at an offset of a text being edited, and the completions there."""
+"""In a text that is being edited: the block, name and value at an offset, and the completions at this offset."""
 
 from __future__ import annotations
 

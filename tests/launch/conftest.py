@@ -26,7 +26,9 @@ TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 
 @pytest.fixture(scope="session")
 def warm() -> Iterator[Forks]:
-    """An interpreter that has imported the libraries. Most runs set PYTHON to its ``python``, which forks it."""
+    """A warm interpreter: it has imported the libraries, and forks itself. Most runs set the variable PYTHON to its
+    ``python``.
+    """
     forks = Forks(interpreter(DEFAULT), environment())
     yield forks
     forks.close()
@@ -46,7 +48,7 @@ def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
 def alone(warm: Forks, place: str) -> Callable[[str], str]:
     """A function that trains a strategy with two processes on one node, once per module, and returns the run's folder.
 
-    Tests compare runs on two nodes with it.
+    Tests compare runs on two nodes with this run.
     """
     done = {}
 

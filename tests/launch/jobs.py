@@ -16,7 +16,7 @@ from patience import HUNG
 from whole_lines import events, whole_lines
 
 STEPS = 30
-"""The number of steps of a run that is compared with another run."""
+"""The number of steps of runs that tests compare with each other."""
 
 SPEC = """\
 xpc 1
@@ -94,7 +94,7 @@ def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: 
 
 
 def stand_in(folder: str, text: str, *starts: str) -> str:
-    """Write a compiled bundle with a launch.sh that does, on each start, the next of `starts`; returns its
+    """Write a compiled bundle whose launch.sh runs the next shell line of `starts` each time; return the path of
     job.sbatch.
     """
     put(folder, FILES)
@@ -173,7 +173,7 @@ def until(seen: Callable[[], object], what: str, seconds: float = HUNG) -> None:
 
 
 def steps_of(cwd: str | Path) -> list[dict[str, Any]]:
-    """The logged steps, up to now, of a run that was started in a folder."""
+    """The steps that a run in this folder has logged up to now."""
     return [one for one in events(os.path.join(cwd, "out")) if "loss" in one]
 
 

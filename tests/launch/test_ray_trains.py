@@ -69,7 +69,7 @@ def test_what_is_killed_is_started_again(
 ) -> None:
     """SIGKILL ends a Ray worker and later a training process; the run continues from the newest checkpoint.
 
-    It ends bit-identical to an undisturbed run of two processes on one node.
+    The run ends bit-identical to an undisturbed run of two processes on one node.
     """
     started = submit(cluster, warm, place, "zero2", tmp_path)
     first, second = moments(chance)

@@ -54,7 +54,7 @@ def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: st
 
 
 def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
-    """Slurm's record of a compiled job with further `#SBATCH` lines, while it is held."""
+    """Submit a compiled job with further `#SBATCH` lines, on hold; return Slurm's record of the job."""
     script = Path(stand_in(str(folder), spec(), "0"))
     added = "".join(f"#SBATCH {one}\n" for one in lines)
     script.write_text(script.read_text().replace("#SBATCH --open-mode", f"{added}#SBATCH --open-mode"))
@@ -66,7 +66,9 @@ def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
 
 
 def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
-    """A further `#SBATCH` option would silently change the shape of the job, so xpc refuses it (XP920)."""
+    """A further `#SBATCH` option overrides the compiled one and silently changes the shape of the job, so xpc refuses
+    it (XP920).
+    """
     assert held(cluster, tmp_path, "--nice=5")["NumNodes"].split("-")[0] == "2"
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
 
@@ -187,8 +189,8 @@ def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> No
 def test_a_stop_is_one_where_another_node_had_not_begun(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """srun's SIGTERM ends the shell or launch.sh of a node that has not begun to handle signals; its status is the
-    highest, but the job still counts as stopped.
+    """srun's SIGTERM ends the shell or launch.sh of a node that has not begun to handle signals. The exit status of
+    this node is the highest, but the job still counts as stopped.
     """
     slow = tmp_path / "slow"
     slow.write_text(
@@ -278,7 +280,7 @@ def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) ->
 
 @pytest.fixture
 def served(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A spec of grpo with a vLLM server, and a program in place of vLLM."""
+    """A spec of grpo with a vLLM server, and a program that replaces vLLM."""
     program = tmp_path / "vllm"
     program.write_text(SERVER.format(python=sys.executable))
     program.chmod(0o755)

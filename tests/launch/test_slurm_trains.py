@@ -117,7 +117,7 @@ def test_a_killed_process_costs_the_steps_since_the_checkpoint(
 
 
 def process(job: str, rank: int) -> int:
-    """The process of a rank that trains in a job on this machine."""
+    """The process on this machine that trains a rank of a job."""
     wanted = {f"SLURM_JOB_ID={job}", f"RANK={rank}"}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

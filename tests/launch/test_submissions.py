@@ -58,7 +58,9 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
-    """The exit status of the command with an argument in place of `--verbose`, and its requests to the cluster."""
+    """Run the command with an argument in place of `--verbose`; return its exit status and its requests to the
+    cluster.
+    """
     if missing():
         pytest.skip(missing())
     done = subprocess.run(
@@ -81,7 +83,7 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
 @pytest.mark.parametrize(
     ("word", "differs"),
     [
-        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # it starts another program
+        ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # the job would start another program
         ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),  # takes GPUs away from the run's workers
         ("--working-dir=/elsewhere", {}),  # of two values the last wins, so this one has no effect
     ],

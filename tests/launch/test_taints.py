@@ -34,7 +34,7 @@ def takes(kind: str, text: str) -> bool:
 
 
 def combinations(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
-    """Each key with the first value, and the first key with each value."""
+    """Arguments to try: each key with the first value, and the first key with each value."""
     return [*(f"{key}={values[0]}" for key in keys), *(f"{keys[0]}={value}" for value in values)]
 
 
@@ -47,7 +47,9 @@ def test_labels_are_those_of_kubectl() -> None:
 
 
 def test_taints_are_those_of_kubectl() -> None:
-    """kubectl checks the keys of taints as it checks those of labels."""
+    """The rule accepts the taints that kubectl accepts. kubectl checks the keys of taints as it checks those of
+    labels.
+    """
     for taint in ("gpu:NoSchedule", *(f"{one}:{effect}" for effect in EFFECTS for one in combinations(KEYS, VALUES))):
         assert (taint_fault(taint), takes("taint", taint)) == ("", True), taint
     wrong = [f"gpu:{one}" for one in WRONG_EFFECTS]

@@ -55,7 +55,7 @@ def begin(
 
 
 def both(pair: Nodes, bundle: str, cwd: str, *words: str, **variables: str) -> list[tuple[int, str]]:
-    """The exit status and output of the two nodes when they have ended."""
+    """Start the bundle on both nodes and wait; return their exit statuses and outputs."""
     started = [begin(pair, bundle, node, cwd, *words, **variables) for node in (0, 1)]
     return [ended(one) for one in started]
 
@@ -89,7 +89,8 @@ def test_two_nodes_train_as_one_does(
     pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool,
 ) -> None:  # fmt: skip
-    """Without `named`, no machine's name has an address, not even its own, so gloo would listen on the loopback only.
+    """Without `named`, neither machine knows an address for any host name, not even for its own, so gloo would only
+    listen on the loopback.
 
     The run of the warm interpreters is rehearsed on both nodes first.
     """
@@ -114,7 +115,7 @@ def test_two_nodes_train_as_one_does(
 def test_findings_are_reported_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
     pair.name(True)
     cwd, bundle = str(tmp_path), two(place, "wrong")
-    # the other node is missing
+    # node 1 was not started
     status, said = ended(begin(pair, bundle, 0, cwd, "--preflight", XPC_NODE_WAIT="3"))
     assert status == 1
     assert said.endswith("error: node 1 did not connect within 3 s\n")

@@ -1,6 +1,6 @@
 """Load a bundle's model on this machine with a fake `kernels` package: `loaded_kernels.py BUNDLE VERSION`.
 
-It runs in the interpreter of a stack. The last line that it prints has the requests to the package, as JSON.
+This program runs in the interpreter of a stack. The last line that it prints has the requests to the package, as JSON.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def run(root, served, *words):
 
 @pytest.fixture(autouse=True)
 def resolver(request, monkeypatch):
-    """Replace pip, which takes seconds, by a resolver that returns the requested lines; marked tests use the
-    real pip.
+    """Replace pip, which takes seconds, by a resolver that returns the requested lines. Tests with a mark use the real
+    pip.
     """
     if "with_pip" not in request.node.name:
         monkeypatch.setattr(
@@ -340,7 +340,7 @@ def test_a_kernel_commit_can_be_pinned_by_hand(tmp_path, served):
 
 
 def test_every_load_of_the_runtime_names_a_commit():
-    """Each call passes `revision`, or the arguments of `Bundle.loading`."""
+    """Each call that loads from the hub passes `revision`, or the arguments of `Bundle.loading`, which contain it."""
     seen = 0
     for where, _, names in os.walk(os.path.join(REPOSITORY, "runtime")):
         for name in names:

@@ -17,7 +17,7 @@ LLAMA = "llama-3.1-8b-instruct on infinity-instruct for 1 epochs"
 
 
 def plan(*lines: str, **more: Any) -> dict[str, Any]:
-    """trainer_args.json of a spec with these lines."""
+    """Compile a spec with these lines; return its trainer_args.json."""
     found: dict[str, Any] = json.loads(compiled(spec(*lines, **more))["trainer_args.json"])
     return found
 

@@ -1,5 +1,5 @@
-"""Values that the libraries' classes would fill in are stated in the bundle, and one mistake in a spec gives
-one error.
+"""The bundle states values that the libraries' classes would fill in by default, and one mistake in a spec gives one
+error.
 """
 
 import pytest

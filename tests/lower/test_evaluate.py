@@ -21,7 +21,7 @@ SHELLCHECK = os.path.join(os.path.dirname(sys.executable), "shellcheck")
 
 
 def asks(*tasks: str, more: str = "") -> str:
-    """The clause `eval` with tasks."""
+    """The clause `eval` with these tasks, as a line of a spec."""
     return f"eval(tasks=[{', '.join(tasks)}]{more})"
 
 
@@ -35,7 +35,7 @@ SCRIPTS = {
 
 
 def evaluation(text: str, root: str = "") -> dict[str, object]:
-    """evaluation.json of a spec."""
+    """Compile a spec; return its evaluation.json."""
     return dict(json.loads((compiled(text, root) if root else compiled(text))["evaluation.json"]))
 
 

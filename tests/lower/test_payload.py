@@ -17,7 +17,7 @@ BUNDLES = sorted(name for name in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN
 
 
 def faults(value, kind, place="payload"):
-    """The paths at which a value does not have a type."""
+    """The paths of the parts of a value that do not have the type `kind`."""
     origin = typing.get_origin(kind)
     if kind is typing.Any:
         return []

@@ -48,14 +48,14 @@ def written(nodes, gpus, micro, accum, strategy, engine, *more, readers=None):
 @example(1024, 1, 1, 1, "ddp", "sky")
 @example(1024, 1, 1, 1, "ddp", "ray")
 @example(1, 1, 1, 1, "zero2", "local")
-@example(8, 8, 1, 2, "zero3", "slurm")  # SmolLM3's mid-training
+@example(8, 8, 1, 2, "zero3", "slurm")  # the nodes of SmolLM3's mid-training
 @example(16, 8, 1, 8, "fsdp", "slurm")  # OlympicCoder's nodes
 def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accum, strategy, engine):
     assume(nodes * gpus <= MOST)
     assume(not (engine == "torchrun" and strategy in SHARED))  # refused by XP802
     text = written(nodes, gpus, micro, accum, strategy, engine)
     found = checked(text)
-    alone = nodes * gpus == 1 and strategy in SHARED  # there is nothing to shard over
+    alone = nodes * gpus == 1 and strategy in SHARED  # one process cannot shard
     if alone or (strategy == "hsdp" and (nodes == 1 or gpus == 1)):  # one group of ranks, or groups of one rank
         assert errors(found)
         assert all(one.startswith("XP40") for one in errors(found)), shown(found)
@@ -65,7 +65,7 @@ def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accu
 
 
 def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
-    """Check every place in a bundle that states the topology or the batch."""
+    """Check that every file of a bundle that states the topology or the batch has these numbers."""
     world = nodes * gpus
     gbs = micro * accum * (readers or world)
     payload = json.loads(files["trainer_args.json"])
@@ -156,12 +156,12 @@ def test_ranks_that_share_a_sequence_are_one_reader(nodes, gpus, together, micro
 @QUICK
 @given(st.integers(1, 256), st.integers(1, 8), st.integers(1, 4096))
 def test_the_plan_holds_at_every_scale(nodes, gpus, accum):
-    """A micro-batch that the plan chooses divides the global batch, and the memory of a process never grows with the
-    number of processes.
+    """A micro-batch that the plan chooses divides the global batch, and more processes never mean more memory per
+    process.
     """
     world = nodes * gpus
     assume(world <= MOST)
-    kept = "memory(checkpointing)"  # otherwise a run without it is faster, with a smaller micro-batch
+    kept = "memory(checkpointing)"  # without recomputation, a smaller micro-batch would be faster
     found = checked(
         spec(f"nodes {nodes}", kept, hardware=f"{gpus} x h100-80gb", strategy="zero3", batch=f"gbs={accum * world}")
     )

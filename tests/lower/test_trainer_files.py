@@ -39,7 +39,7 @@ def imported(path: str, source: bytes) -> tuple[str, ...]:
 
 
 def imports(node: ast.AST, path: str) -> Iterator[str]:
-    """The file of each relative import, except imports for types."""
+    """The files that a syntax node imports by relative imports. Imports for types are skipped."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.ImportFrom) and node.level:
@@ -78,7 +78,9 @@ HOOKS = {name for name, value in vars(Feature).items() if callable(value)}
 
 
 def test_every_moment_is_called_and_used() -> None:
-    """The core calls each method of Feature on all features of the bundle, and at least one feature overrides it."""
+    """The core calls each method of Feature for every feature of the bundle, and at least one feature overrides each
+    method.
+    """
     called = set[str]()
     for path in [*RUNTIME.glob("*.py"), *(RUNTIME / "core").glob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -124,8 +126,8 @@ ORDER = {
     ),
     "before_first_step": ("Evaluation", "DeepSpeed", "Float8", "Muon", "Idle"),
 }
-"""For some methods of Feature, the features that override it, in their required order: one changes what a later one
-reads, or their messages have an order.
+"""For some methods of Feature: the features that override it, in the order in which they must run. A later one reads
+what an earlier one changes, or their messages have an order.
 """
 
 
@@ -195,7 +197,7 @@ def test_every_module_is_in_a_golden() -> None:
     assert len({Path(one).stem for one in found} - {"__init__"}) == len([one for one in found if "__init__" not in one])
     emitted = {one for name in SPECS for one in bundle(name)}
     plan = json.loads(bundle("sentence")["trainer_args.json"])
-    others: list[dict[str, Any]] = [  # no golden bundle has this one
+    others: list[dict[str, Any]] = [  # settings that no golden bundle has
         {"model": {**plan["model"], "kernels": {"kernels-community/flash-attn2": "0" * 40}}},  # from a lock
         {"data": {**plan["data"], "max_tokens": 99}},
         {"stack": {**plan["stack"], "losses_not_divided": ["sft"]}},
@@ -216,7 +218,7 @@ def test_no_folder_is_large_or_repeats_its_name() -> None:
 
 
 def lines_of_code(source: bytes) -> int:
-    """The number of lines that are no blank line, comment or docstring."""
+    """The number of lines of a source that are neither blank, nor comments, nor docstrings."""
     texts = set[int]()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -236,7 +238,7 @@ def test_the_sentence_has_a_short_trainer() -> None:
 
 
 def test_the_training_path_is_about_a_quarter() -> None:
-    """The files on the training path, which README.md lists, are about a quarter of the trainer."""
+    """The files on the training path (the list in README.md) have about a quarter of the trainer's lines."""
     files = bundle("sentence")
     text = files["trainer/README.md"].decode()
     path = text[text.index("## The training path") : text.index("## Features")]
@@ -285,7 +287,7 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
 
 
 class Noted(dict[str, Any]):
-    """A section that records which keys are read."""
+    """A mapping that records in `asked` which of its keys are read."""
 
     def __init__(self, section: dict[str, Any]) -> None:
         super().__init__(section)
@@ -313,8 +315,8 @@ def test_no_module_depends_on_what_is_not_called_decisive() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_what_is_unused_would_need_another_module(name: str) -> None:
-    """If a setting that a bundle lists as unused is set, the run needs another module; settings that are set are not in
-    the list.
+    """If a setting that a bundle lists as unused were set, the run would need another module. Settings that are set are
+    not in the list.
     """
     plan = json.loads(bundle(name)["trainer_args.json"])
     before = uses(plan)

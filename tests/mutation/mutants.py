@@ -74,9 +74,9 @@ LATER = {
     "runtime/core/checkpoint_integrity.py": ("tests/faults/test_checkpoint_files.py", "tests/faults/test_damage.py"),
     "runtime/*": ("tests/runtime", "tests/security", "tests/proof/training/test_train.py"),
 }
-"""Tests for files that match a pattern (the first match counts), used by --again."""
+"""For files whose path matches a pattern: tests that --again runs. The first pattern that matches counts."""
 AT_ONCE = 150
-"""The number of tests in the first round; they kill most mutants."""
+"""The number of tests that run against a mutant first, because a few tests kill most mutants."""
 SECONDS = 600
 """CPU seconds for the tests of one mutant; a mutant that loops forever is killed by this limit."""
 PACKAGES = ("grammar", "compiler", "runtime")
@@ -108,7 +108,9 @@ class Map:
 
     @cache  # noqa: B019  one map lives as long as the program
     def _bits(self, file: str) -> list[tuple[str, bytes]]:
-        """Each test that reaches a file, with one bit for each of its lines."""
+        """For each test that reaches a file: its name, and a bit for each line of the file, which is set if the test
+        runs the line.
+        """
         found = self.file.execute(
             "select context.context, line_bits.numbits from line_bits join context on context.id = line_bits.context_id"
             " join file on file.id = line_bits.file_id where file.path = ?",
@@ -174,7 +176,7 @@ class Copies:
         self.mine = local()
 
     def folder(self) -> str:
-        """The copy of this thread, whose `.mutant` makes `xpc` importable."""
+        """The copy of the repository for this thread. Its folder `.mutant` makes `xpc` importable."""
         if not hasattr(self.mine, "folder"):
             self.mine.folder = tempfile.mkdtemp(dir=self.root)
             listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True)
@@ -227,8 +229,8 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
 
 def again(one: Mutation) -> Iterator[list[str]]:
-    """The test commands for a mutant that survived before: the tests of its place, fast and slow, then the whole fast
-    tier.
+    """The test commands for a mutant that survived an earlier run: the tests of its place, fast and slow, then the
+    whole fast tier.
     """
     place = next(names for like, names in LATER.items() if fnmatch(one.file, like))
     yield fast("-x", *place)
@@ -237,7 +239,9 @@ def again(one: Mutation) -> Iterator[list[str]]:
 
 
 def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutation]:
-    """The mutations that survived before and whose lines still exist. If several lines are equal, the nearest one."""
+    """The mutations that survived an earlier run and whose lines still exist. If several lines have the same text, the
+    nearest one is used.
+    """
     out: list[Mutation] = []
     for name, result in before.items():
         file, text, old, new = map(str, name)
@@ -256,7 +260,9 @@ def survivors(before: dict[tuple[object, ...], dict[str, object]]) -> list[Mutat
 
 
 def rounds(one: Mutation, known: Map | None, slow: bool, seed: int) -> Iterator[list[str]]:
-    """The test commands for a mutant: some of its tests, then the rest. Without `known`, it survived before."""
+    """The test commands for a mutant: some of its tests, then the rest. `known` is None for a mutant that survived an
+    earlier run.
+    """
     if known is None:
         yield from again(one)
         return
@@ -295,7 +301,9 @@ def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed:
 
 
 def named(one: dict[str, object]) -> tuple[object, ...]:
-    """The identity of a result. A line that was edited since then is a different mutant."""
+    """What identifies a result: file, text of the line, replaced text and replacement. After an edit of the line it is
+    another mutant.
+    """
     return tuple(one[key] for key in ("file", "text", "old", "new"))
 
 

@@ -54,7 +54,7 @@ class Finder:
         return sorted(found, key=lambda one: (one.start, one.end, one.new))
 
     def _walk(self, node: ast.AST) -> Iterator[ast.AST]:
-        """The syntax nodes that can be mutated: those that are executed."""
+        """The syntax nodes that can be mutated, which are those that Python executes."""
         yield node
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "bases"):

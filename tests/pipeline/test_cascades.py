@@ -1,4 +1,6 @@
-"""A misspelt name or choice gives exactly one finding; consequences of it are not reported."""
+"""A misspelt name or choice gives exactly one finding; errors that only follow from the misspelling are not
+reported.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def misspelt(text: str) -> Iterator[tuple[str, str]]:
 
 
 def cascades(path: str) -> list[str]:
-    """The misspelt names of a spec for which the number of findings does not grow by exactly one."""
+    """The misspelt names of a spec that do not add exactly one finding to those of the correct spec."""
     with open(path, encoding="utf-8") as handle:
         text = handle.read()
     folder = os.path.dirname(path)

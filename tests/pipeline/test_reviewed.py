@@ -16,7 +16,7 @@ KNOWN = "# xpc: allow XP701 it is known"
 
 
 def executed(files: dict[str, bytes]) -> str:
-    """The first section of the bundle's README."""
+    """The first section of the bundle's README, which lists the code that the run executes."""
     head, title, rest = files["README.md"].decode().partition("## What this run executes\n")
     assert title
     assert "## " not in head

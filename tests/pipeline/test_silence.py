@@ -1,5 +1,5 @@
-"""Comments that silence findings (`# xpc: allow XP410 reason`): which findings they drop, where, and when one has no
-effect.
+"""Comments that silence findings (`# xpc: allow XP410 reason`): which findings they drop, where, and which comments
+have no effect.
 """
 
 import json
@@ -21,7 +21,7 @@ WARNED = spec(strategy="fsdp1")
 
 
 def warned(*more, strategy="fsdp1", before=""):
-    """A spec with the warning XP410, and a comment on the strategy's line or above it."""
+    """A spec that gets the warning XP410, with a comment on the strategy's line or on the line above it."""
     text = spec(*more, strategy=strategy)
     return text.replace("strategy", f"{before}strategy") if before else text
 

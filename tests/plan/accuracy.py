@@ -49,12 +49,12 @@ def exact(row: Row) -> bool:
 
 
 def kept() -> list[Row]:
-    """The measurements whose fields do not contradict each other."""
+    """The rows of memory_points.jsonl whose fields do not contradict each other."""
     return [row for row in points.rows("memory_points.jsonl") if not points.contradicts(row)]
 
 
 def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> list[float]:
-    """predicted / measured - 1, for each row with both numbers."""
+    """The relative error (predicted / measured - 1) of each row that has a prediction and a measured peak."""
     out = []
     for row in rows:
         found, measured = guess(row), row["measured_peak_gib"]
@@ -64,7 +64,7 @@ def errors(rows: Sequence[Row], guess: Callable[[Row], float | None] = peak) -> 
 
 
 def line(name: str, found: Sequence[float]) -> str:
-    """A line of a table of errors: number, mean, median, largest error, and bias."""
+    """A row of a table of errors: their number, mean, median, maximum, and bias."""
     if not found:
         return f"| {name} | 0 | | | | |"
     sizes = [abs(one) for one in found]
@@ -75,7 +75,7 @@ def line(name: str, found: Sequence[float]) -> str:
 
 
 def judged(row: Row) -> str:
-    """The plan's verdict for a measurement on its GPU."""
+    """The plan's verdict (`fits`, `tight`, `no` or `unknown`) for a measured run on its GPU."""
     found = memory(points.load(row))
     return "unknown" if isinstance(found, str) else verdict(found.peak, row["capacity_gib"] * GIB, found.low)
 
@@ -123,7 +123,7 @@ HEAD_NOTES = (
 
 
 def picture() -> str:
-    """The plot of all measurements that have a prediction."""
+    """An SVG plot of all measurements for which the plan has a prediction."""
     found = [(row["measured_peak_gib"], peak(row), exact(row)) for row in kept()]
     return plot.svg([(measured, value, own) for measured, value, own in found if measured and value])
 

@@ -75,17 +75,17 @@ def peak(row: Row) -> float | None:
 
 
 def memory_rows() -> list[Row]:
-    """The measurements of memory."""
+    """The held-out measurements of memory."""
     return points.rows("heldout_memory.jsonl")
 
 
 def speed_rows() -> list[Row]:
-    """The measurements of speed."""
+    """The held-out measurements of speed."""
     return points.rows("heldout_speed.jsonl")
 
 
 def tokens(row: Row) -> Speed | None:
-    """Predicted tokens per second and GPU."""
+    """The plan's prediction of tokens per second and GPU for a measured run."""
     gpu = find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
     return speed(utilisation.held_work(row), gpu.capability[0], "bf16", utilisation.trainer_of(row))
@@ -107,20 +107,22 @@ def group(rows: Sequence[Row], error: Callable[[Row], float | None], what: Mappi
 
 
 def memory_error(row: Row) -> float | None:
-    """The error of the memory: predicted / measured - 1."""
+    """The relative error of a row's predicted memory: predicted / measured - 1. None if either number is missing."""
     found, measured = peak(row), row["peak_gib"]
     return None if found is None or measured is None else found / measured - 1
 
 
 def judged(row: Row) -> str:
-    """The plan's verdict for a measurement on its GPU."""
+    """The plan's verdict (`fits`, `tight`, `no` or `unknown`) for a measured run on its GPU."""
     found, gpu = memory(load(row)), find_gpu(row["gpu"])
     assert gpu is not None, row["gpu"]
     return "unknown" if isinstance(found, str) else verdict(found.peak, gpu.memory_gib * GIB, found.low)
 
 
 def speed_error(row: Row) -> float | None:
-    """The error of tokens per second: predicted / measured - 1."""
+    """The relative error of a row's predicted tokens per second: predicted / measured - 1. None without a
+    prediction.
+    """
     found = tokens(row)
     return None if found is None else found.tokens / row["tokens_s_gpu"] - 1
 
@@ -146,11 +148,11 @@ RUNS = {
     "torchtitan": "FSDP on 8 and 128 H100 of 500 W",
     "fms_models": "fms-hf-tuning on one and two A100, of the same models",
 }
-"""The runs of each group."""
+"""By group of measured runs: their trainers, strategies and GPUs, as the page describes them."""
 
 
 def section() -> list[str]:
-    """The lines of the page's section."""
+    """The lines of docs/plan-accuracy.md about held-out measurements."""
     died = [judged(row) for row in memory_rows() if row["peak_gib"] is None]
     return [
         "## Held out",

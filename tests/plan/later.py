@@ -51,7 +51,7 @@ def kinds(row: Row) -> list[str]:
 
 
 def time(row: Row) -> float:
-    """Measured / predicted time."""
+    """The measured time of a row's run, divided by its predicted time."""
     found = heldout.tokens(row)
     assert found is not None
     return float(found.tokens / row["tokens_s_gpu"])
@@ -60,8 +60,8 @@ def time(row: Row) -> float:
 def fitted() -> list[tuple[Row, str]]:
     """The rows that may widen a range, with the range's name.
 
-    The other rows are excluded: the plan does not cover compiled runs (torchtune), and the memory of the last group's
-    runs shows that they are not what their source states.
+    Two groups are excluded: the plan does not cover compiled runs (torchtune), and the memory of the last group's runs
+    shows that they are not what their source states.
     """
     rows = [row for row in speed_rows() if not points.aside(row) and row["group"] in ("orca", "moe", "peft_l40s")]
     return [(row, (kinds(row) or ["base"])[-1] if not points.sizes(row).experts else "experts") for row in rows]
@@ -82,13 +82,13 @@ def _half(rows: list[Row]) -> list[str]:
 
 
 def inside(rows: list[Row]) -> int:
-    """How many rows took a time within the plan's range."""
+    """How many of these rows took a time within the range that the plan states for them."""
     ranges = [range_of(kinds(row)) for row in rows]
     return sum(low <= time(row) <= high for row, (low, high) in zip(rows, ranges))
 
 
 def section() -> list[str]:
-    """The lines of the page's section."""
+    """The lines of docs/plan-accuracy.md about measurements that were collected last."""
     every, rows = points.rows("later_speed.jsonl"), speed_rows()
     models, cards = {row["model"] for row in every}, {row["gpu"] for row in every}
     left = ", ".join(f"{row['gpu']} {row['trainer']} ({used(row):.0%})" for row in every if row not in rows)

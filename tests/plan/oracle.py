@@ -55,11 +55,11 @@ def cuda_dropout() -> Iterator[None]:
 
 
 def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """The bytes that a forward pass of one sequence saves from layer `first` on, without parameters, each
-    storage once.
+    """The bytes that autograd saves in a forward pass of one sequence from layer `first` on. Parameters are not
+    counted, and each storage is counted once.
     """
     storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
-    own = {one.data_ptr(): one for one in storages}  # alive: an address could be used again
+    own = {one.data_ptr(): one for one in storages}  # keeps them alive, because an address could be used again
     kept: dict[int, tuple[int, torch.Tensor]] = {}
     before: list[int] = []
     after: list[int] = []
@@ -128,7 +128,8 @@ def expands_keys() -> bool:
     """Whether this version of transformers copies the keys of a group for each of its heads before torch's own
     attention.
 
-    Versions before 4.54 do. Flash attention gets the keys without copies, and then saves less.
+    Versions before 4.54 do. Flash attention gets the keys without copies, so with these versions it saves less than
+    torch's own attention.
     """
     from transformers.integrations import sdpa_attention
 
@@ -254,8 +255,8 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
 
 
 def holds(family: str, rows: Mapping[str, Mapping[str, float]], asked: Mapping[str, Any]) -> bool:
-    """Whether coefficients that were measured with other libraries have the same modes and hold for these libraries to
-    the byte, at two shapes.
+    """Whether coefficients of other library versions are right for the installed ones: they have the same modes, and
+    are exact to the byte at two shapes.
     """
     return rows.keys() == asked.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()
@@ -287,7 +288,7 @@ def coefficients(family: str, asked: dict[str, dict[str, Any]]) -> dict[str, tup
 
 
 def names(family: str, mode: str) -> tuple[str, ...]:
-    """The sizes on which a mode may depend."""
+    """The names of the sizes on which the bytes of a mode may depend."""
     out = ["hidden", "intermediate", "heads x width", "kv heads x width", "heads", "kv heads", "one"]
     if family in MIXTURES:
         out[1:2] = ["chosen x hidden", "chosen x intermediate"]

@@ -24,7 +24,7 @@ from xpc.compiler.plan import GIB
 
 
 def accelerate(row: Row) -> float:
-    """GiB for training with Adam, as `accelerate estimate-memory` prints it."""
+    """The GiB that `accelerate estimate-memory` prints for training with Adam."""
     from accelerate.commands.estimate import estimate_training_usage
 
     half = row["precision"] != "ds_fp32"
@@ -33,8 +33,8 @@ def accelerate(row: Row) -> float:
 
 
 def deepspeed(row: Row) -> float | None:
-    """GiB of the model states under ZeRO-2 (also used for one process) or ZeRO-3 (also used for FSDP), on the row's
-    processes.
+    """The GiB of model states that DeepSpeed's estimator gives for the row's processes: that for ZeRO-2 (also used for
+    one process), or for ZeRO-3 (also used for FSDP).
     """
     from deepspeed.runtime.zero import stage3, stage_1_and_2
 

@@ -41,7 +41,8 @@ def rows(name: str) -> list[Row]:
 
 
 def aside(row: Row) -> bool:
-    """Whether a row that was collected later is in the half to which nothing is fitted, by the digest of its source.
+    """Whether a row of the last collection is in the half to which nothing is fitted. The digest of the row's source
+    decides.
 
     The digest was computed before any of these rows was predicted.
     """
@@ -65,8 +66,8 @@ def contradicts(row: Row) -> str:
 
 
 def facts(row: Row) -> ModelFacts:
-    """The sizes of a measured model. The parameters of a layer are all parameters without the embeddings, divided by
-    the layers.
+    """The sizes of a measured model. The parameters of one layer are those of the model without the embeddings, divided
+    by the number of layers.
     """
     tables = row["vocab"] * row["hidden"] * (1 if row["tie_embeddings"] else 2)
     return ModelFacts(
@@ -134,7 +135,7 @@ def load(row: Row) -> Load:
 
 
 def _packed(row: Row) -> float:
-    """Bytes per quantized weight of a measurement."""
+    """The bytes that a measured run stores for each quantized weight."""
     if row["quant"] == "gptq4":
         return GPTQ
     return packed_bytes(8 if row["quant"] == "int8" else 4, row["group"] in NESTED)

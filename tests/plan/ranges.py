@@ -4,11 +4,11 @@
 
 writes compiler/plan/utilisation.json. The base range is the narrowest range of measured / predicted time that contains
 nine of ten measured runs. A source with n rows has the weight sqrt(n), so that neither one large table nor one unusual
-trainer decides it. The prediction is not moved to the middle of the range, so it has no bias for the rows to which it
-was fitted. Rows of llm-foundry are predicted from its other models. Nothing was fitted to the other sources, except a
-factor for fms-hf-tuning. Runs on GPUs with other chips are predicted from runs on other GPUs of this kind. Some
-settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other), mixtures of
-experts and other chips. The range of such a setting contains the base range and the setting's own runs.
+trainer decides it. The prediction stays where it was fitted, and is not moved to the middle of the range, so it has no
+bias for the fitted rows. Rows of llm-foundry are predicted from its other models. Nothing was fitted to the other
+sources, except a factor for fms-hf-tuning. Runs on GPUs with other chips are predicted from runs on other GPUs of this
+kind. Some settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other),
+mixtures of experts and other chips. The range of such a setting contains the base range and the setting's own runs.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ def on_other_chips(known: dict[str, Any]) -> list[Run]:
 
 
 def source(row: Row) -> str:
-    """The trainer and the publisher of a row."""
+    """The source of a row, by which runs are weighted: its trainer and its publisher."""
     return "xtuner" if "attended" in row else {"fms_models": "fms-hf-tuning"}.get(row["group"], str(row["group"]))
 
 
 def kind_of(row: Row) -> str:
-    """The kind of range to which a held-out row belongs."""
+    """The name of the range to which a held-out row belongs."""
     if points.sizes(row).experts:
         return "experts"
     if row["trainer"].startswith("qlora"):
@@ -213,7 +213,7 @@ def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
 
 
 def section() -> list[str]:
-    """The lines of the page's section."""
+    """The lines of this module's section of docs/plan-accuracy.md."""
     named = {
         "base": "without DeepSpeed, rows of one length or packed", "deepspeed": "with DeepSpeed",
         "lengths": "rows of many lengths that are not packed", "quantized": "a quantized base",
@@ -258,7 +258,7 @@ def section() -> list[str]:
 
 
 def table() -> dict[str, object]:
-    """The contents of utilisation.json."""
+    """The contents of utilisation.json, with newly fitted weights and ranges."""
     cards = {f"{row['group']} on {row['gpu']}" for row in utilisation.other_chips()}
     moved = [one for one in runs() if one.source not in cards]
     known: dict[str, Any] = utilisation.table()

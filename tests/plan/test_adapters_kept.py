@@ -42,7 +42,9 @@ def planned(made: Load) -> float:
 
 
 def measured(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str) -> tuple[float, float]:
-    """The measured bytes of a real layer: those that grow with the number of tokens, and the others."""
+    """The measured bytes that a real layer saves, as a pair: those that grow with the number of tokens, and those that
+    do not.
+    """
     oracle = pytest.importorskip("oracle")
     how = {"lora": (sites, 0.0, base != "bf16", kind), **oracle.BASES[base]}
     ((_, found),) = oracle.measure(family, shape, BLOCK if kind == "oft" else RANK, {"": how}).items()
@@ -99,8 +101,8 @@ def test_the_other_kinds_have_the_parameters_that_peft_makes(name: str, rank: in
 
 @pytest.mark.slow
 def test_a_layer_of_8_bits_keeps_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layer class for CUDA, run on the CPU. It keeps its input on its own object, not among the tensors that
-    autograd saves.
+    """The test runs bitsandbytes' layer class for CUDA on the CPU. The layer saves its input on its own object, not
+    among the tensors that autograd saves.
     """
     oracle, functions = pytest.importorskip("oracle"), pytest.importorskip("bitsandbytes.autograd._functions")
     import bitsandbytes

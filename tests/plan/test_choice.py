@@ -64,8 +64,8 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
 
 
 def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> None:
-    """DDP is preferred, because ZeRO rounds differently in half precision; ZeRO-3 is taken only if nothing else fits,
-    because it sends more. A stated strategy stays.
+    """DDP is preferred, because ZeRO rounds differently in half precision; ZeRO-3 is chosen only if no other strategy
+    fits, because it sends more. A stated strategy stays.
     """
     spec, _ = resolved("qwen2.5-3b", "8 x h100-80gb", "", "gbs=128 seq=4096")
     assert spec.text("strategy") in ("zero1", "zero2")
@@ -90,8 +90,8 @@ def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> No
 
 
 def test_where_nothing_fits_the_strategy_that_needs_least_is_taken_if_it_may_do() -> None:
-    """The run is reported as tight, as if its settings had been written. If no strategy can hold the run, none is
-    chosen.
+    """If nothing fits, the strategy that needs the least memory is chosen, and the run is reported as `tight`, as if
+    its settings had been written. If no strategy can hold the run, none is chosen.
     """
     text = SPEC.format(model="{}", hardware="8 x h100-80gb", more="{}", batch="gbs=64")
     text = text.replace("infinity-instruct:0625", "gsm8k") + "data(prompt = question)\n"
@@ -171,7 +171,7 @@ def test_what_the_plan_does_not_know_recomputes(more: str) -> None:
 
 
 def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
-    """The fastest micro-batch of this run would be 1 without recomputation, which kto refuses (XP638)."""
+    """The fastest micro-batch of this run would be 1, without recomputation. kto refuses a micro-batch of 1 (XP638)."""
     rows = [{"prompt": "a", "completion": one, "label": one == "b"} for one in "bc"]
     (tmp_path / "kto.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = 'xpc 1\ntrain qwen2.5-7b-instruct on "kto.jsonl" for 1 epochs\nhardware 8 x h100-80gb\n'
@@ -182,8 +182,8 @@ def test_kto_gets_the_two_rows_that_it_compares(tmp_path: Path) -> None:
 
 
 def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
-    """No gradient passes through these layers, so they are neither recomputed nor saved: less memory, and fewer
-    operations.
+    """Frozen layers below the trained ones get no gradient. They are neither recomputed nor saved, so they need less
+    memory and fewer operations.
     """
     found = {}
     for more in ("", "freeze(except_last = 4)"):

@@ -126,7 +126,9 @@ def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
 
 
 def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
-    """With recomputation the copy of one layer's experts exists at a time, without it those of all layers."""
+    """PEFT copies a stack of adapted experts. With recomputation one layer's copy exists at a time, without it all
+    layers' copies.
+    """
     held = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing)").memory
     every = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing=false)").memory
     none = planned("lora(rank=8, targets=[q_proj, v_proj])\nmodel(dtype=bf16)\nmemory(checkpointing)").memory

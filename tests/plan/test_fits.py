@@ -43,7 +43,7 @@ SHORT = {
         "batch": "gbs=512 micro=32 seq=8192",
     },
 }
-"""Specs that do not fit their GPUs, for different reasons."""
+"""Specs that do not fit their GPUs, each for another reason."""
 
 
 def written(**parts: str) -> str:
@@ -121,7 +121,7 @@ def test_a_change_that_a_rule_refuses_is_not_proposed() -> None:
 
 
 def evaluated(text: str) -> float:
-    """The bytes of activations and logits during an evaluation."""
+    """The bytes of activations and logits that the plan counts for an evaluation."""
     held = plan(spec_of(text)).memory
     assert held is not None
     found = held.phases["evaluate"]
@@ -132,8 +132,8 @@ def evaluated(text: str) -> float:
     ("more", "packing"), [("", ""), ("", " packing"), ("method dpo\n", "")], ids=["padded", "packed", "pairs"]
 )
 def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: str) -> None:
-    """An evaluation's memory does not depend on packing or pairs of the training rows. With flash attention no part of
-    it grows with the square of the length.
+    """An evaluation's memory does not depend on whether training rows are packed or pairs. With flash attention, no
+    part of this memory grows with the square of the length.
     """
     more += "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)\ndata(holdout=1%)\neval(every=100, micro="
     held = {
@@ -180,7 +180,7 @@ def test_what_is_not_known_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("freeze(except_last=2)", NO),  # nothing is saved below the last two layers, which the plan counts
+        ("freeze(except_last=2)", NO),  # the plan counts no activations below the last two layers
         ("freeze(except_modules=[norm], except_last=2, except_first=1)", TIGHT),
         ("memory(offload_activations)", NO),  # the model states alone do not fit in the GPU
         ("lora\nmemory(offload_activations)", TIGHT),
@@ -295,7 +295,9 @@ def test_the_recipes_fit() -> None:
 
 
 def test_the_states_of_zero3_are_stepped_in_sub_groups() -> None:
-    """70B parameters on 16 GPUs of 80 GB: 65.7 GiB of model states, and no fp32 copy of all gradients at once."""
+    """A model of 70B parameters on 16 GPUs of 80 GB has 65.7 GiB of model states per GPU. DeepSpeed steps them in
+    sub-groups, so the fp32 copies of all gradients never exist at once.
+    """
     text = SPEC.format(model="llama-3.1-70b-instruct", hardware="16 x a100-80gb", more="zero3", batch="gbs=64 micro=1")
     memory = plan(spec_of(text)).memory
     assert memory is not None

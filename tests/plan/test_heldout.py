@@ -29,7 +29,9 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
 
 
 def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
-    """Four models of three families that were not used to make the formulas; one is a mixture of experts."""
+    """Predictions for four models of three families, one a mixture of experts. None of them was used to make the
+    formulas.
+    """
     rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
     found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
     assert len(found) == len(rows) == 64
@@ -55,8 +57,8 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
     """Each source is compared with the range of the other sources.
 
-    Outside are a trainer that uses a sixth of an H100, and the fastest and the slowest run, relative to the GPU's peak,
-    of six GPUs with other chips.
+    Outside of the range are a trainer that uses a sixth of an H100, and the fastest and the slowest run, relative to
+    the GPU's peak, of six GPUs with other chips.
     """
     found = {name: (rows, alone) for name, rows, _, _, _, alone in ranges.without()}
     assert len(found) >= 14
@@ -124,8 +126,8 @@ save "out"
     ("gpu", "epochs", "minutes"), [("a100-80gb", 1, 10.0), ("a100-80gb", 3, 32.7), ("h100-80gb", 1, 4.6)]
 )
 def test_published_wall_times_are_in_the_stated_range(gpu: str, epochs: int, minutes: float, tmp_path: Path) -> None:
-    """Granite 3.3 8B on the 13,222 rows of Table-GPT, 931 tokens on average. Source: training_hub's runtime
-    measurements.
+    """The run trains Granite 3.3 8B on the 13,222 rows of Table-GPT, 931 tokens on average. Source: training_hub's
+    runtime measurements.
     """
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n' * 200)
     (tmp_path / "a.xp").write_text(HUB.format(gpu=gpu, epochs=epochs))
@@ -156,7 +158,7 @@ optimizer(lr = 2e-4)
 def test_wall_times_on_a_card_of_another_chip_are_in_the_stated_range(
     gpus: int, more: str, steps: int, gbs: int, micro: int, minutes: float, tmp_path: Path
 ) -> None:
-    """Llama 3.1 8B with QLoRA over packed rows of 1,024 tokens on L4 (source: other_chips.jsonl)."""
+    """The run trains Llama 3.1 8B with QLoRA over packed rows of 1,024 tokens on L4 (source: other_chips.jsonl)."""
     (tmp_path / "a.xp").write_text(L4.format(gpus=gpus, more=more, steps=steps, gbs=gbs, micro=micro))
     text, status = command.run(
         command.parse([str(tmp_path / "a.xp"), "--tokens", "1024", "--format", "json", "--rows", str(steps * gbs)])
@@ -168,7 +170,9 @@ def test_wall_times_on_a_card_of_another_chip_are_in_the_stated_range(
 
 
 def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
-    """70 speeds and 13 peaks of other sources; the digest of the source decides the half."""
+    """Rows that were collected last have 70 speeds and 13 peaks. The digest of a row's source decides to which half it
+    belongs.
+    """
     rows = points.rows("later_speed.jsonl")
     peaks = points.rows("later_memory.jsonl"), [row for row in points.rows("fused_head_points.jsonl") if "mode" in row]
     aside = [row for row in rows if points.aside(row)]
@@ -190,7 +194,7 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """By the peak operations alone, two of five GPUs are predicted more than twice too fast."""
+    """If only the peak operations of a GPU counted, two of five GPUs would be predicted more than twice too fast."""
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
     assert 0.68 <= min(alone) <= max(alone) <= 1.36
@@ -212,10 +216,10 @@ def test_a_card_with_the_peak_of_a_measured_chip_is_as_fast(card: str, like: str
 
 
 def test_what_a_strategy_sends() -> None:
-    """Bytes per process and micro-batch, as ZeRO's paper counts them.
+    """The bytes that a strategy sends per process and micro-batch are those of ZeRO's paper.
 
-    Without accumulation, DDP, ZeRO-1 and ZeRO-2 send the same, and ZeRO-3 sends half as much again. With accumulation,
-    ZeRO-2 reduces in every micro-batch, DDP and ZeRO-1 once per step.
+    Without accumulation, DDP, ZeRO-1 and ZeRO-2 send the same number of bytes, and ZeRO-3 sends half as many again.
+    With accumulation, ZeRO-2 reduces in every micro-batch, DDP and ZeRO-1 once per step.
     """
     plain = [sent(stage, 8, 2.0, 2.0, 1) for stage in range(4)]
     assert plain == [pytest.approx(4 * 7 / 8)] * 3 + [pytest.approx(6 * 7 / 8)]
@@ -240,7 +244,9 @@ def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
 
 
 def test_rows_that_gpus_share_are_as_fast_as_a_published_run() -> None:
-    """1,048,576 tokens of Qwen3 8B on 8 H100 (TRL 1.13), to which nothing was fitted."""
+    """The published run trains on rows of 1,048,576 tokens with Qwen3 8B on 8 H100 (TRL 1.13). Nothing was fitted to
+    it.
+    """
     planned, measured = accuracy.long_rows()
     assert planned == pytest.approx(measured, rel=0.2)
 

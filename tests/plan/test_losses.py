@@ -1,4 +1,4 @@
-"""The plan's bytes for logits and losses equal those that are alive while the real loss is computed."""
+"""The plan's bytes for logits and losses equal those of the tensors that exist while the real loss is computed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ class Alive(TorchDispatchMode):
 @pytest.mark.parametrize(("half", "dtype"), [(True, torch.bfloat16), (False, torch.float32)], ids=["bf16", "fp32"])
 @pytest.mark.parametrize(("beta", "head"), [(0.0, "divergence"), (0.5, "mixture"), (1.0, "divergence")])
 def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: bool, dtype: torch.dtype) -> None:
-    """GKDTrainer's loss; with beta 0 it needs one copy less than with beta 1."""
+    """The plan counts the bytes of GKDTrainer's loss. With beta 0 the loss needs one copy of the logits less than with
+    beta 1.
+    """
     from trl.experimental.gkd import GKDTrainer
 
     student = torch.randn(WORDS, WIDTH, dtype=dtype, requires_grad=True)
@@ -69,8 +71,8 @@ def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: b
 
 @pytest.mark.parametrize("head", ["model", "trl"])
 def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
-    """At the end of the backward pass, with the model's own loss and with TRL's fused head. The sum becomes the stored
-    gradient, or is added to it in a second micro-batch.
+    """A tied embedding gets a gradient as input and one as output head, and the end of the backward pass adds them up.
+    The sum becomes the stored gradient, or is added to it in a second micro-batch.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
     from trl.trainer.utils import add_fused_lm_head
@@ -89,4 +91,4 @@ def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
             alive.sizes[model.lm_head.weight.untyped_storage()._cdata] = 0
             model(input_ids=tokens, labels=tokens, **more).loss.backward()
         counted += [size / (2 * WORDS * WIDTH) for size in alive.sums]
-    assert counted == [pytest.approx(3, abs=0.2)] * 2  # without the gradient that the first micro-batch stored
+    assert counted == [pytest.approx(3, abs=0.2)] * 2  # not counting the stored gradient

@@ -75,7 +75,9 @@ def test_the_verdicts_of_measured_runs():
 
 
 def test_the_fused_head_is_within_six_hundredths():
-    """Of the two losses of gemma-3-270m, `cce` makes no logits; no stack has `chunked_nll`."""
+    """The prediction for TRL's fused head is within 6 %. Measurements with the loss `chunked_nll`, which no stack has,
+    are skipped.
+    """
     seen = 0
     for row in points.rows("fused_head_points.jsonl"):
         if row.get("loss") == "chunked_nll":
@@ -139,8 +141,8 @@ def test_windows_shorten_the_longest_row_of_gemma(planned):
 
 
 def test_hours_include_evaluations(planned):
-    """A forward pass takes a third of the time of training on the row: 64 evaluation rows after every step of 64 add a
-    third.
+    """An evaluation row takes a third of the time of a training row, because it needs only the forward pass. So 64
+    evaluation rows after every step of 64 rows add a third.
     """
     lines = "zero3\nmemory(checkpointing=false)\ndata(holdout=64)\neval(every={})"
     held = [planned("--format", "json", more=lines.format(every)) for every in ("never", "1")]
@@ -184,7 +186,9 @@ def test_a_gpu_alone_is_one_as_in_a_spec(planned):
 
 @pytest.mark.parametrize(("every", "steps", "saves"), [("4", 10, 3), ("5", 10, 2), ("30", 10, 1), ("30%", 10, 4)])
 def test_the_last_step_is_saved_too(every, steps, saves):
-    """As in transformers (DefaultFlowCallback), so the disk space includes this checkpoint."""
+    """transformers saves a checkpoint after the last step (DefaultFlowCallback), so the disk space includes this
+    checkpoint.
+    """
     text = SPEC.format(**WRITTEN).replace("for 1 epochs", f"for {steps} steps")
     text = text.replace('save "out"', f'save "out" every={every}')
     spec = check_text(text.encode(), "run.xp", Workspace(ROOT)).spec
@@ -194,7 +198,7 @@ def test_the_last_step_is_saved_too(every, steps, saves):
 
 @pytest.mark.parametrize(("more", "kept"), [("", 3), ("eval(every=4, patience=2)\ndata(holdout=5%)", 4)])
 def test_best_checkpoint_is_counted_besides_the_kept_ones(more, kept):
-    """As the runtime keeps it (runtime/features/saving/rotation.py)."""
+    """The runtime keeps the best checkpoint in addition to the newest ones (runtime/features/saving/rotation.py)."""
     text = (
         SPEC.format(**WRITTEN)
         .replace("for 1 epochs", "for 80 steps")

@@ -83,8 +83,8 @@ def test_adapters_have_the_width_that_the_trainer_gives_them() -> None:
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> None:
-    """The largest weight of Qwen2.5 7B is 18,944 x 3,584, in bf16 130 MB. The two layers that FSDP gathers stay
-    packed.
+    """The largest weight of Qwen2.5 7B has 18,944 x 3,584 values, which take 130 MB in bf16. The two layers that FSDP
+    gathers stay packed.
     """
     asked = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
     text = SPEC.replace("hardware 1 x a100-80gb\n", "") + BATCH

@@ -18,7 +18,7 @@ TOKENS = 64
 
 
 def held(family: str, attention: str, dtype: torch.dtype, selective: bool) -> int:
-    """The bytes of tensors that Python holds between a forward pass and its backward pass."""
+    """The bytes of the tensors that exist between a forward pass and its backward pass."""
     model = family_models.built(family, SHAPE, 2, attention, dtype)
     if selective:
         enable_selective_activation_checkpointing(model)

@@ -60,7 +60,7 @@ def work(row: Row) -> Work:
 
 
 def card(name: str) -> dict[str, float]:
-    """What a GPU of the registry computes and sends in half precision."""
+    """What a GPU of the registry computes and transfers per second in half precision."""
     gpu = find_gpu(name)
     assert gpu is not None, name
     return {
@@ -111,7 +111,7 @@ def measured(row: Row) -> float:
 
 
 def tuned() -> Iterator[tuple[Row, Work, str]]:
-    """The runs of fms-hf-tuning with a known speed: what each computes, and which kind of training it is."""
+    """The runs of fms-hf-tuning with a known speed, each with its work and its kind of training."""
     for row in points.rows("memory_points.jsonl"):
         if not measured(row) or points.contradicts(row) or points.load(row).element == 4:
             continue  # the factor is for runs in half precision
@@ -126,7 +126,7 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 
 
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Measured / predicted time of Hugging Face trainers, by kind of training."""
+    """The measured / predicted times of Hugging Face trainers, by kind of training."""
     found: dict[str, list[float]] = {}
     told = [(done, kind, measured(row)) for row, done, kind in tuned()]
     told += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
@@ -137,8 +137,8 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def of_other_models() -> list[Row]:
-    """Runs of fms-hf-tuning with other dense models than those of `tuned`, of the kinds that `tuned` lacks: adapters
-    without fused kernels, and adapters slowed down by PEFT's float32 casts.
+    """Runs of fms-hf-tuning with dense models that `tuned` does not have, and with the two kinds of adapter training
+    that it lacks: without fused kernels, and slowed down by PEFT's float32 casts.
     """
     kinds = {kind for _, _, kind in tuned()}
     rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]
@@ -147,12 +147,12 @@ def of_other_models() -> list[Row]:
 
 
 def trainer_of(row: Row) -> str:
-    """The trainer of a row of heldout_speed.jsonl, as the plan names its factor."""
+    """The name under which the plan has the factor of the trainer of a row of heldout_speed.jsonl."""
     return f"{row['trainer']} casts" if row.get("casts") else str(row["trainer"])
 
 
 def held_work(row: Row) -> Work:
-    """What a run of heldout_speed.jsonl computes."""
+    """The work of a run of heldout_speed.jsonl, as input for the prediction of its time."""
     facts, full = points.sizes(row), row["trainer"].startswith("full")
     stored = facts.params * (packed_bytes(4, row.get("nested", False)) if row["trainer"].startswith("qlora") else 2.0)
     gradients = stored if full else 0.0
@@ -177,7 +177,9 @@ def other_chips() -> list[Row]:
 
 
 def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], float]:
-    """Measured / predicted time of a run of other_chips.jsonl, as a function of `share` and `least`."""
+    """Return a function from `share` and `least`, the two numbers of other chips, to the measured / predicted time of a
+    run.
+    """
     gpu, work = find_gpu(row["gpu"]), held_work(row)
     assert gpu is not None, row["gpu"]
     generation = str(gpu.capability[0])
@@ -227,7 +229,7 @@ def other_chips_left_out(known: Mapping[str, Any]) -> list[tuple[Row, float]]:
 
 
 def chips() -> dict[str, dict[str, object]]:
-    """The measured chip of each generation."""
+    """The chip that has measured runs, for each GPU generation."""
     found = {}
     for generation, (name, of) in CHIPS.items():
         known = card(of)

@@ -53,7 +53,9 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """The coefficients of a family that were measured with these versions, and their errors; none if there are none."""
+    """The coefficients of a family that the table has from the same library versions, and their errors. Empty if it has
+    none.
+    """
     path = coefficients.table_of(stack)
     if not os.path.exists(path):
         return {}, {}

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def rows(inputs: Any) -> dict[str, Any]:
-    """The tensors of a batch as lists."""
+    """Convert the tensors of a batch to lists."""
     return {name: value.tolist() for name, value in inputs.items() if hasattr(value, "tolist")}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from xpc.compiler.stacks import DEFAULT
 
 ROWS = 8
-"""The number of rows of the runs whose batches are compared."""
+"""The number of data rows of each run whose batches are compared with a preview."""
 
 
 def sequence(
@@ -31,7 +31,7 @@ ANSWER = (("<assistant>", 0, 1), ("An apple.  ", 1, 1), ("<end>", 1, 1))
 
 
 def found(*rows: Any, **others: Any) -> dict[str, Any]:
-    """The worker's answer with these rows."""
+    """An answer of the preview worker that contains these rows."""
     return {
         "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None,
         "group": None,

@@ -40,7 +40,7 @@ SUPERVISED = {
 """Data, method and batch settings of runs with sft."""
 OLDEST = ("answers", "packed", "wrapped", "split")
 WITHOUT = (("trl-0.24", "split"), *(("trl-0.18", name) for name in OLDEST))
-"""Cases that a version of TRL cannot run on a CPU."""
+"""Pairs of a stack and a case that this stack cannot run on a CPU."""
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
 """Packing strategies that xpc compiles only with flash attention. The test writes them into the bundle, because the
 preparation of rows needs no flash attention.
@@ -48,7 +48,7 @@ preparation of rows needs no flash attention.
 
 
 def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The preview of every row of a spec, and the batches of its run."""
+    """Return a pair: the preview of every row of a spec, and the batches on which its run trains."""
     bundle = warm.compiled(text, name)
     _write_strategy(bundle, STRATEGIES.get(name.rpartition("-")[2]))
     answers, cwd = [], os.path.join(warm.place, f"{name}.run")
@@ -70,7 +70,7 @@ def _write_strategy(bundle: str, strategy: str | None) -> None:
 
 
 def previewed(answer: dict[str, Any]) -> list[tuple[list[int], list[bool]]]:
-    """The ids and loss mask of each sequence of each previewed row."""
+    """For each sequence in the previewed rows, a pair: its token ids, and its loss mask."""
     return [
         ([token[0] for token in one["tokens"]], [bool(token[2]) for token in one["tokens"]])
         for row in answer["rows"]
@@ -84,7 +84,7 @@ def kept(ids: list[int], mask: list[int], marks: list[Any]) -> tuple[list[int], 
 
 
 def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int], list[bool]]]:
-    """The ids and loss mask of each sequence that the trainer collated."""
+    """For each sequence that the trainer collated, a pair: its token ids without padding, and its loss mask."""
     out = []
     for one in batches:
         batch = one["batch"]

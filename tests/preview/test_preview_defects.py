@@ -76,7 +76,7 @@ DEFECTS = {
 
 
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:
-    """The worker's answer for the first row of a spec."""
+    """Preview the first row of a spec; return the worker's answer."""
     folder = warm.place
     tools = {"tools": [TOOL]} if row == "tools" else {}
     stored = [{"messages": ROWS[row], **tools}] * 8
@@ -99,7 +99,7 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
 
 
 def first_row(warm: Warm, bundle: str, name: str, target: str = DEFAULT) -> Any:
-    """The first row of a bundle, with its reward functions called."""
+    """Preview a bundle, with its reward functions called; return its first row."""
     out = os.path.join(warm.place, f"{name}.json")
     done = warm.of(target).run(bundle, warm.place, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"

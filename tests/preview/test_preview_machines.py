@@ -35,12 +35,12 @@ MACHINES = {
                "more": "model(attn=flash2)"},
     "qlora": {"hardware": "1 x a100-80gb", "precision": "bf16", "more": "qlora(rank=8)"},
 }  # fmt: skip
-"""Settings that differ from those of one process on a CPU."""
+"""Settings for other machines, strategies and precisions than one process on a CPU."""
 DEFAULTS = {"hardware": "cpu", "strategy": "ddp", "precision": "fp32", "micro": 2, "batch": "", "more": ""}
 
 
 def previewed(folder: Path, **settings: Any) -> list[Any]:
-    """The sequences of the first rows."""
+    """Preview the first rows of a spec; return their sequences."""
     put(str(folder), {"run.xp": SPEC.format(**{**DEFAULTS, **settings})})
     done = subprocess.run(
         [sys.executable, "-m", "xpc.compiler.cli", "preview", "run.xp", "--format", "json"],

@@ -45,7 +45,7 @@ def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -
 
 
 def learned(sequence: Any) -> str:
-    """The text of the tokens that bear loss."""
+    """The text of those tokens of a row that bear loss."""
     return "".join(text for _, text, bears, _ in sequence["tokens"] if bears)
 
 

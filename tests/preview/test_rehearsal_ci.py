@@ -44,7 +44,7 @@ def report(*messages: str) -> dict[str, Any]:
 def rehearsed(
     monkeypatch: pytest.MonkeyPatch, *words: str, messages: tuple[str, ...] = ()
 ) -> tuple[list[str], str, int]:
-    """The specs that are rehearsed, the summary and the exit status."""
+    """Run `xpc rehearse --ci` with a fake rehearsal; return the specs that it got, the summary and the exit status."""
     seen: list[str] = []
 
     def stand_in(spec: Any, path: str, warm: Any) -> dict[str, Any]:

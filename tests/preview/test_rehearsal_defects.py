@@ -131,7 +131,7 @@ COMPLETE = {
     "a state that no checkpoint has": (
         grpo("score.py:counting"), "that was killed and resumed ends with other weights"),
 }  # fmt: skip
-"""Specs whose mistakes need further launches, or further code, to appear."""
+"""Specs whose mistakes only appear in a later launch, or in code that a first launch does not run."""
 
 
 @pytest.mark.parametrize("name", CHECKED)

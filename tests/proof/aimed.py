@@ -4,10 +4,11 @@
     python tests/proof/aimed.py trl-0.24 [CODE ...] [--out FILE]
 
 A proof is written for the stack whose libraries show its effect best. This program compiles and runs each proof with
-the named stack instead. There are five verdicts. `holds`: the compiler refuses the illegal spec, and it fails. `fine`:
-it is neither refused nor fails. `refused for nothing`: it is refused but does not fail. `missed`: it fails but is not
-refused. `no proof`: the texts cannot be compiled for that stack, or the legal spec fails; the reason is printed. Look
-at the last three: a rule may apply to the wrong stacks, or the proof may use a name that the stack does not have.
+the named stack instead. There are five verdicts. `holds`: the compiler refuses the illegal spec, and the spec fails.
+`fine`: the spec is not refused and does not fail. `refused for nothing`: the spec is refused but does not fail.
+`missed`: the spec fails but is not refused. `no proof`: the texts cannot be compiled for that stack, or the legal spec
+fails; the reason is printed. Look at the last three: a rule may apply to the wrong stacks, or the proof may use a name
+that the stack does not have.
 """
 
 from __future__ import annotations

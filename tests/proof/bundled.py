@@ -1,7 +1,7 @@
 """A training step by a bundle's own program, with its trainer, adapters, frozen weights and rewards, on a tiny model.
 
-It runs in the stack's interpreter. Three things differ from a real run: the weights, the rows, and the values of reward
-functions, because texts of an untrained model earn no rewards.
+This program runs in the stack's interpreter. Three things differ from a real run: the weights, the rows, and the values
+of reward functions, because texts of an untrained model earn no rewards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIMULATED = ("the device", "the number of processes", "the dtype of trained weig
 
 
 def bundle(run: Any) -> Any:
-    """The run's trainer_args.json as a `Bundle` of the runtime."""
+    """Read the run's trainer_args.json as a `Bundle` of the runtime."""
     from runtime.core.feature import Bundle
 
     return Bundle(run.folder, run.plan, "", {}, run_features.enabled(run.plan, "runtime").FEATURES)
@@ -85,8 +85,8 @@ def teacher(run: Any) -> Any:
 
 
 def telling(index: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a reward function: it is called and its calls are counted, and its values are replaced by values that
-    differ.
+    """Wrap a reward function: it is called, the number of its values is checked, and each value is replaced by a
+    different one.
     """
 
     @functools.wraps(function)

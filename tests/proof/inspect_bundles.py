@@ -1,4 +1,4 @@
-"""Inspect what the libraries make of bundles. It runs in a target's interpreter, and reads and prints JSON.
+"""Inspect what the libraries make of bundles. This program runs in a target's interpreter, and reads and prints JSON.
 
 `echo '["a.bundle", ...]' | python inspect_bundles.py` prints one object per bundle: what the launcher would start and
 export, what deviates from the bundle (`problems`, empty if all is well), and the learning rates of the schedule.
@@ -30,7 +30,7 @@ TOTAL = 1000
 
 @contextlib.contextmanager
 def environment(**variables: str) -> Iterator[None]:
-    """The process's environment with these variables, put back afterwards with all that was added meanwhile."""
+    """A context in which these variables are set. At its end, the environment is again as it was before."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:
@@ -41,7 +41,7 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def parallelism(run: Any) -> Any:
-    """accelerate's own reading of how the launched processes share the work."""
+    """What accelerate itself reads about how the launched processes share the work."""
     from accelerate.parallelism_config import ParallelismConfig
 
     with environment(**run.launched["environment"]):
@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
 
 @functools.cache
 def _parser() -> Any:
-    """The launcher's parser: the same for every bundle, and slow to make."""
+    """The launcher's parser. It is cached, because making it is slow and every bundle uses the same."""
     from accelerate.commands import launch
 
     return launch.launch_command_parser()
@@ -129,12 +129,12 @@ def pretend(plan: dict[str, Any]) -> None:
     module.is_torch_bf16_gpu_available = lambda *_: ampere
     module.is_torch_tf32_available = lambda: ampere
     module.TrainingArguments.world_size = property(lambda _: world)
-    if plan["arguments"].get("ddp_backend") is not None:  # else the class asks torch for the group at once
+    if plan["arguments"].get("ddp_backend") is not None:  # the class asks torch for the process group
         dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
 
 
 def built(folder: str, plan: dict[str, Any]) -> Any:
-    """The configuration object, built from the arguments as they are."""
+    """The object of the trainer's configuration class, built from the bundle's arguments without changes."""
     pretend(plan)
     values = dict(plan["arguments"])
     if "deepspeed" in values:
@@ -205,7 +205,8 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
 def sharded(variables: dict[str, str]) -> dict[str, Any]:
     """What the launcher's variables say about FSDP, read by accelerate's own plugin.
 
-    FSDP1's option that copies weights between ranks needs a GPU at once, so it is read from the variables.
+    FSDP1's option that copies weights between ranks is read from the variables, because the plugin would need a GPU for
+    it.
     """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -245,13 +246,13 @@ def _counts(one: warnings.WarningMessage) -> bool:
 
 
 def read(folder: str) -> dict[str, Any]:
-    """The bundle's trainer_args.json."""
+    """Read the bundle's trainer_args.json."""
     with open(os.path.join(folder, "trainer_args.json"), encoding="utf-8") as handle:
         return dict(json.load(handle))
 
 
 SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
-"""Values that a class writes in another form."""
+"""Values that a class stores in another form than the bundle states them."""
 
 
 def same(name: str, stated: Any, seen: Any) -> bool:
@@ -261,7 +262,9 @@ def same(name: str, stated: Any, seen: Any) -> bool:
 
 
 def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
-    """Everything about one bundle; deviations are in `problems`. `brief` leaves out the rates and the optimizer."""
+    """Return everything that the libraries make of a bundle, with deviations from the bundle in `problems`. `brief`
+    omits the rates and the optimizer.
+    """
     plan, problems = read(folder), []
     run = plan["run"]
     with warnings.catch_warnings(record=True) as caught, environment():
@@ -293,7 +296,7 @@ def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
 
 
 TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect", "overrid")
-"""Words of log records that concern the bundle's values."""
+"""Words by which log records that concern the bundle's values are found."""
 
 
 def _remember_yaml() -> None:
@@ -319,7 +322,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     import deepspeed  # noqa: F401
     from small_run import listening
 
-    importlib.metadata.version = functools.cache(importlib.metadata.version)  # it takes a quarter of the time
+    importlib.metadata.version = functools.cache(importlib.metadata.version)  # version() takes a quarter of the time
     _remember_yaml()
     answers: dict[str, list[str]] = {}
     for folder in folders:

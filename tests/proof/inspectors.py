@@ -11,7 +11,7 @@ from prove import Prover
 
 
 class Looker:
-    """prover.py in a target's interpreter. Every answer is kept until it is collected."""
+    """A running prover.py in a target's interpreter. A thread stores its answers until `collect` returns them."""
 
     def __init__(self, target: str, jobs: int) -> None:
         self.prover = Prover(target, jobs)
@@ -36,7 +36,9 @@ class Looker:
                 self.lock.notify_all()
 
     def send(self, job: dict[str, Any], most: int = 6) -> None:
-        """Send a job, once fewer than `most` are waiting. Raises RuntimeError if the process has ended."""
+        """Send a job as soon as fewer than `most` jobs have no answer yet. Raises RuntimeError if the process has
+        ended.
+        """
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.sent - self.read < most)
             if self.ended:
@@ -45,7 +47,9 @@ class Looker:
         self.prover.send(job)
 
     def collect(self) -> list[dict[str, Any]]:
-        """All answers since the last call, once no job is running. Raises RuntimeError if the process has ended."""
+        """Wait until no job is running; return all answers since the last call. Raises RuntimeError if the process has
+        ended.
+        """
         with self.lock:
             self.lock.wait_for(lambda: self.ended or self.read == self.sent)
             if self.ended:
@@ -55,5 +59,5 @@ class Looker:
         return answers
 
     def close(self) -> None:
-        """End the process once no job is left."""
+        """Wait until no job is left, and end the process."""
         self.prover.close()

@@ -1,5 +1,5 @@
-"""What the CPU step of a GPU's bundle keeps in addition to variant.py: accumulation, bf16, ZeRO, flash attention's
-arithmetic.
+"""Properties of a GPU's bundle that its training step on a CPU keeps, although variant.py alone would replace them:
+accumulation, bf16, ZeRO, flash attention's arithmetic.
 
 The only half precision is bf16, because torch has no gradient scaler for fp16 without a GPU. Quantized weights are
 loaded by the runtime's own loader.
@@ -12,13 +12,13 @@ import os
 from typing import Any
 
 MOST = 4
-"""The most micro-batches of a step; a spec with more accumulates this many."""
+"""The largest number of micro-batches in a step; a spec with more is run with this number."""
 FLASH = "flash_attention_2"
 
 
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that stay as they are, or nearly, with their values, and the changes of the plan that belong to
-    them.
+    """Return the arguments that stay, exactly or nearly, as in the GPU's bundle, and change other parts of the plan to
+    fit them.
     """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
     for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # imports the stack

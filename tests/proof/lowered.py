@@ -22,12 +22,12 @@ from xpc.grammar.read import decode
 from xpc.runtime.core.conditions import trainer
 
 GONE = "\0gone"
-"""Used as the value of a change, it removes the name."""
+"""As the value of a change, GONE removes the name that is changed."""
 LEFT_OUT = ("trainer/", "README.md", "spec.xp", "launch.sh", "bundle.toml", "requirements.txt")
 
 
 def resolved(text: str, root: str, name: str = "proof.xp") -> Spec:
-    """The `Spec` of a text, whatever errors it has. Raises ValueError if nothing is known about the model."""
+    """Resolve a text to a `Spec`, even if it has errors. Raises ValueError if the errors leave no `Spec`."""
     source, _ = decode(text.encode(), name)
     workspace = Workspace(root)
     spec, problems = resolve(load(source, workspace), workspace, error_codes)
@@ -41,7 +41,8 @@ def past(
     yaml_changes: Mapping[str, Any] | None = None, deepspeed_changes: Mapping[str, Any] | None = None,
     payload_changes: Mapping[str, Any] | None = None,
 ) -> Spec:  # fmt: skip
-    """Lower a text whose files are in `root` into the folder `out`, with changes; returns the `Spec`.
+    """Lower a text without asking the rules, apply the changes, and write the files into `out`; return the `Spec`.
+    Local files of the spec are in `root`.
 
     Keys of the changes are dotted paths (`fsdp_config.fsdp_version`); the value GONE removes a name.
     """

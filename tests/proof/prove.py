@@ -8,10 +8,10 @@ nearest legal one, and what the library does with the illegal spec:
 
 Texts. `text` and `legal` are those of the `Case` titled `case` (default: the code) unless given here, and so are
 `files`. `target` writes a target into both texts. The illegal text is lowered without the rules (load, resolve, lower).
-If a name, choice or bound refuses it before there is anything to lower, the violation is added to the lowered files:
-`arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload` (trainer_args.json);
-the last three take dotted paths, and the value GONE removes a name. `onto="legal"` adds them to the legal text instead,
-for texts that cannot be lowered at all. `common` are arguments of both sides.
+If it is refused for a name, choice or bound before there is anything to lower, the violation is added to the lowered
+files: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
+(trainer_args.json); the last three take dotted paths, and the value GONE removes a name. `onto="legal"` adds them to
+the legal text instead, for texts that cannot be lowered at all. `common` are arguments of both sides.
 
 Effect. A proof has exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
 message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts, or a predicate) for
@@ -135,18 +135,18 @@ class Proof:
 
     @property
     def title(self) -> str:
-        """The name that pytest shows."""
+        """The name of the proof as pytest shows it: row, code and variant."""
         return "-".join(part for part in (self.rule, self.code, self.variant) if part)
 
 
 def aimed(text: str, target: str) -> str:
-    """A text with another target."""
+    """A spec's text with another `target`."""
     kept = [line for line in text.splitlines() if not line.startswith("target ")]
     return "\n".join([*kept, f"target {target}"]) + "\n"
 
 
 def topics() -> list[str]:
-    """The modules below violations/."""
+    """The names of the modules below violations/, one for each topic."""
     return sorted(one.name for one in pkgutil.iter_modules(violations.__path__))
 
 
@@ -162,7 +162,7 @@ def every() -> tuple[Proof, ...]:
 
 
 def job(proof: Proof, legal: bool, folder: str) -> dict[str, Any]:
-    """One side of a proof, lowered into a folder, as a job for prover.py."""
+    """Lower the legal or the illegal spec of a proof into a folder; return the job for prover.py."""
     root = put(os.path.join(folder, "files"), proof.files)
     base = proof.legal if legal or proof.onto == "legal" else proof.text
     changes: dict[str, Any] = {} if legal else {
@@ -207,7 +207,7 @@ class Prover:
         self.process.stdin.flush()
 
     def next(self) -> dict[str, Any]:
-        """The next answer. Raises RuntimeError if the process has ended."""
+        """Wait for the next answer. Raises RuntimeError if the process has ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
@@ -216,7 +216,7 @@ class Prover:
         return dict(json.loads(line))
 
     def answers(self, jobs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """The answers to jobs, by their ids."""
+        """The answers to these jobs, by the jobs' ids."""
         wanted = list(jobs)
         for one in wanted:
             self.send(one)
@@ -231,14 +231,14 @@ class Prover:
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
-    """Whether measured facts are those that the proof expects of the illegal side."""
+    """Whether a measurement gave what the proof expects of the illegal spec."""
     if callable(proof.expect):
         return bool(proof.expect(measured))
     return all(measured.get(name) == value for name, value in (proof.expect or {}).items())
 
 
 def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) -> str:
-    """Why a proof does not hold; "" if it holds."""
+    """The reason why a proof does not hold, from the answers for both specs; "" if the proof holds."""
     raised, legally = illegal["raised"], legal["raised"]
     if proof.raises:
         if raised is None:
@@ -265,7 +265,7 @@ def failure(proof: Proof, illegal: Mapping[str, Any], legal: Mapping[str, Any]) 
 
 
 def both_jobs(proof: Proof, folder: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Both jobs of a proof, lowered below a folder."""
+    """Lower both specs of a proof below a folder; return their jobs for prover.py."""
     return job(proof, False, folder), job(proof, True, folder)
 
 
@@ -276,7 +276,7 @@ def main(words: list[str]) -> int:
     for topic in topics():
         try:
             chosen += [one for one in of(topic) if not wanted or {one.rule, one.code, one.title} & set(wanted)]
-        except Exception as error:  # a mistake in one topic does not stop the others
+        except Exception as error:  # all other topics still run if one has a mistake
             print(f"violations/{topic}.py: {type(error).__name__}: {error}")
     provers: dict[str, Prover] = {}
     wrong = 0

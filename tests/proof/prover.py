@@ -24,7 +24,7 @@ TESTS = os.path.dirname(HERE)
 sys.path.append(os.path.join(TESTS, "support"))
 sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
 TAIL = 4000
-"""The characters of a child's output that are returned."""
+"""The number of characters, from the end of a child's output, that an answer contains."""
 
 
 def load() -> None:
@@ -69,7 +69,7 @@ class Child:
         self.pipe = read
 
     def answer(self, ended: str = "") -> dict[str, Any]:
-        """The child's answer, or the reason why there is none."""
+        """The answer that the child sent, or the reason why it sent none."""
         os.close(self.pipe)
         if ended:
             os.killpg(self.pid, signal.SIGKILL)

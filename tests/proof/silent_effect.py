@@ -27,14 +27,16 @@ CHANGED = {
     "gradient_checkpointing_kwargs": "the same",
     "half_precision_backend": "transformers 4.52 names the CPU's, where a GPU is stated",
 }
-"""Arguments that a trainer may change, and why."""
+"""Arguments that a trainer may change after they were built, each with the reason."""
 
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
 def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
-    """Whether `freeze` leaves a weight trained, frozen, or undecided because modules or patterns decide."""
+    """Return the values that `freeze` allows for whether a weight is trained. Both are allowed if modules or patterns
+    decide.
+    """
     named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
     if named or any(re.match(one, name) for one in plan["parameters"] or []):
         return (True, False)
@@ -46,7 +48,7 @@ def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]
 
 
 class Watch:
-    """What is recorded about a trainer before, during and after its steps."""
+    """Records a trainer before, during and after its steps, so that it can be compared with its bundle."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer, self.plan = run, trainer, run.plan
@@ -69,7 +71,7 @@ class Watch:
         return str((self.plan.get("method") or {}).get("name", "sft"))
 
     def _gathered_weights(self) -> dict[str, Any]:
-        """Every weight by its name, gathered if processes hold parts of it."""
+        """Every weight by its name. A weight that is divided among processes is gathered."""
         import torch
 
         weights = dict(self.trainer.model.named_parameters())
@@ -129,7 +131,7 @@ class Watch:
         return Evaluated()
 
     def problems(self) -> list[str]:
-        """Everything that differs from the bundle; empty if all is well."""
+        """Describe everything in the trainer that differs from the bundle. Empty if nothing does."""
         for module in self.trainer.model.modules():
             if hasattr(module, "reshard"):  # FSDP2 leaves the root's weights gathered, in the compute dtype
                 module.reshard()
@@ -141,7 +143,7 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether weights may be not finite: fp16's gradients need the scaler that exists only on a GPU."""
+        """Whether weights may be not finite: fp16 gradients need a scaler, which exists only on a GPU."""
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 
     def _numbers(self) -> list[str]:
@@ -263,7 +265,7 @@ class Watch:
         return [f"the processes hold other weights after the step, by {apart:.1e}"] if apart > 1e-6 else []
 
     def _arguments(self) -> list[str]:
-        """Compare every argument of the bundle with the live trainer, and the attention and the cache."""
+        """Compare the trainer's arguments, attention and cache with those that the bundle states."""
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":

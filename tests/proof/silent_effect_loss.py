@@ -16,7 +16,7 @@ BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 
 class Scale:
-    """Sums of the expected and the actual values of a step."""
+    """Adds up the loss and gradient that a step should have, and those that it has."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer = run, trainer
@@ -32,7 +32,9 @@ class Scale:
         self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
-        """Whether the loss contains nothing random and no other terms."""
+        """Whether the loss can be computed a second time: it contains nothing random, and only the terms that this
+        module knows.
+        """
         if self.method not in ("sft", *BY_ROWS) or values.get("neftune_noise_alpha"):
             return False
         config = self.trainer.model.config
@@ -47,14 +49,14 @@ class Scale:
         ) and values.get("loss_type") in (None, "nll", "chunked_nll")  # fmt: skip
 
     def before(self, inputs: Any) -> None:
-        """The value that this micro-batch should add."""
+        """Add the loss and the gradient that this micro-batch should give to the expected sums."""
         if not self.loss:
             return
         import torch
 
         model, trainer = self.trainer.model, self.trainer
         training = model.training
-        model.train(self._quantized())  # without a gradient, bitsandbytes packs weights again if nothing is trained
+        model.train(self._quantized())  # bitsandbytes would pack weights again in evaluation mode if nothing is trained
         weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
         with torch.random.fork_rng(devices=[]), torch.set_grad_enabled(self.slope):
             with trainer.compute_loss_context_manager():
@@ -87,7 +89,7 @@ class Scale:
         return value, int((counted != -100).sum())
 
     def after(self, loss: float) -> None:
-        """Record the value that the trainer computed for the micro-batch."""
+        """Add the loss that the trainer computed for the micro-batch to the actual sum."""
         self.seen += loss
         self.steps += 1
         if self.slope and self.trainer.accelerator.sync_gradients:
@@ -96,7 +98,7 @@ class Scale:
             }
 
     def problems(self) -> list[str]:
-        """The differences in the scale of loss and gradient."""
+        """Describe the differences between the expected and the actual loss and gradient."""
         import torch
 
         if not self.loss or not self.count:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 UNDECAYED = ("bias", "norm", "ln_", "layernorm", "rmsnorm")
-"""Parts of the names of weights without weight decay: biases and norms."""
+"""Parts of names by which biases and norms, which have no weight decay, are recognised."""
 DECAYED_BEFORE = re.compile(r"(?:^|[._])norm\.weight$")
 """Norms that transformers before 4.53 decays in many families (the advisory norms-decayed)."""
 Shape = Callable[[float, Mapping[str, Any]], float]
@@ -24,15 +24,15 @@ RATES: dict[str, Shape] = {
     "constant": lambda *_: 1.0,
     "constant_with_warmup": lambda *_: 1.0,
 }
-"""For each schedule, the rate after the warm-up as a share of the peak, by the share of the remaining steps that is
-done.
+"""For each schedule, a function that gives the rate as a share of the peak. Its argument is the share of the steps
+after the warm-up that is done.
 """
 SAMPLES = 16
-"""The number of steps at which rates are compared."""
+"""The number of steps, spread over the run, at which rates are compared."""
 
 
 class Meaning:
-    """The actual values of a trainer, to be compared with its bundle."""
+    """The values that a trainer really uses, which are compared with its bundle."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer, self.arguments = run, trainer, run.plan["arguments"]
@@ -40,7 +40,7 @@ class Meaning:
         self.found: list[str] = []
 
     def problems(self) -> list[str]:
-        """Everything that differs from the bundle."""
+        """Describe everything that differs from what the bundle states."""
         return [*self.found, *self.groups(), *self.rates(), *self.saved()]
 
     def labels(self, inputs: Mapping[str, Any]) -> None:
@@ -165,7 +165,7 @@ def _undecayed(name: str) -> bool:
 
 
 def _digest(weights: Any) -> tuple[tuple[int, ...], float, float]:
-    """A weight's shape and two sums of its values, which identify a weight that a save has renamed."""
+    """A weight's shape and two sums of its values. They identify a weight that a save has renamed."""
     numbers = weights.double().flatten()
     return tuple(weights.shape), float(numbers.sum()), float((numbers * numbers).sum())
 

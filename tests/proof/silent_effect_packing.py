@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from typing import Any
 
 LEAK = 1e-5
-"""A larger change of a logit than this is not a rounding error."""
+"""The largest change of a logit that can be a rounding error."""
 
 
 def problems(run: Any, trainer: Any) -> list[str]:
@@ -102,7 +102,7 @@ def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int
 
 
 def _ended(run: Any, ids: list[int]) -> list[int]:
-    """The lengths of documents that end with the end token."""
+    """The lengths of the documents in a row. A document ends with the end token, or with the row."""
     ends = [i + 1 for i, one in enumerate(ids) if one == run.tokenizer.eos_token_id]
     ends += [len(ids)] if ends and ends[-1] < len(ids) else []
     return [last - first for first, last in zip([0, *ends], ends, strict=False)]

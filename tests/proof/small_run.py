@@ -30,9 +30,9 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 
 class SmallRun:
-    """A bundle and what the libraries make of it; each part is made when it is first used.
+    """A bundle, and what the libraries make of it. Each part is built when it is first needed.
 
-    `plan` is trainer_args.json, `job` is the job from prove.py. Measures get this object.
+    `plan` is trainer_args.json, `job` is the job from prove.py. A proof's `measure` gets this object.
     """
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ class SmallRun:
 
     @cached_property
     def args(self) -> Any:
-        """The object of the trainer's configuration class."""
+        """The object of the trainer's configuration class, built from the bundle's arguments."""
         if not self.job["on_cpu"] and not self.own_cpu:
             return inspect_bundles.built(self.folder, self.plan)
         values = dict(self.plan["arguments"])
@@ -99,7 +99,7 @@ class SmallRun:
         from transformers import AutoTokenizer
 
         found = AutoTokenizer.from_pretrained(tiny_models.tokenizer())
-        found.model_input_names = ["input_ids", "attention_mask"]  # as language models say
+        found.model_input_names = ["input_ids", "attention_mask"]  # the inputs that a language model accepts
         return found
 
     @cached_property
@@ -173,7 +173,7 @@ class SmallRun:
 
     @cached_property
     def trainer(self) -> Any:
-        """The trl trainer."""
+        """TRL's trainer for the bundle, or the bundle's own trainer if a checked bundle is run."""
         if self.job.get("checked") and not self.job.get("library"):
             return self._watched(bundled.trainer(self))
         maker = self.maker
@@ -230,7 +230,7 @@ class SmallRun:
 
 
 def without_empty_groups(create: Any) -> Any:
-    """A trainer's ``create_optimizer`` as in a bundle's own program (features/optimizer/empty_groups.py).
+    """Wrap a trainer's ``create_optimizer`` as a bundle's own program does (features/optimizer/empty_groups.py).
 
     DeepSpeed 0.16 removes a group without weights from the optimizer, but not from the schedule.
     """
@@ -310,7 +310,7 @@ def listening() -> Iterator[list[str]]:
 
 
 def way(job: dict[str, Any]) -> tuple[str, ...]:
-    """The stages that a job goes through; the last one is its own stage."""
+    """The stages that a job runs, in order; the last one is the stage that the job names."""
     if job["at"] == "launch":
         return ("launch",)
     ways = {"deepspeed": ("config", "deepspeed")}
@@ -318,7 +318,7 @@ def way(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def play(job: dict[str, Any]) -> dict[str, Any]:
-    """Run every stage up to the job's own, and the measure; the first exception ends the job."""
+    """Run every stage up to the one that the job names, and then its measurement. The first exception ends the job."""
     import torch
 
     torch.set_num_threads(1)
@@ -367,7 +367,7 @@ def _unpacked_for_the_cpu() -> None:
 
 
 def look_plain(value: Any) -> Any:
-    """Measured facts as JSON."""
+    """Convert the facts that were measured to values for JSON."""
     return json.loads(json.dumps(value, default=str))
 
 
@@ -415,7 +415,7 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
         os.close(write)
         others.append((pid, read))
     mine = play(job)
-    if mine["raised"] is not None:  # the others may wait for this process forever
+    if mine["raised"] is not None:  # other processes may wait for this one forever
         until = time.monotonic() + PATIENCE
         for pid, read in others:
             if not select.select([read], [], [], max(0.0, until - time.monotonic()))[0]:

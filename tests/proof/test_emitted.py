@@ -1,4 +1,4 @@
-"""Every kind of bundle that the compiler can emit, read by the libraries that will read it in a run."""
+"""The libraries that will read a bundle in a run read every kind of bundle that the compiler can emit."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ TARGET = {one.name: one.target for one in SPECS}
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The folder of each spec's bundle."""
+    """Compile all specs of emitted.py; return the folder of each bundle, by the spec's name."""
     folder = put(str(tmp_path_factory.mktemp("emitted")), FILES)
     return {one.name: compiled(one.text, folder, os.path.join(folder, f"{one.name}.bundle")) for one in SPECS}
 
 
 @pytest.fixture(scope="session")
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
-    """The libraries' answers by the spec's name; one process per target. A target without an interpreter has no
-    answers.
+    """What the libraries of a target made of each bundle, by the spec's name. Without the target's interpreter, the
+    reason why its tests are skipped.
     """
     out: dict[str, Mapping[str, Any]] = {}
     for target in STACKS:

@@ -1,6 +1,7 @@
-"""What a run refuses: with one clear sentence, status 1 and no traceback, and before anything is loaded if possible.
+"""A run refuses with one clear sentence, status 1 and no traceback, and before anything is loaded if possible.
 
-Most interpreters that launch.sh starts are forks of a warm one; the first, and those of other launchers, are new.
+Most interpreters that launch.sh starts are forks of a warm one. The first interpreter, and those of runs with other
+launchers, are new.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def sentence(run: Run) -> str:
 
 @pytest.fixture
 def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
-    """Compile a text next to the tiny model, then change trainer_args.json with `edit`.
+    """A function that compiles a text next to the tiny model, and then changes trainer_args.json with `edit`.
 
-    Without `checked` no rule is asked, so the run itself must refuse the spec.
+    If `checked` is false, the rules are skipped, so the run itself must refuse the spec.
     """
 
     def make(
@@ -93,7 +94,7 @@ def test_a_column_that_is_not_there(bundle: Callable[..., str], warm: Warm, tmp_
     made = bundle(spec(), lambda plan: plan["data"]["sources"][0].update(columns=["turns"]))
     said = sentence(warm.launch(made, str(tmp_path)))
     assert "no column 'turns'" in said
-    assert "'messages'" in said  # what it has
+    assert "'messages'" in said  # the column that the rows have
 
 
 def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str) -> None:

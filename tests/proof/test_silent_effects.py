@@ -28,7 +28,7 @@ GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
 
 @frozen
 class Specimen:
-    """A spec, and a part of the problem that the step reports; "" for a legal spec."""
+    """A spec, and a part of the problem that the training step reports. The part is "" for a legal spec."""
 
     name: str
     says: str
@@ -61,7 +61,7 @@ GRPO = "method grpo(generations=2, max_completion=8, rewards={rewards})"
 
 
 def of_an_older_stack(target: str) -> tuple[Specimen, ...]:
-    """Specimens for an older stack, whose masks do not read position ids."""
+    """Specimens for an older stack, in which attention masks ignore position ids."""
     return (
         one(f"{target}-evaluation", "has no attribute 'logits'", CPU, "text", "data(holdout=25%)", "eval(every=1)",
             "extra trl {", "  jit_mode_eval = true", "}", target=target),

@@ -1,4 +1,4 @@
-"""Trackers without a network: the values that each keeps of a run and of its resume, on every target."""
+"""Trackers without a network: the values that each tracker stores of a run and of the resumed run, on every target."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Tracked = Callable[[str, str], tuple[Trained, Trained]]
 
 @pytest.fixture(scope="module")
 def with_added(warm: Warm) -> Iterator[Warm]:
-    """Warm interpreters with the additional trackers."""
+    """A fixture: warm interpreters that can import the additional trackers."""
     made = Warm(warm.place, with_trackers)
     yield made
     made.close()
@@ -80,7 +80,9 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """Each step and value that a tracker gets: from the first start, and again after the checkpoint."""
+    """Each step and value that a tracker gets from the first start, and those that it gets again from the resumed
+    run.
+    """
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
     return [*first, *(one for one in again if one[0] > KEPT)]
 

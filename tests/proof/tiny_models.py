@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {
     **small_models.SIZES, **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512), "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Sizes of the configuration; a family gets those that its class has."""
+"""Sizes of the configuration. A family gets those sizes that its configuration class has."""
 
 TEMPORARY = tempfile.gettempdir()
 """The machine's temporary folder, also for a run of several processes that gets another one (small_run.py)."""
@@ -52,7 +52,7 @@ def _once(name: str, make: Callable[[str], object]) -> str:
 
 
 def tokenizer() -> str:
-    """The folder of a byte-level BPE tokenizer with a ChatML template."""
+    """Make a byte-level BPE tokenizer with a ChatML template; return its folder."""
     from tiny import build
 
     return _once("tokenizer", lambda folder: build(folder, vocab=VOCABULARY))
@@ -68,7 +68,7 @@ def config(family: str) -> Any:
 
 
 def model(family: str) -> str:
-    """The folder of a tiny model with random weights."""
+    """Make a tiny model of the family with random weights; return its folder."""
 
     def make(folder: str) -> None:
         import torch
@@ -123,7 +123,7 @@ def rows(shape: str, number: int = 32) -> Any:
 
 
 def as_turns(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of texts as turns, as the runtime makes them for a source with `chat`."""
+    """Convert a row of texts to turns, as the runtime does for a source with `chat`."""
     speakers = {"prompt": "user", "completion": "assistant", "chosen": "assistant", "rejected": "assistant"}
     return {
         name: [{"role": speakers[name], "content": value}] if name in speakers else value for name, value in row.items()
@@ -131,7 +131,7 @@ def as_turns(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reward(index: int) -> Any:
-    """A reward function that gives the completions of one prompt different values."""
+    """Make a reward function that gives different values to the completions of one prompt."""
 
     def score(completions: list[Any], **_: Any) -> list[float]:
         return [float((len(str(one)) + i + index) % 3) for i, one in enumerate(completions)]
@@ -141,7 +141,7 @@ def reward(index: int) -> Any:
 
 
 def adapters(plan: dict[str, Any], method: str) -> Any:
-    """PEFT's configuration for the section `lora` of trainer_args.json."""
+    """Build PEFT's configuration for the section `lora` of trainer_args.json."""
     from peft import LoHaConfig, LoraConfig, MissConfig, OFTConfig, VeraConfig
 
     task = "SEQ_CLS" if method == "reward" else "CAUSAL_LM"

@@ -11,19 +11,19 @@ HARDWARE: dict[str, Any] = {
     "report_to": [], "use_liger_kernel": False, "activation_offloading": False, "use_vllm": False,
     "optim": "adamw_torch", "torch_compile": False, "torch_compile_backend": None, "torch_compile_mode": None,
 }  # fmt: skip
-"""Arguments that need a GPU, and their replacements."""
+"""Arguments that need a GPU, with the values that replace them on a CPU."""
 SMALL: dict[str, Any] = {
     "per_device_train_batch_size": 2, "per_device_eval_batch_size": 2, "gradient_accumulation_steps": 1,
     "dataset_num_proc": None, "num_generations": 2, "max_completion_length": 8, "generation_batch_size": None,
     "steps_per_generation": None,
 }  # fmt: skip
-"""Sizes of a run that takes about a second."""
+"""Arguments that make a run so small that it takes about a second."""
 OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
 """Optimizers that need no additional package."""
 LONG_ENOUGH = 8
-"""Tokens of a completion."""
+"""The number of tokens of a completion."""
 LONGEST = 128
-"""Tokens of a sequence."""
+"""The largest number of tokens of a sequence."""
 
 
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
@@ -44,8 +44,8 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         if job["processes"] > 1 and "fsdp" not in keep:
             changes["ddp_backend"] = "gloo"
             if "FSDP" in run["distributed_type"]:
-                changes["ddp_static_graph"] = None  # FSDP does not read it
-            if values.get("ddp_find_unused_parameters") is None:  # values for ddp, which the variant uses
+                changes["ddp_static_graph"] = None  # FSDP does not read this argument
+            if values.get("ddp_find_unused_parameters") is None:  # the variant runs with ddp, which reads this
                 changes["ddp_find_unused_parameters"] = False
         if values.get("optim") in OPTIMIZERS:
             changes.pop("optim")

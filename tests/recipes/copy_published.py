@@ -35,7 +35,9 @@ TEMPLATES = {
     "open-r1": ("open-r1/recipes/OpenR1-Distill-7B/sft/config_distill.yaml", True, False),
     "deepseek-r1-think": ("open-r1/recipes/DeepSeek-R1-Distill-Qwen-1.5B/grpo/config_demo.yaml", False, True),
 }
-"""Our template to the file of the published one, and whether it supports tools, and calls without content."""
+"""For each of our templates: the file of the published template, whether it supports tools, and whether it accepts
+calls without content.
+"""
 
 
 def flags(words: list[str]) -> dict[str, str]:
@@ -49,7 +51,7 @@ def flags(words: list[str]) -> dict[str, str]:
 
 
 def facts(value: Any) -> Any:
-    """A value without long text: a chat template becomes its digest."""
+    """A value in which each chat template is replaced by its digest."""
     if isinstance(value, dict):
         kept = {key: facts(one) for key, one in value.items()}
         if isinstance(value.get("chat_template"), str):
@@ -76,7 +78,7 @@ def copied(folder: str, family: str) -> dict[str, Any]:
 
 
 def text(table: dict[str, Any]) -> str:
-    """JSON with one key of a recipe per line."""
+    """Format a recipe as JSON with one key per line."""
     lines = [f"{json.dumps(key)}: {json.dumps(table[key])}" for key in table if key != "files"]
     files = []
     for name, keys in table["files"].items():
@@ -86,7 +88,7 @@ def text(table: dict[str, Any]) -> str:
 
 
 def template(folder: str, name: str) -> str:
-    """The published text of a template."""
+    """Read the published text of a template."""
     with open(os.path.join(folder, TEMPLATES[name][0]), encoding="utf-8") as handle:
         return str(yaml.safe_load(handle)["chat_template"])
 
@@ -102,7 +104,7 @@ def renderings(folder: str) -> dict[str, Any]:
 
 
 def digested(made: dict[str, Any]) -> list[Any]:
-    """A rendering in short: the digest and length of its text, and the spans that bear loss."""
+    """Shorten a rendering to the digest and length of its text, and the spans that bear loss."""
     return [sha256(made["text"].encode()).hexdigest()[:16], len(made["text"]), *made["spans"]]
 
 

@@ -73,7 +73,7 @@ def published(recipe: str) -> dict[str, Any]:
 
 
 def flattened(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested mapping with dotted keys."""
+    """Flatten a nested mapping to dotted keys."""
     out: dict[str, Any] = {}
     for key, value in nested.items():
         out |= flattened(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
@@ -81,18 +81,18 @@ def flattened(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def native_of(recipe: str) -> str:
-    """The target of the recipe's spec."""
+    """The stack for which the recipe's spec is written."""
     return re.search(r"^target (\S+)$", spec_text(recipe), re.MULTILINE)[1]  # type: ignore[index]
 
 
 def spec_text(recipe: str) -> str:
-    """The spec of a recipe."""
+    """Read the spec of a recipe."""
     with open(os.path.join(SPECS, recipe + ".xp"), encoding="utf-8") as handle:
         return handle.read()
 
 
 def spec_for(recipe: str, target: str) -> str:
-    """The spec of a recipe, with another target."""
+    """The spec of a recipe with another `target`."""
     return re.sub(r"^target \S+$", f"target {target}", spec_text(recipe), flags=re.MULTILINE)
 
 
@@ -113,7 +113,9 @@ def view_of(text: str, name: str) -> View:
 
 
 def read(files: dict[str, bytes]) -> View:
-    """The files of a bundle as one mapping."""
+    """The parsed trainer_args.json of a bundle, with accelerate.yaml and deepspeed.json as further keys, and all
+    files.
+    """
     return {
         **json.loads(files["trainer_args.json"]),
         "accelerate": yaml.safe_load(files["accelerate.yaml"]),
@@ -153,7 +155,9 @@ def _plain_mixture(value: Any) -> Any:
 
 
 def _template(found: View) -> Any:
-    """The digest of the published template. Another test has shown that ours renders the same text."""
+    """The digest of the published template that a bundle's template is a copy of, or NOTHING. Another test compares the
+    renderings of both.
+    """
     inside = found["files"][found["tokenizer"]["chat_template"]]
     for digest, name in TEMPLATES.items():
         with open(os.path.join(SPECS, "templates", name + ".jinja"), "rb") as handle:
@@ -200,7 +204,7 @@ HOW: Mapping[str, Callable[[View], Any]] = {
 
 
 def bundle_value(key: str, found: View, target: str) -> Any:
-    """The bundle's value for a published key, in the published unit."""
+    """The value that a bundle has for a published key, converted to the published unit."""
     entry = NAMES.get(key, {})
     if "how" in entry:
         return HOW[entry["how"]](found)
@@ -209,8 +213,8 @@ def bundle_value(key: str, found: View, target: str) -> Any:
 
 
 def _place(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
-    """The path of a key's value in a target's bundle: `at`, or an entry for the target's version of trl
-    (`at-trl>=1`).
+    """The path of a published key's value in a target's bundle: the entry for the target's version of trl (such as
+    `at-trl>=1`), otherwise `at`.
     """
     for name, path in entry.items():
         if name.startswith("at-trl") and _has_trl(target, name.removeprefix("at-trl")):
@@ -219,14 +223,16 @@ def _place(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
 
 
 def _has_trl(target: str, versions: str) -> bool:
-    """Whether a target pins a version of trl in this range."""
+    """Whether the version of trl that a target pins is in this range."""
     stack = load(target)
     assert stack is not None
     return SpecifierSet(versions).contains(stack.pins["trl"])
 
 
 def same(key: str, wanted: Any, stated: Any) -> bool:
-    """Whether two values mean the same: numbers are compared by value, command-line words after conversion."""
+    """Whether two values mean the same: numbers are compared by value, and words of a command line are converted
+    first.
+    """
     if key == "dataset_mixture":
         wanted = _plain_mixture(wanted)
     if key == "torch_dtype" and wanted is None:
@@ -250,7 +256,7 @@ def _number(word: str) -> float | None:
 
 
 def decided(keys: Mapping[str, Any], target: str) -> set[str]:
-    """The arguments whose values the published keys decide."""
+    """The names of the arguments whose values the published keys decide."""
     out: set[str] = set()
     for key in keys:
         entry = NAMES.get(key, {})

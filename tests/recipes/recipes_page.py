@@ -64,25 +64,25 @@ def value(found: Any) -> str:
 
 
 def name(key: str) -> str:
-    """Format a published key as a cell of a table, and mark a key that the recipe leaves open."""
+    """Format a published key as a cell of a table. Keys that the recipe does not state are marked as left open."""
     left_open = key.removeprefix("unset:")
     return f"`{key}`" if left_open == key else f"`{left_open}`, left open"
 
 
 def common() -> dict[str, str]:
-    """The differences that most recipes have for the same reason: key to reason."""
+    """The differences that more than half of the recipes have for the same reason, as a mapping from key to reason."""
     seen = Counter((key, why) for recipe in RECIPES for key, why in reasons(recipe, DEFAULT).items())
     return {key: why for (key, why), times in sorted(seen.items()) if times > len(RECIPES) // 2}
 
 
 def reasons(recipe: str, target: str) -> dict[str, str]:
-    """The differences of a recipe on a stack: key to reason."""
+    """The differences between a recipe and its bundle on a stack, as a mapping from key to reason."""
     listed = allowed(recipe, target)
     return {key: listed[key] for key in unlike(recipe, target)}
 
 
 def targets(recipe: str) -> list[str]:
-    """The recipe's own stack and the default stack, without stacks that refuse the recipe."""
+    """The stacks for which the page compares a recipe: its own and the default, if they do not refuse it."""
     wanted = dict.fromkeys((native_of(recipe), DEFAULT))
     return [one for one in wanted if one not in RECIPES[recipe].get("refused", ())]
 

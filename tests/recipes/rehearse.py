@@ -28,11 +28,11 @@ from xpc.compiler.stacks import DEFAULT
 
 SPECS = os.path.join(REPOSITORY, "specs")
 BUILT = ("quickstart", "quickstart-trl-0.18")
-"""Specs whose model `make demo` builds; it is not published."""
+"""Specs that are not rehearsed, because `make demo` builds their model, which is not published."""
 
 
 def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
-    """Rehearse a recipe on its own stack or on another; returns the report."""
+    """Rehearse a recipe on the given stack; return the report."""
     with open(os.path.join(SPECS, recipe + ".xp"), encoding="utf-8") as handle:
         text = handle.read()
     target = stack or own_stack(recipe)
@@ -54,7 +54,7 @@ def rehearsed(recipe: str, stack: str | None) -> dict[str, Any]:
 
 
 def own_stack(recipe: str) -> str:
-    """The stack of a recipe; its base may name it."""
+    """The stack for which a recipe is written. The recipe itself names it, or its base does."""
     path = os.path.join(SPECS, recipe + ".xp")
     with open(path, encoding="utf-8") as handle:
         checked = check_text(handle.read().encode(), recipe, Workspace(SPECS))
@@ -63,7 +63,7 @@ def own_stack(recipe: str) -> str:
 
 
 def kept(report: dict[str, Any]) -> dict[str, Any]:
-    """The part of a report that is committed."""
+    """Select the part of a report that is committed."""
     return {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "done": [one["step"] for one in report["exercised"] if one["state"] == "done"],
@@ -74,7 +74,7 @@ def kept(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def recipes() -> list[str]:
-    """The specs with published models."""
+    """The names of the specs with published models."""
     names = sorted(name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp"))
     return [name for name in names if name not in BUILT]
 

@@ -6,16 +6,16 @@ from datetime import datetime
 from typing import Any
 
 SPECIAL = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-"""Values for the special tokens that templates name; both sides of a comparison get the same."""
+"""Values for the special tokens that templates name. Both templates of a comparison get the same values."""
 
 
 def turn(role: str, content: str | None, **more: Any) -> dict[str, Any]:
-    """A turn of a conversation."""
+    """Make a turn of a conversation."""
     return {"role": role, "content": content, **more}
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
-    """A tool call in the form that templates read."""
+    """Make a tool call in the form that templates read."""
     return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 

@@ -41,7 +41,9 @@ def folder() -> str:
 
 
 def made(template: str, turns: list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
-    """A conversation rendered by a template, or that the template refuses it."""
+    """Render a conversation by a template; return the text and marks, or RAISED if the template refuses the
+    conversation.
+    """
     try:
         return render(template, turns, **more)
     except Exception:
@@ -92,7 +94,7 @@ def test_every_answer_is_marked_and_nothing_else(folder: str, name: str) -> None
             spans = [*spans[:-2], "".join(spans[-2:])] if len(spans) > len(answers) else spans
         assert len(spans) == len(answers)
         for span, answer in zip(spans, answers, strict=True):
-            # qwen3 drops the reasoning of earlier answers
+            # qwen3 omits the reasoning of earlier answers
             assert answer.rpartition("</think>")[2].strip() in span
             # the token that ends the turn bears loss
             assert any(end in span for end in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>"))

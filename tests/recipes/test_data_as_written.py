@@ -58,7 +58,7 @@ def turns(name: str, count: int) -> str:
 
 
 def built(folder: Path, *lines: str, train: str = "rows", method: str = "") -> tuple[Any, Any, dict[str, Any]]:
-    """The training rows, the holdout, and the section `data` of the bundle of a spec with these lines."""
+    """Compile a spec with these lines; return its training rows, its holdout, and the section `data` of its bundle."""
     put(folder, {"model/config.json": json.dumps(CONFIG)})
     text = "\n".join(["xpc 1", f'train "model" on {train} for 1 epochs', "hardware cpu", method, *lines, ""])
     put(folder / "run.bundle", compiled(text, str(folder), "run.xp"))

@@ -49,7 +49,7 @@ class Sandbox:
         try:
             exec(compile(ast.Module(lines, []), "script", "exec"), names)
             return SimpleNamespace(text=str(eval(compile(ast.Expression(last.value), "script", "eval"), names)))
-        except Exception:  # as the service does: no value
+        except Exception:  # E2B returns no value in this case
             return SimpleNamespace(text=None)
 
 

@@ -44,7 +44,7 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def by_the_rule(parts: list[Part], seed: int, test_split_size: int | float | None) -> tuple[Any, Any]:
-    """The handbook's get_dataset for a dataset_mixture."""
+    """The rows that the handbook's get_dataset makes of a dataset_mixture, by a restatement of its code."""
     kept = []
     for name, weight in parts:
         part = datasets.Dataset.from_list(rows(name)).select_columns(["messages"])
@@ -110,7 +110,7 @@ def test_the_rows_are_those_of_the_published_rule(
 
 
 def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
-    """Taking the first rows of each source, or leaving out the last shuffle, gives other rows."""
+    """The comparison would notice if a mixture took the first rows of each source, or left out the last shuffle."""
     train, _ = by_the_bundle(tmp_path, [("a", 0.5), ("b", 0.25)], 0, None)
     first = [f"a{i}" for i in range(50)] + [f"b{i}" for i in range(14)]
     assert sorted(first_turns(train)) != sorted(first)
@@ -129,7 +129,9 @@ def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
 
 
 def test_complete_dataset_reaches_the_trainer_in_its_order(tmp_path: Path) -> None:
-    """As in the handbook and Open-R1 for a single dataset_name; the sampler shuffles it later."""
+    """A single dataset is not shuffled here, as in the handbook and Open-R1. The trainer's sampler shuffles the rows
+    later.
+    """
     train, _ = by_the_bundle(tmp_path, [("a", None)], 0, None)
     assert first_turns(train) == [f"a{i}" for i in range(SIZES["a"])]
 
@@ -141,7 +143,7 @@ def test_training_on_a_split_called_test_is_warned_of(split: str, warned: bool) 
 
 
 def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None:
-    """The cache of `datasets` depends on the seed: another seed gives other rows."""
+    """Another seed gives other rows: the cache of `datasets` does not return the rows of the first seed."""
     one = first_turns(by_the_bundle(tmp_path / "one", [("a", 0.5)], 0, None)[0])
     two = first_turns(by_the_bundle(tmp_path / "two", [("a", 0.5)], 1, None)[0])
     assert one != two
@@ -150,7 +152,7 @@ def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("columns", ["messages", "messages, tools"])
 def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -> None:
-    """select_columns of the published code also drops columns that a template reads; the runtime keeps those in the
+    """The published code's select_columns also drops columns that a template reads; the runtime stores those in the
     first message.
     """
     put(tmp_path, {"a.jsonl": json.dumps({**rows("a")[0], "tools": "[]", "chat_template_kwargs": {"x": 1}}) + "\n"})
@@ -172,7 +174,7 @@ def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -
     ],
 )
 def test_rewards_get_the_columns_next_to_the_prompt(tmp_path: Path, written: str, left: list[str]) -> None:
-    """As in Open-R1's grpo.py, which removes only `messages`."""
+    """Reward functions get all columns except `messages`, as in Open-R1's grpo.py."""
     row = {"problem": "1 + 1?", "answer": "2", "level": 3, "messages": rows("a")[0]["messages"]}
     put(tmp_path, {"math.jsonl": json.dumps(row) + "\n"})
     text = (

@@ -21,7 +21,9 @@ GONE = {
     "max_prompt_length": "gone from every trainer; the runtime leaves out rows with a longer prompt",
     "use_liger_kernel": "deprecated in TRL 1.16; the runtime applies liger-kernel's layer kernels to the model itself",
 }
-"""Arguments of recipes that trl 1.16 or transformers 5.23 no longer has, and what the README says about them."""
+"""Arguments of recipes that trl 1.16 or transformers 5.23 does not have any more, and what the README says about
+them.
+"""
 MOVED = {
     "optim": "adamw_torch_fused", "average_tokens_across_devices": True, "beta": 0.0, "loss_type": "dapo",
     "vllm_mode": "colocate", "truncation_mode": "keep_start",

@@ -19,7 +19,7 @@ from recipe_support import RECIPES, SPECS, SWEEPS, allowed, bundle, published, u
 from xpc.compiler.stacks import STACKS
 
 GONE = ("kto_pair",)
-"""Losses in the script that DPO has on no stack."""
+"""Losses of the published script that DPO has on none of the stacks."""
 RUNS = [
     (name, loss, beta)
     for name, entry in SWEEPS.items()
@@ -32,7 +32,7 @@ EACH = pytest.mark.parametrize("name", SWEEPS)
 
 @cache
 def swept(name: str, target: str) -> dict[str, bytes]:
-    """The files of a sweep, compiled for a target."""
+    """Compile a sweep for a target; return its files."""
     return compiled(f"{support.spec_text(name)}\ntarget {target}\n", SPECS, name + ".xp")
 
 

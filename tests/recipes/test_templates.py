@@ -91,6 +91,6 @@ def test_vicuna_is_fastchats(name: str) -> None:
 
 
 def test_vicuna_asks_as_fastchat_does() -> None:
-    """A last turn without a message becomes the role and a colon."""
+    """For generation, FastChat adds a last turn without a message, which becomes the role and a colon."""
     made = render(ours("vicuna"), PLAIN["a question alone"], add_generation_prompt=True)
     assert made["text"] == fastchat(PLAIN["a question alone"])[0] + "ASSISTANT:"

@@ -54,7 +54,9 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """The table: for each template, the kinds that it does not write, and the form of a tool call's arguments."""
+    """For each template: the kinds of rows that it refuses or omits, and the form in which it reads a tool call's
+    arguments.
+    """
     names = sorted(name[:-6] for name in os.listdir(chat_templates.FOLDER) if name.endswith(".jinja"))
     return {name: _forms(chat_templates.text(name).decode()) for name in names}
 
@@ -109,7 +111,7 @@ def _written(tokenizer: Any, turns: list[dict[str, Any]], kind: str) -> str:
 
 
 def table() -> str:
-    """The committed table."""
+    """Read the committed table."""
     return json.dumps(forms(), indent=1) + "\n"
 
 

@@ -13,7 +13,7 @@ MODELS = build.read("models.toml")
 
 
 def real_parameters(config):
-    """The parameters of the model that transformers builds, tied weights once."""
+    """Count the parameters of the model that transformers builds. Tied weights count once."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     keys = {key: value for key, value in config.items() if key not in ("model_type", "torch_dtype", "dtype")}
     with torch.device("meta"):
@@ -27,7 +27,7 @@ def real_parameters(config):
 
 @pytest.fixture(scope="module")
 def counts():
-    """Parameter counts by configuration, because many models share one."""
+    """The parameter count of each different configuration. It is computed once, because many models share one."""
     return {}
 
 

@@ -85,8 +85,8 @@ def test_a_published_and_a_saved_configuration_are_the_same_model():
 
 @pytest.mark.slow
 def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
-    """Each model type with its default configuration; types that are missing here are encoder-decoders or protein
-    models, which do not load either.
+    """Each image model type of transformers is recognised by its default configuration. The types that are not are
+    encoder-decoders or protein models, which do not load either.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

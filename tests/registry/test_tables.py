@@ -101,8 +101,8 @@ def test_gpu_numbers_are_in_range_and_bf16_starts_with_ampere():
 
 
 def test_a_card_that_could_be_taken_for_another_differs_in_memory_or_is_its_variant():
-    """Names of GPUs can be parts of others (A10 in A100). Memory then decides, within 10 %, unless the two are variants
-    of one GPU.
+    """The name of one GPU can be a part of another's (A10 in A100). Such GPUs are told apart by their memory, within 10
+    %, unless they are variants of one GPU.
     """
     gpus = [registry.find_gpu(name) for name in registry.gpu_names()]
     variants = {

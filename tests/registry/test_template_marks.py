@@ -45,7 +45,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def learned(tokenizer: Any, template: str, messages: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Each token of a conversation, and whether the template marks it."""
+    """Return, for each token of a conversation, a pair: its id, and 1 if the template marks it as learned."""
     made = tokenizer.apply_chat_template(
         messages, chat_template=template, tokenize=True, return_dict=True, return_assistant_tokens_mask=True
     )

@@ -7,7 +7,7 @@ V100 = "train qwen2.5-3b on infinity-instruct with zero2 gbs=512 micro=11 bf16 l
 
 
 def label(source: Source, piece: str, text: str = "") -> Label:
-    """A label at the first occurrence of `piece`."""
+    """Make a label at the first occurrence of `piece` in a text."""
     start = source.text.index(piece)
     return Label(source, Span(start, start + len(piece)), text)
 

@@ -30,7 +30,7 @@ STEPS = 10
 
 
 def compiled(place: Path, name: str = "x", text: str = SPEC) -> Path:
-    """Compile NAME.bundle from a spec with its rows; its run writes into out/NAME."""
+    """Compile a spec with its rows into NAME.bundle, whose run writes into out/NAME."""
     put(place, {f"{name}.xp": text.replace('"out"', f'"out/{name}"'), "rows.jsonl": ROWS})
     assert main(["compile", str(place / f"{name}.xp"), "-o", str(place / f"{name}.bundle")]) == 0
     return place / f"{name}.bundle"
@@ -45,7 +45,7 @@ def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
 
 
 def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> list[dict[str, Any]]:
-    """Lines of measured.jsonl: starts at these steps, each with its measurements."""
+    """Lines of measured.jsonl for a run that started at each of these steps, with the measurements of each start."""
     versions = pins(str(bundle / "requirements.txt"))
     lines: list[dict[str, Any]] = []
     for number, step in enumerate(steps):

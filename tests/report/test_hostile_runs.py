@@ -104,7 +104,7 @@ def test_no_text_is_markup_or_a_command(place: Path, with_bundle: bool, capsys: 
 
 
 def other_forms() -> list[Any]:
-    """Values of other types, sizes and nestings than a run writes."""
+    """Values that have another type, size or nesting than the values that a run writes."""
     deep: Any = 1
     for _ in range(300):
         deep = {"a": [deep]}

@@ -34,7 +34,7 @@ with open(os.path.join(REPOSITORY, "docs", "report.schema.json"), encoding="utf-
 
 
 def rows(*words: str) -> dict[str, dict[str, Any]]:
-    """The rows of the first run by name, and its other keys under ""."""
+    """Report these runs; return the rows of the first run by name, and the complete first run under ""."""
     complete = json.loads(report(parse([*words, "--json"]))[0])
     jsonschema.validate(complete, SCHEMA)
     found = complete["runs"][0]

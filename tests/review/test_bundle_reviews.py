@@ -40,7 +40,7 @@ def accepted(place, count):
 
 
 def blocks(text):
-    """The statements of a spec, each with its block."""
+    """The top-level statements of a spec, each as one text that includes its block."""
     out, depth = [], 0
     for line in text.split("\n"):
         if depth:
@@ -122,8 +122,8 @@ def problems(checked):
 
 
 def held(spec):
-    """The values of a spec, and whether the author wrote each. The spec.xp of a bundle also states the shape of every
-    source.
+    """Each value of a spec, and whether the author wrote it. Sources count as if their shapes were stated, because the
+    spec.xp of a bundle states them.
     """
     values = {path: (value.value, value.origin.kind in ("spec", "base")) for path, value in spec.values.items()}
     data = [evolve(one, stated=True) for one in spec.data]

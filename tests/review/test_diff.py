@@ -27,7 +27,7 @@ with open(os.path.join(REPOSITORY, "docs", "diff.schema.json"), encoding="utf-8"
 
 
 def table(tmp_path, before, after):
-    """The JSON output of a diff, and its only group of changes."""
+    """Run a diff with JSON output; return the output, and the only group of changes in it."""
     found = json.loads(difference(diff(tmp_path, before, after, "--format", "json")))
     SCHEMA.validate(found)
     (group,) = found["groups"]

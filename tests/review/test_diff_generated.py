@@ -37,7 +37,7 @@ ALSO = {
                              "gradient_checkpointing_kwargs"},
     "data.shuffle": {"train_sampling_strategy", "shuffle_dataset"},
 }  # fmt: skip
-"""Arguments that a setting affects in addition to those of its row."""
+"""Arguments that change with a setting in addition to those in the setting's row of the schema."""
 
 
 def stating(path, value):

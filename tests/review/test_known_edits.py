@@ -1,5 +1,5 @@
-"""Single edits of bundles, sweeps and locks with a known verdict: same run; same settings, other code or packages;
-differs.
+"""Single edits of bundles, sweeps and locks for which the verdict is known: `same run`, `same settings, other code or
+packages`, or `differs`.
 
 Each edit is compared in both directions.
 """

@@ -58,7 +58,7 @@ def commit(message: str) -> None:
 
 
 class GitHub(BaseHTTPRequestHandler):
-    """The comments of one pull request."""
+    """A stand-in for GitHub's API, which keeps the comments of one pull request."""
 
     comments: list[dict[str, object]]
     refusal = 0

@@ -298,7 +298,7 @@ def test_progress_is_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_compares_its_images(place: Path) -> None:
-    """The message names the row and the image, with both digests."""
+    """The message of a run with a changed image names the row, the image, and both digests."""
     assert run(place, "compile", "x.xp")[0] == 0
     source = json.loads((place / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
     put(place, {"photos/dog.png": b"dog" * 10})

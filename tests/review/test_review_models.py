@@ -52,7 +52,7 @@ def short(data: bytes) -> str:
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_bundles_of_other_weights_differ(place: Path, more: str) -> None:
-    """Only the digests in bundle.toml differ."""
+    """Bundles that were compiled with other weights differ only in the digests in bundle.toml."""
     put(place, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")

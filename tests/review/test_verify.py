@@ -1,4 +1,4 @@
-"""`xpc verify`: a bundle compiles again to the same bytes, and changes in it are reported."""
+"""`xpc verify`: an unchanged bundle compiles again to the same bytes, and each change in a bundle is reported."""
 
 import json
 import os

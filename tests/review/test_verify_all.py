@@ -23,7 +23,7 @@ def git(place, *words):
 
 
 def run_of(bundle, out):
-    """The output folder of a finished run of a bundle."""
+    """Write the output folder of a finished run of a bundle; return its path."""
     plan = json.loads((bundle / "trainer_args.json").read_text())
     put(out, {"metrics.jsonl": '{"step": 10, "loss": 1.5, "tokens": 640}\n', "model.safetensors": b"w" * 50})
     facts = {

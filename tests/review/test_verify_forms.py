@@ -50,7 +50,7 @@ FILES = {
 
 
 def compiled_to(path, out):
-    """The bundle of a spec, written to a folder."""
+    """Compile a spec and write its bundle to a folder."""
     data, name, workspace = read_spec(path)
     workspace.allow_oom = True
     files, checked = compile_text(data, name, workspace)

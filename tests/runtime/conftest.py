@@ -14,5 +14,5 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 @pytest.fixture
 def port() -> int:
-    """A free port of this machine."""
+    """A TCP port of this machine that is free at this moment."""
     return free_port()

@@ -16,7 +16,7 @@ from typing import Any
 HERE = os.path.dirname(os.path.abspath(__file__))
 TABLE = os.path.join(HERE, "library_digests.toml")
 NONE = "none"
-"""The digest for a stack that does not have the function."""
+"""The entry for a stack whose libraries do not have the function."""
 
 
 def table() -> dict[str, dict[str, str]]:

@@ -1,6 +1,6 @@
 """Print the digest of the source of each named library function: `module:Class.method` or `module:name`.
 
-It runs in the interpreter of a stack. A function that the stack does not have gives null.
+This program runs in the interpreter of a stack. A function that the stack does not have gives null.
 """
 
 from __future__ import annotations

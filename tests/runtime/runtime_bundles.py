@@ -38,7 +38,7 @@ DEEPSPEED_YAML = "deepspeed_config:\n  deepspeed_multinode_launcher: standard\n 
 
 
 def source(path: str, shape: str = "messages", **changes: Any) -> dict[str, Any]:
-    """A data source of trainer_args.json."""
+    """Make the entry of a data source in trainer_args.json."""
     out: dict[str, Any] = {
         "id": None, "config": None, "split": "train", "slice": None, "revision": None, "path": path, "bundled": None,
         "sha256": None, "shape": shape, "columns": None, "take": None,
@@ -76,7 +76,7 @@ def plan(
 
 
 def of_method(facts: dict[str, Any], config: str) -> dict[str, Any]:
-    """The plan with another method, given by its class of arguments."""
+    """A copy of the plan for another method, which is given by its class of arguments."""
     stack = stacks.load(facts["target"])
     assert stack is not None
     method = next(one for one in METHODS.values() if stack.config(one.name) == config)
@@ -127,7 +127,7 @@ def environment() -> dict[str, str]:
 
 
 def command(folder: str, python: str = sys.executable) -> list[str]:
-    """What launch.sh runs."""
+    """The command that launch.sh runs for this bundle."""
     return [
         python, os.path.join(folder, "trainer", "launcher.py"), "accelerate.commands.launch",
         "--config_file", os.path.join(folder, "accelerate.yaml"),

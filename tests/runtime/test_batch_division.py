@@ -31,7 +31,9 @@ PREFERENCES = {"method.name": "dpo", "arguments.loss_type": ["sigmoid"]}
 
 
 def differences(was: dict[str, Any], now: dict[str, Any]) -> str:
-    """The settings that differ, with the compiler's reasons why the new run may not divide its batch differently."""
+    """Return the message that lists the differing settings, with the compiler's reasons against another division of the
+    batch.
+    """
     sections: dict[str, Any] = {"method": {}, "arguments": {}, "run": {}}
     for name, value in now.items():
         section, _, key = name.partition(".")

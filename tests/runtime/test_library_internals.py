@@ -87,7 +87,9 @@ def test_a_bundle_has_the_rows_of_its_modules() -> None:
 
 
 def overridden() -> set[str]:
-    """Private methods that our trainers share with the library's trainers, so ours would override the library's."""
+    """The private methods of our trainers that the library's trainers also have, so that ours would override the
+    library's.
+    """
     return {
         node.name
         for path in RUNTIME.rglob("*.py")
@@ -118,7 +120,7 @@ READ = (
     "_attn_implementation",
     "_tokenizer",
 )
-"""Attributes, which have no source; their digest is that of a function next to them."""
+"""Attributes of libraries. An attribute has no source, so its digest is that of a function next to it."""
 
 
 def test_every_entry_names_its_module() -> None:

@@ -110,8 +110,8 @@ def test_unchanged_files_are_read_once(place: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_entries_are_those_of_the_compiler(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both use the same cache: a launch after `compile` hashes no file, and neither does `verify --quick` after a
-    launch.
+    """Compiler and launch use the same cache of digests: a launch after `compile` hashes no file, and neither does
+    `verify --quick` after a launch.
     """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
     monkeypatch.setattr(known_digests, "SETTLED", -1.0)
@@ -159,7 +159,7 @@ def test_the_compiler_and_the_run_mean_the_same_files() -> None:
 
 @pytest.mark.slow
 def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
-    """With the old file in place, the same command trains."""
+    """A changed model file stops the launch. With the old file back in place, the launch trains."""
     import tiny
 
     tiny.build(str(tmp_path / "models" / "tiny"))

@@ -106,8 +106,8 @@ def test_why_node_0_is_not_reached(monkeypatch: pytest.MonkeyPatch, error: OSErr
 
 @pytest.mark.slow
 def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DeepSpeed makes its own process group, to which torch gives a default timeout: 10 minutes with NCCL, 30 with
-    gloo.
+    """Each process group has the spec's timeout. DeepSpeed makes its own group, which torch gives a default timeout (10
+    minutes with NCCL, 30 with gloo).
     """
     pytest.importorskip("torch")
     from torch.distributed import distributed_c10d
@@ -121,7 +121,7 @@ def test_every_process_group_waits_as_long_as_was_written(monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Node 0 hosts the store, which other nodes may still wait for.
+    """Node 0 ends after all other nodes, because it hosts the store for which they may still wait.
 
     A c10d rendezvous uses the store when it shuts down, after the barrier.
     """
@@ -182,8 +182,8 @@ print("it waits for the other nodes")
 
 @pytest.mark.parametrize(("started", "status"), [(True, 0), (False, 75)], ids=["processes done", "not started"])
 def test_a_stop_request_without_processes(started: bool, status: int) -> None:
-    """A node whose processes have ended waits for the others; if it stopped at once, they would wait 300 s at the exit
-    barrier.
+    """A node whose processes have ended still waits for all other nodes. If it stopped at once, those would wait 300 s
+    at the exit barrier.
     """
     code = STOP_REQUEST.format(root=ROOT, started=int(started))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -11,14 +11,14 @@ from xpc.runtime.core.errors import RunError
 
 
 class Rows(list[str]):
-    """A dataset with one column."""
+    """A stand-in for a dataset with one column."""
 
     column_names = ("text",)
     format = "as stated"
 
 
 def call(rows: int, *files: str, columns: tuple[str, ...] = ("text",)) -> dict[str, Any]:
-    """One call that the preparation recorded."""
+    """A recorded call of `Dataset.map`, as the preparation stores it."""
     return {"rows": rows, "columns": list(columns), "files": list(files)}
 
 
@@ -28,7 +28,7 @@ def real(rows: Rows, function: Any = None, **options: Any) -> str:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
-    """The files that are read instead of making a call."""
+    """The prepared files that are read instead of making a call of `Dataset.map`; empty if the call is made."""
     found: list[tuple[list[str], str]] = []
     monkeypatch.setattr(prepare_rows, "_joined", lambda paths, form: found.append((paths, form)) or "prepared")
     return found

@@ -66,7 +66,9 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_a_phase_of_a_started_process_counts_the_silence_before_it():
-    """Otherwise nine silent seconds of a launcher and nine of its process would add up without a line."""
+    """The silent seconds of a launcher count for its process. Otherwise nine seconds of each would pass without a
+    line.
+    """
     start = (
         "import subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"
         "progress.watch(lambda: False); progress.now('starting the processes'); time.sleep(2);"

@@ -54,7 +54,7 @@ def test_a_peak_of_a_phase_is_not_that_of_an_earlier_one() -> None:
 
 
 class Ids:
-    """A stand-in for a tensor of token ids or a mask: its size and its sum."""
+    """A stand-in for a tensor of token ids or a mask, of which only the size and the sum are read."""
 
     def __init__(self, size: int, total: int = 0) -> None:
         self.size, self.total = size, total

@@ -187,7 +187,9 @@ def test_rows_of_each_structure_are_compared() -> None:
 
 
 def test_the_digest_of_a_tokenizer_stays() -> None:
-    """Processes find each other's tokenized rows by this digest."""
+    """The digest of a tokenizer is the same in each process, because processes find each other's tokenized rows
+    by it.
+    """
     fingerprint = pytest.importorskip("datasets.fingerprint")
     reader = built_in("qwen3")
     before = fingerprint.Hasher.hash(reader)

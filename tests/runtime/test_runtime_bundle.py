@@ -139,7 +139,7 @@ def test_what_is_proven_comes_before_what_is_newer(tmp_path: Path) -> None:
         str(tmp_path / "checkpoint-4"),
         [reason],
     )
-    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # with it the last checkpoint that could be verified is gone
+    (tmp_path / "checkpoint-4" / "optimizer.pt").unlink()  # no checkpoint can be verified now
     assert checkpoints.newest_complete(str(tmp_path), 1, PLAIN, digests=True)[0] == str(tmp_path / "checkpoint-6")
 
 
@@ -245,7 +245,9 @@ def test_weights_that_training_cannot_go_on_from_are_not_trained_over(tmp_path: 
 
 @pytest.mark.parametrize("kept", [0, 1, 4096, -1])
 def test_a_marker_that_a_kill_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
-    """A settings line is several pages long, and a kill can end a write between two pages."""
+    """A marker that is cut off counts as missing: its settings line is several pages long, and a kill can end a write
+    between two pages.
+    """
     monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)
     out = tmp_path / "out"
     bundle = made(tmp_path, output_dir=str(out), optim_args="n" * 5000)
@@ -309,7 +311,7 @@ def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatc
     with pytest.raises(RunError, match="is training into"):
         output_folder.begin(bundle)
     assert output_folder._locked is not None
-    output_folder._locked.close()  # as the end of its process does
+    output_folder._locked.close()  # the end of a process also closes its lock
     assert output_folder.begin(bundle) == (None, ["no complete checkpoint to resume from: starting from the beginning"])
     # A run that was refused before its first step has left nothing, so a corrected spec may use the folder.
     assert output_folder.begin(other) == (None, ["no complete checkpoint to resume from: starting from the beginning"])

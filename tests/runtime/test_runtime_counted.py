@@ -31,7 +31,9 @@ def stack() -> None:
 
 
 def prepared(lengths: list[int], most: int | None, method: str = "sft", **arguments: Any) -> tuple[Any, Any, Any]:
-    """A bundle, its counts, and its rows, tokenized as TRL does it: by one map, then cut by another."""
+    """Return a bundle, its counts, and its rows, which are tokenized by one call of `map` and cut by another, as TRL
+    does.
+    """
     facts = plan("tiny", [source("d.jsonl")])
     facts["method"] = method_facts(METHODS[method])
     facts["arguments"].update(max_length=most, **arguments)

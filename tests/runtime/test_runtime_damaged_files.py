@@ -49,7 +49,7 @@ SMALL = (
 
 
 def folder(tmp_path: Path, deepspeed: bool) -> Path:
-    """A folder with two complete checkpoints; returns the newer."""
+    """Write a folder with two complete checkpoints; return the path of the newer one."""
     for step in (2, 4):
         made_here = checkpoint(tmp_path, step)
         if deepspeed:

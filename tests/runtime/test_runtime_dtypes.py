@@ -41,7 +41,7 @@ def small(**more: Any) -> Any:
 
 
 def rounded(model: Any) -> None:
-    """What trl 1.16 does to a model on a quantized base (sft_trainer.py, "When using QLoRA")."""
+    """Round a model on a quantized base as trl 1.16 does (sft_trainer.py, "When using QLoRA")."""
     import torch
 
     for name, weight in model.named_parameters():
@@ -73,7 +73,9 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
 
 
 def test_adapters_are_wide_again_before_deepspeed_shards_them(tmp_path: Path) -> None:
-    """TRL's DPO and KTO trainers prepare the model while they are built, if they compute reference rows first."""
+    """If they compute reference rows first, TRL's DPO and KTO trainers prepare the model while they are built, so its
+    adapters must be float32 by then.
+    """
     import torch
     from peft import LoraConfig, get_peft_model
 
@@ -146,7 +148,7 @@ def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> N
 
     torch.manual_seed(1)
     layer = bitsandbytes.nn.Linear4bit(64, 64, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4").to("cpu")
-    layer.support_avx512bf16_for_cpu = True  # as on processors that have it
+    layer.support_avx512bf16_for_cpu = True  # as on a processor with AVX512-BF16
     adapters.keep_backward(torch.nn.Sequential(layer))
     assert not layer.support_avx512bf16_for_cpu
     before = gradient(layer)

@@ -33,8 +33,8 @@ def server() -> Iterator[Hub]:
 
 
 def pushes(folder: Path, name: str | None = "me/model", **changes: Any) -> Bundle:
-    """A bundle that pushes; ``changes`` are arguments, and `checkpoint_branches` and `revision` of its section
-    `hub`.
+    """A bundle that pushes to the hub. ``changes`` set trainer arguments, or `checkpoint_branches` and `revision` in
+    the section `hub`.
     """
     facts = plan("tiny", [source("d.jsonl")])
     facts["hub"] = {one: changes.pop(one, None) for one in ("checkpoint_branches", "revision")}
@@ -143,7 +143,7 @@ def weights(step: int) -> bytes:
 def test_the_repository_and_the_branch_are_made(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at(server, monkeypatch)
     bundle = pushes(tmp_path, None, hub_private_repo=True, revision="v1.0")
-    for _ in range(2):  # a resumed run finds both there
+    for _ in range(2):  # a resumed run finds repository and branch
         pushing.Hub().output_folder_locked(bundle)
     assert bundle.repository == "me/out"
     made = server.repositories["me/out"]
@@ -167,7 +167,7 @@ def test_each_strategy_pushes_what_transformers_does(
     for step in (2, 4):
         folder = checkpoint(out, step)
         one.saved(folder, f"Training in progress, step {step}")
-        os.rename(folder, folder + ".gone")  # as `keep` would; the push in progress does not need it
+        os.rename(folder, folder + ".gone")  # `keep` may delete a folder during a push
         os.rename(folder + ".gone", tmp_path / f"gone-{step}")
     (out / "model.safetensors").write_text("the end")
     (out / "summary.json").write_text("{}")
@@ -220,7 +220,7 @@ def test_what_was_not_pushed_is_pushed_by_the_next_start(
     waiting = tmp_path / "out" / pushing.FOLDER
     checkpoint(waiting, 8)
     checkpoint(waiting, 9)
-    os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")  # was being pushed there
+    os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")  # the name during a push
     publisher(pushes(tmp_path, checkpoint_branches=True)).finish()
     assert set(server.repositories["me/model"].branches) == {"main", "main-step-000000008"}
 
@@ -265,7 +265,9 @@ def test_a_checkpoint_of_shards_is_not_pushed(
 def test_the_next_launch_pushes_what_a_killed_one_did_not(
     server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], moment: str
 ) -> None:
-    """A run that pushes ends only when its push ends, also if it was killed after it had written its summary."""
+    """A run ends only when its push has ended. If it is killed after it has written its summary, the next launch
+    pushes.
+    """
     at(server, monkeypatch)
     bundle = pushes(tmp_path, hub_strategy="end")
     one = publisher(bundle)

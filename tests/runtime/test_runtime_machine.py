@@ -203,7 +203,7 @@ def test_the_gpus_of_one_node_are_tried(
 def test_gpus_that_hang_end_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The thread that waits for the all-reduce would end the process; in this test, which has no GPUs, it does not."""
+    """If the all-reduce does not end, a thread ends the process by `os._exit`, which this test replaces."""
     facts = plan("tiny", [source("d.jsonl")])
     facts["run"].update(device="cuda", processes_per_node=8)
     left, ended = threading.Event(), []
@@ -218,7 +218,7 @@ def test_gpus_that_hang_end_the_process(
     all_reduce.AllReduce().check_gpu_links(bundle_of("/b", facts))
     assert ended == [1]
     assert "error: NCCL hangs between the 8 GPUs of this node" in capsys.readouterr().err
-    facts["run"].update(nodes=2)  # this node reports to the others
+    facts["run"].update(nodes=2)  # of several nodes, each reports to all others
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: {})
     monkeypatch.setattr(node_all_reduce, "thread_hangs", True)
     assert "NCCL hangs between the 8 GPUs" in node_all_reduce.NodeAllReduce().check_gpu_links(bundle_of("/b", facts))[0]

@@ -48,7 +48,9 @@ def made(
     names: tuple[str | Mapping[str, Any], ...] = (),
     **changes: Any,
 ) -> Bundle:
-    """A bundle of the method; ``functions`` are rewards in its file, ``names`` are registered rewards."""
+    """A bundle of the method with rewards: ``functions`` are functions in its reward file, ``names`` are registered
+    rewards.
+    """
     facts = plan("tiny", [source("d.jsonl", "prompt")])
     facts["config"] = {"grpo": "trl.GRPOConfig", "dpo": "trl.DPOConfig", "reward": "trl.RewardConfig"}[method]
     digest = sha256(code.encode()).hexdigest()
@@ -181,7 +183,7 @@ def test_what_is_no_reward_is_told(tmp_path: Path) -> None:
 
 
 class Kept(SimpleNamespace):
-    """Records the arguments with which a library's class was called."""
+    """A stand-in for a class of a library; it records the arguments with which it is called."""
 
 
 def libraries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def made(folder: Path) -> Bundle:
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process group in this process, and no node is muted; the all-reduce is replaced."""
+    """A fixture: this process has no process group, no node is muted, and the all-reduce is replaced."""
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     monkeypatch.setattr(errors, "muted", False)
     monkeypatch.setattr(node_rendezvous, "mute", lambda: None)
@@ -57,7 +57,7 @@ def seat(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "12
 
 
 def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
-    """Let all nodes meet at once; returns each node's error, "" if it passed."""
+    """Let all nodes meet at once; return each node's error, or "" for a node that passed."""
     said = [""] * len(seats)
 
     def one(index: int) -> None:
@@ -197,7 +197,7 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
     knocked = threading.Event()
 
     class Late(list[str]):
-        """A node 1 that comes after strangers have connected."""
+        """A node 1 that connects only after other programs have connected."""
 
         def __iter__(self) -> Iterator[str]:
             knocked.wait(300)
@@ -348,7 +348,7 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     begun, gate = threading.Event(), threading.Event()
 
     class Thread(threading.Thread):
-        """A thread whose time counts from when it runs, so that a busy machine does not matter."""
+        """A thread whose time limit starts when the thread runs, so that a busy machine does not matter."""
 
         def start(self) -> None:
             super().start()

@@ -25,7 +25,7 @@ def made(tmp_path: Path, pins: str = "") -> Bundle:
 
 
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:
-    """The findings for two GPUs; ``changes`` has the differences from two idle V100s."""
+    """Run the checks for two GPUs; return their findings. ``changes`` are differences from two idle V100s."""
     torch = pytest.importorskip("torch")
     bundle = made(tmp_path)
     bundle.run.update(device="cuda", gpu=V100, processes_per_node=2, world_size=2)

@@ -1,4 +1,6 @@
-"""Rows of preferences, labelled completions and prompts; KTO's pairs, and prompts that are too long."""
+"""How the runtime maps rows of preferences, labelled completions and prompts, KTO's pairs, and prompts that are too
+long.
+"""
 
 from __future__ import annotations
 

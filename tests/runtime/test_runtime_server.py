@@ -51,7 +51,7 @@ def test_the_words_of_each_program() -> None:
 
 
 def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Except for values that are vLLM's own defaults there and are not stated in a bundle."""
+    """The command is that of TRL's own script, except for values that are vLLM's defaults and that no bundle states."""
     scripts = pytest.importorskip("trl.scripts.vllm_serve", reason="the stack is not installed")
     monkeypatch.setattr(scripts, "is_vllm_available", lambda *_, **__: True)
     arguments = scripts.ScriptArguments(model="org/model", tensor_parallel_size=2, data_parallel_size=4, port=8001)
@@ -88,7 +88,9 @@ def test_a_run_without_a_server_has_no_port() -> None:
 
 @pytest.fixture
 def health() -> Iterator[tuple[int, list[int]]]:
-    """A server on a port that answers with this status."""
+    """A server that answers `/health` with the status in a list, which a test can change; yields its port and the
+    list.
+    """
     status = [200]
 
     class Answer(http.server.BaseHTTPRequestHandler):

@@ -92,7 +92,9 @@ def test_unique_drops_repeated_rows_of_all_sources_before_they_are_drawn() -> No
 
 
 def test_rows_are_dropped_before_they_are_drawn() -> None:
-    """Half of the rows of the first source are too short; its share is kept by the other rows."""
+    """Half of the rows of the first source are too short and are dropped; the other half makes up the source's
+    share.
+    """
     from types import SimpleNamespace
 
     from xpc.runtime.features.rows.lengths import LengthLimits

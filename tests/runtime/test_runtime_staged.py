@@ -43,7 +43,7 @@ NAMES = ("me/tiny@main", "me/rows[train]@v1", "me/rows[test]@v1")
 
 
 def missing(folder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The messages of `stage.py DIR --missing`, and its exit status."""
+    """Run `stage.py DIR --missing`; return its messages and its exit status."""
     status = stage.main(bundle(folder), [str(place), "--missing"])
     told = capsys.readouterr().err
     assert (status == 0) is (told == "")
@@ -75,7 +75,7 @@ def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_fetching_is_a_phase_with_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetching is a phase, so a fetch of more than ten seconds prints a line."""
+    """Fetching is a phase of its own, so a fetch of more than ten seconds prints what it is doing."""
     names: list[str] = []
 
     def fetched(*_: object, **__: object) -> dict[str, object]:

@@ -67,7 +67,7 @@ def test_peer_to_peer_is_switched_off_where_the_driver_cannot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: bool, world: int, name: str, off: bool
 ) -> None:
     class Requested(Exception):
-        """Raised when the arguments are read, after everything else is done."""
+        """Raised instead of reading the arguments, which is the last thing that the tested function does."""
 
     def refused(**_: object) -> None:
         raise Requested

@@ -48,7 +48,7 @@ class Stacks:
         return done
 
     def program(self, target: str, text: str, folder: str, cwd: str, *words: str) -> str:
-        """The output of a program, given as text, with these arguments."""
+        """Run a program, given as text, with these arguments; return its output."""
         path = Path(cwd) / "program.py"
         path.write_text(text)
         return str(self.fork(target, folder, cwd, *words, program=str(path))["out"])
@@ -240,7 +240,7 @@ print(json.dumps([tokenizer.eos_token, seen]))
 
 
 def alpaca(instruction: str, more: str) -> str:
-    """The prompts of Stanford's Alpaca, restated."""
+    """The prompts of Stanford's Alpaca, restated here for comparison."""
     if more:
         return (
             "Below is an instruction that describes a task, paired with an input that provides further context. "

@@ -89,7 +89,7 @@ class Watch:
 
 
 def texts(code: CodeType) -> str:
-    """Every name and constant of a code object."""
+    """Every name and constant in a code object, to search them for the marker."""
     parts = [*code.co_names, *code.co_varnames]
     for one in code.co_consts:
         parts.append(texts(one) if isinstance(one, CodeType) else str(one))

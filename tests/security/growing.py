@@ -1,7 +1,7 @@
 """Inputs of a given size for every parser of untrusted files: `INPUTS[name](n)` returns a function that parses such an
 input.
 
-The size is a number of rows, keys, lines or brackets. Inputs are made before the parsing is timed.
+The size is a number of rows, keys, lines or brackets. The inputs are made before the time of parsing is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Read the rows of a file."""
+    """Return the timed work as a function of the size n: read the rows of a file."""
 
     def sized(n: int) -> Work:
         text = make(n).encode()
@@ -49,7 +49,7 @@ def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Check a spec with a data file."""
+    """Return the timed work as a function of the size n: check a spec with a data file."""
 
     def sized(n: int) -> Work:
         folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))
@@ -61,7 +61,7 @@ def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
-    """Read the footer of a Parquet file."""
+    """Return the timed work as a function of the size n: read the footer of a Parquet file."""
 
     def sized(n: int) -> Work:
         found = make(n)
@@ -72,7 +72,7 @@ def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
 
 
 def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Check a spec and render the findings."""
+    """Return the timed work as a function of the size n: check a spec and render the findings."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -82,7 +82,7 @@ def specs(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Parse a spec and format it as `xpc fmt` does."""
+    """Return the timed work as a function of the size n: parse a spec and format it as `xpc fmt` does."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -92,7 +92,7 @@ def formatted(make: Callable[[int], str]) -> Callable[[int], Work]:
 
 
 def read(function: Callable[..., object], make: Callable[[int], str], name: str = "x") -> Callable[[int], Work]:
-    """Read a file of another tool."""
+    """Return the timed work as a function of the size n: read a file of another tool with ``function``."""
 
     def sized(n: int) -> Work:
         text = make(n)
@@ -115,7 +115,7 @@ def script(text: str, name: str) -> object:
 
 
 def locked(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Check a spec with a lock."""
+    """Return the timed work as a function of the size n: check a spec with a lock."""
 
     def sized(n: int) -> Work:
         folder = Path(tempfile.mkdtemp())
@@ -141,7 +141,9 @@ def lines(n: int, different: int, seed: int) -> list[str]:
 
 
 def difference(different: int) -> Callable[[int], Work]:
-    """Compare two previews with this many different lines."""
+    """Return the timed work as a function of the size n: compare two previews of n lines, with `different` kinds of
+    lines.
+    """
 
     def sized(n: int) -> Work:
         old, new = lines(n, different, 1), lines(n, different, 2)
@@ -151,7 +153,7 @@ def difference(different: int) -> Callable[[int], Work]:
 
 
 def comments(make: Callable[[int], list[Entry]]) -> Callable[[int], Work]:
-    """Write the comment on a pull request."""
+    """Return the timed work as a function of the size n: write the comment on a pull request."""
 
     def sized(n: int) -> Work:
         found = make(n)

@@ -30,7 +30,7 @@ TEMPLATE = f"{{{{ cycler.__init__.__globals__.os.popen('touch {MARK}').read() }}
 
 
 def audited(folder: Path, commands: list[list[str]]) -> dict[str, object]:
-    """The audited events of the commands, run in `folder`."""
+    """Run the commands in `folder` under the audit hook; return the recorded events."""
     listed = folder.parent / f"{folder.name}.json"
     listed.write_text(json.dumps(commands), encoding="utf-8")
     done = subprocess.run(
@@ -100,8 +100,8 @@ def test_payloads_in_every_slot(slot: str, tmp_path: Path) -> None:
 
 
 def test_files_that_a_spec_names_are_never_run(tmp_path: Path) -> None:
-    """Templates, reward functions, task files with Python next to them, a model folder with code, and data that is a
-    pickle.
+    """The files are templates, reward functions, tasks with Python next to them, a model folder with code, and pickled
+    data.
     """
     folder = tmp_path / "in"
     put(folder, {

@@ -32,7 +32,7 @@ def test_templates(name: str, tmp_path: Path) -> None:
 
 
 def test_token_after_the_mark_is_found(tmp_path: Path) -> None:
-    """The pattern still finds its matches, in a single pass through the text."""
+    """The pattern still finds every token after its mark, and reads the text only once."""
     wrong = MARKED.replace("{% endgeneration %}", "{% endgeneration %}<|im_end|>")
     inside = MARKED.replace("{% endgeneration %}", "<|im_end|>{% endgeneration %}<|im_end|>")
     found = {}

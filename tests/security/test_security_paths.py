@@ -51,7 +51,9 @@ NAMED = {
 @pytest.mark.parametrize("way", NAMED)
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) -> None:
-    """By `../`, and by a link in the spec's own folder; no diagnostic contains anything of the file."""
+    """A spec names another user's file by `../`, and by a link in its own folder. No diagnostic contains any text of
+    the file.
+    """
     up = "../../../" + name
     (specs / "link").symlink_to(up)
     (specs / "link.xp").symlink_to(up)
@@ -87,7 +89,7 @@ def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/kmsg"), reason="no /proc/kmsg on this system to be blocked by")
 def test_data_that_never_comes_is_not_waited_for(tmp_path: Path) -> None:
-    """/proc/kmsg claims to be a regular file, and blocks its reader."""
+    """The compiler does not wait for /proc/kmsg, which claims to be a regular file and blocks its reader."""
     endings = ("jsonl", "csv", "txt", "json")
     for ending in endings:
         (tmp_path / f"rows.{ending}").symlink_to("/proc/kmsg")

@@ -24,11 +24,11 @@ GENERATORS = {
 }  # fmt: skip
 """Programs of `make docs`, which print names of this repository's files."""
 SHIPPED = {"compiler/engines/ray/ray_job.py"}
-"""Files of a bundle, which do not run in the compiler."""
+"""Files that are copied into bundles and never run in the compiler."""
 WORKERS = {f"compiler/preview/rehearsal/worker/{name}.py" for name in ("fork_server", "load_result", "small_models")}
 """Programs of the interpreter that trains. `xpc rehearse` reads their output and neutralises what it shows."""
 NUMBERS = {"compiler/files/file_digests.py"}
-"""Files that print only numbers."""
+"""Files of the compiler that print only numbers."""
 EXACT = {"compiler/cli.py", "compiler/importing/cli.py"}
 """Functions that may print a text unchanged, as output for programs."""
 RENDERED = {

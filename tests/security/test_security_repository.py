@@ -1,4 +1,4 @@
-"""What files of a pull request can make git do: plain files that look like a repository, and a stranger's `.git`.
+"""Files of a pull request make git run nothing: plain files that look like a repository, and a stranger's `.git`.
 
 Every command that a planted configuration names writes a file `pwned`, which must not exist afterwards.
 """
@@ -30,7 +30,7 @@ HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-au
 
 
 def config(mark: Path, top: str) -> str:
-    """Every git setting that names a command and that reading commands might use."""
+    """A configuration that sets every git setting which names a command and which reading commands might use."""
     run = f"touch {mark}"
     return f"""[core]
 \trepositoryformatversion = 1
@@ -390,7 +390,7 @@ def test_specs_of_bundles_and_links_are_none_of_the_repository(planted: Path) ->
 
 
 def test_replaced_commits_of_an_archive_are_not_read(tmp_path: Path) -> None:
-    """`refs/replace` shows the files of another commit under a commit's name."""
+    """`refs/replace` would show the files of another commit under a commit's name, so git is told to ignore it."""
     put(tmp_path, {"a.xp": "seed 1\n"})
 
     def git(*words: str) -> str:

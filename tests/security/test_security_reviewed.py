@@ -186,7 +186,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reviewed(root: Path) -> dict[str, object]:
-    """The results of a reviewer's commands in a repository."""
+    """Run a reviewer's commands in a repository; return their results."""
     command = [sys.executable, "-P", os.path.join(HERE, "audited_commands.py"), str(root)]
     temporary = root.parent / "temporary"
     temporary.mkdir()

@@ -114,7 +114,7 @@ def test_nothing_that_is_planted_comes_out(name: str, home: Path, outputs: Mappi
 
 
 def test_no_remembered_survey_has_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the secrets in the environment nor those in files appear in the cache."""
+    """Cache entries contain neither the secrets in the environment nor those in files."""
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     environment = {**PLANTED, "HOME": str(home), "XPC_CACHE": "", "XDG_CACHE_HOME": str(home / "xdg")}
     assert xpc("check", "local.xp", cwd=str(home / "planted-folder" / "specs"), env=environment).returncode == 0
@@ -257,7 +257,9 @@ def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("broken", ["gbs=7", "ligr", "micro=", "launch slurmm {", 'launch { env = ["A=b c"] }', "]]"])
 def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path, broken: str) -> None:
-    """Findings about names, values and syntax quote their lines, and many people read CI logs."""
+    """Findings about names, values and syntax quote their lines, which must not show a secret, because many people read
+    CI logs.
+    """
     token = PLANTED["HF_TOKEN"]
     line = f'track wandb(name="{token}", {token}=1) {broken} # {token}'
     put(tmp_path, {"t.xp": spec(line)})

@@ -1,9 +1,9 @@
 """Answers about the libraries of a target for test_stack_classes.py, from one interpreter that imports them once.
 
-It reads JSON: `generate` (the arguments of generate.py) and `classes` (for each method a configuration class and the
-stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (the error of a
-logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Each answer is computed in
-a fork, so no state of a library is left for the next.
+The program reads JSON: `generate` (the arguments of generate.py) and `classes` (for each method a configuration class
+and the stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (the
+error of a logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Each answer is
+computed in a fork, so no state of a library is left for the next.
 """
 
 from __future__ import annotations

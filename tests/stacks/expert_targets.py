@@ -1,7 +1,7 @@
 """Make adapters on tiny mixtures of experts, with a stack's libraries: `python expert_targets.py CASES FOLDER`.
 
-CASES is a JSON list of [family, targets, within]. It writes each family's config.json below FOLDER. For each case it
-prints the runtime's findings about the adapters that PEFT makes, or PEFT's own error, and the adapted modules.
+CASES is a JSON list of [family, targets, within]. The program writes each family's config.json below FOLDER. For each
+case it prints the runtime's findings about the adapters that PEFT makes, or PEFT's own error, and the adapted modules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ sys.path[:0] = [os.path.join(os.path.dirname(HERE), "proof"), os.path.dirname(os
 
 
 def made(family: str, targets: Any, within: str | None, adapters: Any) -> dict[str, Any]:
-    """`wrong` (messages, empty if the run would start) and `adapted` (module paths with N for numbers)."""
+    """Return a pair: `wrong` (messages; empty if the run would start) and `adapted` (module paths with N for
+    numbers).
+    """
     import re
 
     import torch

@@ -1,4 +1,6 @@
-"""A copy of the default stack under another name, made the default: every case of a rule gives the same result."""
+"""A copy of the default stack under another name is made the default; then every case of a rule gives the same result
+as before.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ KNOWN = get_type_hints(Facts, {**vars(facts), "Literal": Literal})
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value is of an annotated type, element by element."""
+    """Whether a value has the annotated type. The elements of a collection are checked one by one."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if get_origin(kind) is Mapping:

@@ -53,8 +53,8 @@ for them.
 
 @every_stack
 def test_the_attentions_that_a_family_has(name: str) -> None:
-    """The attention implementations that a class declares are read from it; those that fail anyway (flash attention of
-    gpt_oss) are facts in the table.
+    """The table has the attention implementations that each model class declares. Those that fail all the same (flash
+    attention of gpt_oss) are separate facts.
     """
     stack, wrong = stacks.load(name), {}
     for family, found in known(name).items():
@@ -134,7 +134,9 @@ def test_the_families_of_which_nothing_is_packed_in_four_bits(name: str) -> None
 
 @every_stack
 def test_the_families_whose_layers_call_only_the_experts_of_their_tokens(name: str) -> None:
-    """Under ZeRO-3, processes wait for each other forever if they call different experts."""
+    """A family is listed if its layers call only the experts to which a token is routed. Under ZeRO-3, processes that
+    call different experts would wait for each other forever.
+    """
     routed = {family: found["routed"] for family, found in known(name).items() if found["routed"]}
     assert routed == dict(stacks.load(name).facts.expert_blocks)
 
@@ -149,7 +151,7 @@ def test_the_families_whose_balancing_loss_the_fused_head_cannot_compute(name: s
 
 
 def _number(error: float | str) -> float:
-    """An error, or nothing if the family has no flash attention or refuses it."""
+    """A measured error; None if the family has no flash attention, or refuses it."""
     return error if isinstance(error, float) else 0.0
 
 

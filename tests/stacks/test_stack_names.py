@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NAME = re.compile(r"trl[-_.]?\d+[-_.]\d+|TRL_\d+_\d+|\.?venv-\d+\.\d+")
 PROGRAMS = ("Makefile", ".ci/run", "pyproject.toml", "specs/quickstart/demo.sh")
 CASES = "test_"
-"""How the names of test files begin; all other files below tests/ are helpers."""
+"""How the names of test files begin; every other file below tests/ is a helper."""
 
 
 def files() -> list[str]:
@@ -83,7 +83,7 @@ def names(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def wrong(path: str, text: str) -> list[str]:
-    """The places of a file that are refused."""
+    """The places of a file where a stack's name is used although that is refused."""
     if not NAME.search(text):
         return []
     tree = ast.parse(text)

@@ -21,12 +21,12 @@ def words(kind: str) -> set[str]:
 
 
 def policy(name: str) -> str:
-    """The files with the ranges of a stack."""
+    """The path of the file that has the ranges of a stack."""
     return f"compiler/stacks/{name}/policy.toml"
 
 
 def numbers(stack: Stack) -> Iterator[tuple[str, str]]:
-    """Every method with each numeric argument that `extra trl` accepts for it."""
+    """Every numeric argument that `extra trl` accepts, with each method that has it."""
     for method in METHODS:
         if stack.refused(method) is None:
             fields = stack.fields(stack.config(method))

@@ -99,7 +99,7 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
         losses = stack.losses(method)
         assert "loss_type" in fields or not losses  # a class may have an argument of its parent without reading it
         choices = fields["loss_type"].choices if losses else ()
-        others = {"chunked_nll", "alphapo"}  # other names of nll, which warns, and of simpo
+        others = {"chunked_nll", "alphapo"}  # the first is nll with a warning, the second simpo
         assert not choices or set(losses.values()) == set(choices) - others
         default = fields["loss_type"].effective if losses else []
         assert set(default if isinstance(default, list) else [default]) <= set(losses.values())
@@ -171,7 +171,7 @@ def test_schedules_name_the_keywords_that_reach_them() -> None:
     assert cosine == {"required": [], "optional": {"min_lr": None, "min_lr_rate": None, "num_cycles": 0.5}}
     assert stack.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
     assert stack.schedulers["linear"] == {"required": [], "optional": {}}
-    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # it takes timescale but never gets it
+    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # transformers never passes its timescale
 
 
 def test_launch_configuration_keys() -> None:

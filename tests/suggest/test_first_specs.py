@@ -1,5 +1,5 @@
-"""First specs of newcomers (first_specs.toml): after the edits that the first check suggests, the second check is
-clean.
+"""First specs of newcomers (first_specs.toml): after the edits that the first check suggests, a second check reports no
+error.
 """
 
 from __future__ import annotations

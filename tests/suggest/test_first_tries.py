@@ -139,7 +139,7 @@ def test_help_about_sequences_in_grpo_compiles():
 
 
 def fixed(text: str) -> str:
-    """A text with every edit of its errors."""
+    """A text after all edits that its errors suggest."""
     edits = [edit for one in checked(text).problems if one.severity == "error" for edit in one.edits]
     return applied(text, set(edits))
 
@@ -174,7 +174,7 @@ def test_utf_16_file_is_reported_once(mark, tmp_path):
 
 @pytest.mark.parametrize("number", ["1e-400", "0.5e-330", "-1e-999", "1_0e-400"])
 def test_a_number_that_would_be_rounded_to_0_is_refused(number):
-    """`clip = 0` means no clipping, which differs from a very small limit."""
+    """A very small limit must not be rounded to `clip = 0`, which means no clipping."""
     assert codes(checked(f"{HEAD} zero2\nclip = {number}"))[:1] == ["XP041"]
     for legal in ("0", "0.0", "0e-5", "1e-300"):
         assert "XP041" not in codes(checked(f"{HEAD} zero2\nclip = {legal}"))
@@ -223,7 +223,7 @@ ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
 )
 @pytest.mark.parametrize("form", ["", "format = messages\n"])
 def test_missing_file_suggests_a_similar_one_or_none(tmp_path, path, message, help, form):
-    """Two files are not similar just because both end in `.jsonl`."""
+    """A file is not suggested only because it ends in `.jsonl`, as the missing one does."""
     root = put(tmp_path, dict.fromkeys(("messages.jsonl", "pref.jsonl", "eval.jsonl"), ROW))
     text = f'train qwen2.5-0.5b-instruct on "{path}" for 10 steps with 1 x h100-80gb gbs=8 micro=2\ndata {{\n{form}}}\n'
     found = first(text, "XP123", root)

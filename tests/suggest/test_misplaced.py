@@ -53,7 +53,7 @@ OTHER_SETTING = {
 
 
 def valued(name: str) -> str:
-    """A legal value of the first setting with a name."""
+    """A legal value for the first setting in the schema with this name."""
     rows = [row for row in schema.TABLE if row.name == name] or [schema.SOURCE_SETTINGS.get(name)]
     return "true" if rows[0] is None or rows[0].kind in (FLAG, BLOCK) else example(rows[0])
 
@@ -81,7 +81,7 @@ def first_suggestion(name: str, clause: str | None) -> str:
 
 
 def misleading(name: str, clause: str | None) -> str:
-    """The suggestion if it is not the setting in its right place; otherwise ""."""
+    """Return the first suggestion if it is not the setting in its right place; otherwise ""."""
     if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)
@@ -139,7 +139,7 @@ def probed(value: str) -> Any:
 
 
 def typed_after(clause: str, choice: str, name: str, value: str) -> str:
-    """The help for a name in `CLAUSE CHOICE(NAME = 1)`."""
+    """The help that a check gives for `CLAUSE CHOICE(NAME = 1)`."""
     text = f"train qwen2.5-3b on alpaca\n{clause} {choice}({name} = 1)\n"
     start = text.index(f"({name}") + 1
     label = Label(Source("t.xp", text), Span(start, start + len(name)))

@@ -14,7 +14,7 @@ HEADER = "xpc 1\ntrain qwen2.5-0.5b on alpaca for 1 epochs\n"
 
 
 def misspelt(word: str) -> set[str]:
-    """Misspellings: a letter left out, doubled, exchanged with the next or replaced, and an added ending."""
+    """Misspell a name: one letter is left out, doubled, swapped with the next or replaced, or an ending is added."""
     out = {word + "s", word.capitalize()}
     for at in range(len(word)):
         before, after = word[:at], word[at + 1 :]

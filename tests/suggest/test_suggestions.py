@@ -1,8 +1,8 @@
 """Suggestions for unknown names: for a list of plausible mistakes, the first suggestion is correct.
 
 The list (suggestions.toml) was written from the tools' documentation before the suggestions were developed. A checksum
-divides it into halves: misses in the first half were inspected during the development; the second half was only counted
-(97.7 % of 222; two of its five misses were mended later).
+divides it into halves: the mistakes of the first half were inspected during the development. For the second half only
+the share of correct suggestions was computed: 97.7 % of 222. Two of its five wrong suggestions were corrected later.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHARE = 0.95
 
 
 def rows() -> list[tuple[str, tuple[str, ...]]]:
-    """What is typed, and the correct answers."""
+    """For each row of suggestions.toml: what is typed, and the correct answers."""
     with open(os.path.join(HERE, "suggestions.toml"), "rb") as handle:
         table = tomllib.load(handle)
     return [
@@ -69,7 +69,7 @@ def paths(text: str) -> set[str]:
 
 
 def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
-    """The paths and texts for which the first suggestion of a finding stands."""
+    """The paths of settings, or texts, that the first suggestion of a finding could mean."""
     match = re.search(r"write `([^`]*)`", found.help or "") or re.search(r"`([a-z_.]+)` decides it", found.help or "")
     if (left := re.search(r"leave `(\w+)` out", found.help or "")) and not match:
         return {f"leave {left[1]} out"}
@@ -95,7 +95,7 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
 
 
 def missed(written: str, right: tuple[str, ...]) -> str:
-    """The suggestion if it is not a correct answer; otherwise ""."""
+    """Return the first suggestion if it is not a correct answer; otherwise ""."""
     for text, start, clause in texts(written):
         found = first_error(text, start)
         if found is None:
@@ -189,8 +189,8 @@ GONE = [
 
 @pytest.mark.parametrize("name", GONE)
 def test_removed_argument_names_its_replacement(name):
-    """In `extra trl` and in the language, the message says: a new name, the setting that decides it, or that it is
-    gone.
+    """In `extra trl` and in the language, the message names the argument's new name or the setting that decides its
+    value, or says that it was removed.
     """
     for text in (f"{HEAD}extra trl {{\n  {name} = true\n}}\n", f"{HEAD}{name} = true\n", f"{LINE} with {name}=true\n"):
         found = first_error(text, 0)

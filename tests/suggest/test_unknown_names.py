@@ -1,9 +1,9 @@
 """For names and values of other tools, messages suggest the intended setting and value, or say that there is none.
 
-Each list was written and committed before it was tried; misses were then fixed. The shares of correct answers at the
-first try, with the number of edits that meant something else: unknown_names.toml 42 % (its second half, by checksum,
-was only counted: 95.8 % of 239 after mending the first), unknown_names_shapes.toml 64 % of 212,
-unknown_names_later.toml 92 %, unknown_names_blind.toml 75.8 % of 153, unknown_names_second.toml 79.6 % of 103,
+Each list was written and committed before its first run; after that, wrong answers were corrected. The shares of
+correct answers at the first try, with the number of edits that meant something else: unknown_names.toml 42 % (its
+second half, by checksum, was only counted: 95.8 % of 239 after mending the first), unknown_names_shapes.toml 64 % of
+212, unknown_names_later.toml 92 %, unknown_names_blind.toml 75.8 % of 153, unknown_names_second.toml 79.6 % of 103,
 unknown_names_third.toml 90.6 % of 64, unknown_names_fourth.toml 85.1 % of 255, with 12 edits that meant something else,
 unknown_names_fifth.toml 93.3 % of 119, with none, unknown_names_sixth.toml 96.1 % of 102, with none (89.2 % by the
 answers as they were first written), unknown_names_seventh.toml 94.3 % of 229, with three (93.4 % by the answers as they
@@ -50,7 +50,7 @@ PLACES = {
 
 
 def rows(file: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The section in which a name is typed, what is typed, and the correct answers."""
+    """For each row of a list: the section that says where a name is typed, what is typed, and the correct answers."""
     with open(os.path.join(HERE, file), "rb") as handle:
         table = tomllib.load(handle)
     return [
@@ -65,7 +65,7 @@ def is_tuned(typed: str) -> bool:
 
 
 def texts(tool: str, typed: str) -> list[str]:
-    """The specs that contain what is typed."""
+    """The specs that contain what is typed, in each place where it could be typed."""
     if tool in PLACES:
         return [PLACES[tool].format(typed)]
     if tool == "sentences":
@@ -126,7 +126,9 @@ def errors(text: str) -> list[Diagnostic]:
 
 
 def first(text: str, start: int = 0) -> Diagnostic | None:
-    """The first finding about what was typed. Findings about syntax and names come before their consequences."""
+    """The first finding about what was typed. Findings about syntax and names come before findings that follow from
+    them.
+    """
     found = [one for one in findings(text) if one.primary is not None and one.primary.span.start >= start]
     return min(found, key=lambda one: (one.severity != ERROR, one.code[:3] not in ("XP0", "XP1")), default=None)
 
@@ -139,7 +141,7 @@ def says(found: Diagnostic, words: str) -> bool:
 
 
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
-    """Whether the message or the edit of a finding gives the correct answer."""
+    """Whether the edit of a finding, or its help if it has no edit, gives the correct answer."""
     kind, _, words = right.partition(": ")
     if kind == "no":
         return not found.edits and "write `" not in (found.help or "") and says(found, words)
@@ -166,7 +168,7 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 
 
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
-    """Whether the suggested form, with the typed value, is refused in its place."""
+    """Whether the check still refuses the name or the value after the help's form is typed with this value."""
     match = re.search(r"write `([^`]*)`", found.help or "")
     if (
         match is None
@@ -192,12 +194,12 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
 
 
 def is_that(tool: str, text: str, right: str) -> bool:
-    """Whether a spec already states the correct answer."""
+    """Whether a spec states the correct answer although nothing was corrected."""
     return not right.startswith(("no: ", "says: ")) and stated(text) == stated(right_text(tool, right))
 
 
 def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """The message if it does not give a correct answer; otherwise ""."""
+    """Return the compiler's finding as text if it does not give a correct answer; otherwise ""."""
     for text in texts(tool, typed):
         if any(is_that(tool, text, one) for one in right):
             continue
@@ -212,7 +214,7 @@ def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
 
 
 def misled(tool: str, typed: str, right: tuple[str, ...]) -> str:
-    """An edit that compiles and states something else than what was intended; otherwise ""."""
+    """Return an edit that compiles and states something else than was intended; "" if there is none."""
     for text in texts(tool, typed):
         if any(is_that(tool, text, one) for one in right):
             continue

@@ -11,7 +11,7 @@ LINE = "train qwen2.5-3b on infinity-instruct"
 
 
 def message_and_help(text, root=None):
-    """The message and the help of the only error."""
+    """Check a spec with one error; return the message and the help of this error."""
     found = checked(text, root) if root else checked(text)
     wrong = [one for one in found.problems if one.severity == "error"]
     assert len(wrong) == 1, shown(found)
@@ -127,7 +127,7 @@ def test_a_block_that_a_syntax_error_took_is_no_second_mistake():
     text = "xpc 1\ntrain qwen2.5-3b on mix\ndata mix {\n  smoltalk { take = 50% columns = [messages] }\n}\n"
     assert codes(checked(text)) == ["XP022"]
     unknown = "xpc 1\ntrain qwen2.5-3b on infinty-instruct\ngbs: 4\n"
-    assert sorted(codes(checked(unknown))) == ["XP014", "XP110"]  # this number is
+    assert sorted(codes(checked(unknown))) == ["XP014", "XP110"]  # a number after a colon is a finding, too
 
 
 def test_a_data_block_under_another_name_or_without_a_source_is_one_mistake():

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def batches(folder: str) -> dict[str, Any]:
-    """The batches of one bundle."""
+    """Build the trainer of one bundle; return its batches, or its error."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
         del sys.modules[name]  # each bundle has its own package `trainer`
     sys.path.insert(0, folder)

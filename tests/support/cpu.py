@@ -1,6 +1,6 @@
 """Limit the CPU time of a call, to find inputs for which it hangs. Unlike wall time, CPU time hardly grows with load.
 
-It does grow somewhat if two processes share a core, so the tests allow ten seconds. The fuzzer allows one.
+CPU time does grow somewhat if two processes share a core, so the tests allow ten seconds. The fuzzer allows one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure what the installed libraries do with a tiny model of each family; test_stack_families.py runs this program.
 
-It reads a JSON list of `model_type`s from stdin, and prints a JSON object with an entry for each:
+The program reads a JSON list of `model_type`s from stdin, and prints a JSON object with an entry for each:
 
 - `known`: whether transformers has the family (if not, the entry has no other keys);
 - `sdpa`, `flash`, `flex`: the attentions that its model class declares; `scores`: whether it has a reward head;
@@ -49,7 +49,7 @@ def refusal(found: Exception) -> str:
 def random_model(model_type: str, std: float, **options: Any) -> Any:
     """The family's tiny model in evaluation mode, with random weights of standard deviation ``std``.
 
-    They are larger than usual, so that the logits of a token depend visibly on the tokens that it attends to.
+    The weights are larger than usual, so that the logits of a token depend visibly on the tokens that it attends to.
     """
     import tiny_models
     import torch
@@ -285,7 +285,7 @@ def unbalanced(model_type: str) -> str | None:
     except ImportError:
         return None
     config = tiny_models.config(model_type)
-    if not hasattr(config, "output_router_logits"):  # then SFTTrainer adds no balancing loss either
+    if not hasattr(config, "output_router_logits"):  # SFTTrainer then adds no balancing loss
         return None
     when = "default" if getattr(config, "router_aux_loss_coef", 0.0) else "stated"
     config.output_router_logits, config.router_aux_loss_coef = True, 1.0

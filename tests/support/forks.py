@@ -1,6 +1,6 @@
 """`Forks`: an interpreter that has imported the libraries and forks a process for each run, so that tests start fast.
 
-It is the one that `xpc rehearse` uses.
+`xpc rehearse` uses the same class.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class Repository:
-    """A repository of the hub: commits by branch, files, and a dataset's card; with `token`, only for this token."""
+    """A repository of the hub: its commits by branch, its files, and a dataset's card. If `token` is set, requests need
+    this token.
+    """
 
     branches: dict[str, str]
     files: dict[str, bytes] = field(factory=dict)

@@ -95,7 +95,7 @@ class Small:
 
     @property
     def world(self) -> int:
-        """The number of processes."""
+        """The number of processes of the run."""
         return 1 if self.strategy == "one" else 2
 
     @property
@@ -207,7 +207,8 @@ class Warm:
     def run(self, bundle: str, cwd: str, target: str, world: int = 1, idle: bool = False, **variables: str) -> Trained:
         """Run a bundle from ``cwd`` to its end, with ``world`` processes and these environment variables.
 
-        Fails with the output if a process fails, or if the run reports that nothing is learned, unless ``idle``.
+        Fails with the output if a process fails. Unless ``idle`` is true, also fails if the run reports that nothing is
+        learned.
         """
         if world > 1:  # in a real launch, one process has already run the preflight
             variables.setdefault("XPC_PREFLIGHT", "passed")
@@ -240,7 +241,8 @@ class Warm:
     def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
         """Run a spec, and run it again from its first checkpoint in a copy of its output folder; return both runs.
 
-        Fails if either prints a line that is not one of the run's own (`OWN_LINE`), such as a warning of a library.
+        Fails if one of the runs prints a line that is not one of the run's own (`OWN_LINE`), such as a warning of a
+        library.
         """
         first = self.train(text, name, target, cwd, world)
         whole = os.path.join(cwd, "whole")

@@ -28,7 +28,7 @@ def trainer_of(folder: str) -> tuple[Any, Any]:
 
 
 def prepared(folder: str) -> dict[str, Any]:
-    """The JSON object of one bundle: its rows and its counts."""
+    """Build the trainer of one bundle; return a JSON object with its rows and its counts."""
     _, trainer = trainer_of(folder)
     rows = []
     for row in trainer.train_dataset:

@@ -45,7 +45,7 @@ def together(python: str, program: str, world: int, *words: str) -> None:
 
 
 def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
-    """Wait until all processes ended well (False), or one failed or the timeout passed (True).
+    """Wait for all processes. Return False if all have ended well, True if one has failed or the timeout has passed.
 
     After a failure this does not wait for the other processes, because they would wait for the failed one.
     """

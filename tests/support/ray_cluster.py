@@ -52,7 +52,7 @@ class Cluster:
         return found
 
     def names(self) -> list[str]:
-        """Ray's ids of the nodes."""
+        """The ids that Ray gives to the nodes."""
         return [one.node_id for one in self.nodes.list_all_nodes()]
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Read the test cases of the rules from tests/**/cases_TOPIC.toml.
 
 Each `[[case]]` there has a pair of specs for one diagnostic code: one that gets the code, and a similar one that does
-not. Both are written as additions to the spec of `case_support.spec`. `tests/README.md` explains the keys.
+not. Both specs are written as additions to the spec of `case_support.spec`. `tests/README.md` explains the keys.
 """
 
 from __future__ import annotations

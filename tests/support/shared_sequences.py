@@ -56,7 +56,7 @@ def error(model_type: str, rank: int) -> float | str:
 
 
 def process(rank: int, names: list[str], port: int, told: Any) -> None:
-    """Run one of the two processes: put (model type, error) into the queue ``told`` for each family."""
+    """Run one of the two processes: for each family, put the pair (model type, error) into the queue ``told``."""
     warnings.simplefilter("ignore")
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
     os.environ["MASTER_PORT"] = str(port)

@@ -40,7 +40,9 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
-    """Run inspect_bundles.py in the target's interpreter; return its result for each bundle, by the bundle's folder."""
+    """Run inspect_bundles.py in the target's interpreter; return the result of each bundle, by the path of the bundle's
+    folder.
+    """
     program = os.path.join(REPOSITORY, "tests", "proof", "inspect_bundles.py")
     done = subprocess.run([interpreter(target), program], input=json.dumps(folders), text=True,
                           capture_output=True, env=environment(), check=False, timeout=HUNG)  # fmt: skip
@@ -57,7 +59,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """The ends of stdout and stderr, for messages of failed assertions."""
+        """The last part of stdout and stderr, for the messages of failed assertions."""
         return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
 
     @property

@@ -136,7 +136,9 @@ def _settings(
 
 
 def _as_before(text: str, old: Item, path: str, value: str) -> str:
-    """The text that replaces a setting, in its form: in `strategy zero2`, by `fsdp` and not by `strategy = fsdp`."""
+    """The text that replaces a setting, written as the setting was: in `strategy zero2` the text is `fsdp`, and not
+    `strategy = fsdp`.
+    """
     written = text[old.label.span.start : old.label.span.end]
     if "=" in value.partition("(")[0] and "=" not in written.partition("(")[0] and schema.BY_PATH[path].head:
         return value.partition("=")[2].strip()

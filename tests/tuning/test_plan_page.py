@@ -48,7 +48,7 @@ function look(inside) {
 
 @pytest.fixture
 def page(tmp_path):
-    """The page of a spec, the JSON output of the same command, and their folder."""
+    """Run `xpc plan --html`; return the page, the JSON output of the same command, and their folder."""
 
     def go(text: str, *arguments: str):
         (tmp_path / "run.xp").write_text(text)
@@ -169,8 +169,8 @@ def test_unwritable_page_is_reported(tmp_path):
 )
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_in_a_browser(page, tmp_path, text, dark):
-    """It opens at the width of a phone and of a desktop screen, sorts by a click, is never wider than its window, and
-    has no error.
+    """The page opens at the width of a phone and of a desktop screen, sorts by a click, is never wider than its window,
+    and has no error.
     """
     found = in_frames(SCRIPT, page(text)[0], tmp_path, dark)
     assert found["errors"] == []

@@ -1,4 +1,6 @@
-"""`xpc tune`: probes that compute the same, reading their measurements, the diff, and the file that `xpc plan` uses."""
+"""`xpc tune`: probes that train the same as the spec, their measurements, the diff, and the file that `xpc plan`
+uses.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ save "out/run"
 """
 SHAPE = ("per_device_train_batch_size", "gradient_accumulation_steps", "per_device_eval_batch_size", "output_dir",
          "activation_checkpointing", "activation_checkpointing_kwargs", "deepspeed")  # fmt: skip
-"""Settings that may differ between probes."""
+"""The settings in which probes may differ from each other."""
 
 
 def tuned(*words: str) -> tuple[str, int]:
@@ -66,7 +68,7 @@ def payload(folder: Path, number: int) -> dict[str, Any]:
 
 
 def finish(folder: Path, number: int, seconds: float, peak: int | None, loss: float = 2.0) -> None:
-    """Write what a finished run of a probe writes, with this many seconds per step."""
+    """Write the files of a finished run of a probe whose steps took this many seconds."""
     bundle, out = folder / f"{number}.bundle", folder / f"{number}.out"
     out.mkdir()
     lines = [
@@ -210,7 +212,9 @@ def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three probes run by the script, are read, stored in the file, and used in the plan."""
+    """The script runs three probes. Their measurements are read, stored in the calibration file, and used in the
+    plan.
+    """
     from forks import Forks
     from interpreters import interpreter
     from runtime_bundles import environment

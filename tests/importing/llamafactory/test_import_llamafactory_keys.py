@@ -24,7 +24,7 @@ output_dir: out
 bf16: true
 """
 DERIVED = {"block_diag_attn", "compute_dtype", "deepspeed_plugin", "fsdp_plugin_args", "use_ray", "use_ref_model"}
-"""Fields that LLaMA-Factory computes itself; a file cannot have them."""
+"""Fields of LLaMA-Factory's classes that LLaMA-Factory itself computes, so that no file can set them."""
 
 
 def test_every_field_of_the_tools_classes_is_known() -> None:
@@ -63,8 +63,8 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
 )
 def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, said: bool) -> None:
     """LLaMA-Factory makes packed rows one token shorter (`data_args.py`). Without `neat_packing`, rows attend to
-    earlier rows of a pack, except with flash attention and a micro-batch of one, which derives the rows' starts from
-    the positions.
+    earlier rows of a pack. They do not if flash attention gets a micro-batch of one, because it then derives the rows'
+    starts from the positions.
     """
     found = imported(FILE + more, *HARDWARE)
     assert found.arguments["max_length"] == length
@@ -105,7 +105,7 @@ def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
 
 
 def _alike() -> list[list[str]]:
-    """Groups of template names with equal contents."""
+    """Groups of templates that have different names and equal contents."""
     found: dict[object, list[str]] = {}
     for name, pieces in templates().items():
         found.setdefault(pieces, []).append(name)

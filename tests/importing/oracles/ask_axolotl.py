@@ -1,4 +1,4 @@
-"""Record what axolotl itself would train each file with, on a CPU without a network.
+"""Record the arguments with which axolotl itself would train each file, on a CPU without a network.
 
     python ask_axolotl.py PUBLISHED OUT.jsonl
 

@@ -21,13 +21,13 @@ Answer = dict[str, Any]
 
 
 def of_axolotl(table: dict[str, Any]) -> Answer:
-    """The trainer's arguments, and axolotl's configuration with its defaults."""
+    """Let axolotl read a file; return the trainer's arguments and axolotl's configuration with its defaults."""
     found = ask_axolotl.ask(table, {"qwen/qwen2.5-3b": "qwen2"}, {})
     return {**found["config"], **found["arguments"], "class": found["class"]}
 
 
 def of_llamafactory(table: dict[str, Any]) -> Answer:
-    """The arguments of all of LLaMA-Factory's classes."""
+    """Let LLaMA-Factory read a file; return the arguments of all of its classes."""
     import ask_llamafactory
 
     found = ask_llamafactory.ask(table, {})["arguments"]

@@ -1,4 +1,4 @@
-"""Record what LLaMA-Factory itself would train each file with, on a CPU without a network.
+"""Record the arguments with which LLaMA-Factory itself would train each file, on a CPU without a network.
 
     python ask_llamafactory.py PUBLISHED OUT.jsonl
 
@@ -24,7 +24,7 @@ MACHINE = {
     "push_to_hub_token", "dataloader_num_workers", "preprocessing_num_workers", "device_map", "overwrite_output_dir",
     "ray_init_kwargs", "save_token_string", "distributed_state",
 }  # fmt: skip
-"""Arguments that depend on the machine or the folder."""
+"""Arguments that are not recorded, because they depend on the machine or the folder."""
 WANTED = ("accelerate", "llamafactory", "peft", "torch", "transformers", "trl")
 
 

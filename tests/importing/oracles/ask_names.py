@@ -21,7 +21,7 @@ from axolotl.utils.schemas import config, datasets
 from pydantic import BaseModel
 
 SETS = ("SFTDataset", "PretrainingDataset", "DPODataset", "KTODataset", "StepwiseSupervisedDataset")
-"""axolotl's classes for a dataset."""
+"""axolotl's classes for the entry of a dataset."""
 
 
 def fields(model: type[BaseModel]) -> set[str]:
@@ -33,7 +33,7 @@ def fields(model: type[BaseModel]) -> set[str]:
 
 
 def plugins() -> list[ModuleType]:
-    """The modules with the arguments of axolotl's own plugins."""
+    """The modules in axolotl's package that have the arguments of its plugins."""
     every = pkgutil.walk_packages(axolotl.integrations.__path__, "axolotl.integrations.")
     return [importlib.import_module(one.name) for one in every if one.name.endswith(".args")]
 

@@ -22,16 +22,16 @@ from token_cases import CASES, Case
 
 Tokens = dict[str, list[int]]
 UNTOUCHED: dict[str, Any] = {}
-"""A copy of LLaMA-Factory's templates, because each case changes them."""
+"""A copy of LLaMA-Factory's templates, from which they are restored after each case has changed them."""
 
 
 def tokens(ids: Any, labels: Any) -> Tokens:
-    """A row's token ids, and the positions of the tokens that bear loss."""
+    """A row of the records: its token ids, and the positions of the tokens that bear loss."""
     return {"ids": list(ids), "trained": [at for at, one in enumerate(labels) if one != -100]}
 
 
 def answer(prompt: Any, ids: Any) -> Tokens:
-    """A row of a prompt and an answer, with a loss on the answer."""
+    """A row of the records for a prompt and an answer, in which the tokens of the answer bear loss."""
     return {"ids": [*prompt, *ids], "trained": list(range(len(prompt), len(prompt) + len(ids)))}
 
 

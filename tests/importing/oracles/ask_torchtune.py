@@ -1,4 +1,4 @@
-"""Record what torchtune would train its own files with, on a CPU without a network.
+"""Record the arguments with which torchtune would train its own files, on a CPU without a network.
 
     python ask_torchtune.py OUT.jsonl
 
@@ -26,12 +26,12 @@ from torchtune.modules.peft import LoRALinear
 
 STEPS = 1000
 AT = (0, 1, 50, 100, 500, 999)
-"""Steps, of a run of STEPS, at which the learning rate is recorded."""
+"""The steps, of a run of STEPS, at which the learning rate is recorded."""
 WANTED = ("torch", "torchao", "torchtune")
 
 
 def made_with(part: Any) -> dict[str, Any]:
-    """The arguments of a component: the file's keys, and the component's defaults for the others."""
+    """The arguments of a component: those that the file states, and the component's defaults for all others."""
     asked = inspect.signature(_get_component_from_path(part["_component_"])).parameters
     usual = {key: plain(one.default) for key, one in asked.items() if one.default is not inspect.Parameter.empty}
     return {**usual, **OmegaConf.to_container(part)}

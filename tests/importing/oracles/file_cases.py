@@ -129,6 +129,6 @@ CASES: dict[str, dict[str, Keys]] = {
 
 
 def table(tool: str, name: str) -> Keys:
-    """All keys of a case's file."""
+    """All keys of a case's file: those that every file of the tool has, changed by those of the case."""
     made = {**{"axolotl": AXOLOTL, "llamafactory": LLAMAFACTORY}[tool], **CASES[tool][name]}
     return {key: one for key, one in made.items() if one is not None}

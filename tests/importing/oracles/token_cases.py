@@ -238,7 +238,7 @@ ASKED_OF_AXOLOTL = [
 
 def factory(name: str, rows: list[Row], tokenizer: str = "chatml", about: dict[str, Any] | None = None,
             **keys: Any) -> Case:  # fmt: skip
-    """A case for LLaMA-Factory."""
+    """Make a case for LLaMA-Factory."""
     return Case(name, rows, tokenizer, keys, about=about or {})
 
 

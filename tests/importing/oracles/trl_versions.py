@@ -26,7 +26,7 @@ METHODS = {
     "ModelConfig": "model", "ScriptArguments": "script",
 }  # fmt: skip
 FIRST = {"rloo": (0, 22)}
-"""The version since which a class is the trainer of today."""
+"""For a method: the first version whose class belongs to today's trainer. Before, another trainer had this name."""
 Classes = dict[str, list[ast.ClassDef]]
 
 
@@ -77,8 +77,8 @@ def own(node: ast.ClassDef) -> dict[str, Any]:
 
 
 def fields(found: Classes, name: str) -> dict[str, Any]:
-    """The fields of a class and its bases. If a wheel has several classes with this name, the one with the most fields:
-    the others only warn that the class has moved.
+    """The fields of a class and its bases. If a wheel has several classes with this name, the one with the most fields
+    counts, because all others only warn that the class has moved.
     """
     if name not in found:
         return {}

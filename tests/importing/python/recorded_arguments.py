@@ -2,7 +2,7 @@
 
 python tests/importing/python/recorded_arguments.py SCRIPT...
 
-It runs in a stack's interpreter. Models and data are replaced, so that nothing is loaded.
+This program runs in a stack's interpreter. Models and data are replaced, so that nothing is loaded.
 """
 
 from __future__ import annotations

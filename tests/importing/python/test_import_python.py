@@ -34,7 +34,9 @@ def script(body: str, *arguments: str) -> Imported:
 
 
 def rate(before: str, value: str) -> Any:
-    """The learning rate of the spec that a script with this expression as its rate becomes."""
+    """Import a script whose learning rate is this expression, after the lines `before`; return the rate in the
+    bundle.
+    """
     return script(before + SFT.format(value)).arguments["learning_rate"]
 
 

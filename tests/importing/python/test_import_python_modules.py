@@ -37,7 +37,7 @@ def script(folder: Path, before: str, value: str, *options: str) -> Imported:
 
 
 def rate(found: Imported) -> Any:
-    """The learning rate in the bundle of the imported spec."""
+    """Import a script of a repository; return the learning rate in the bundle."""
     assert not found.draft.wrong, found.messages
     return found.arguments["learning_rate"]
 

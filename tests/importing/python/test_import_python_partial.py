@@ -39,7 +39,7 @@ def script(
 
 
 def decisions(found: Imported) -> list[str]:
-    """The list of decisions that the import leaves to its user."""
+    """Import a script with `--partial`; return the decisions that the import leaves to its user."""
     chosen = options.parse(["train.py", "--partial"])
     partial.apply(found.draft, edge.overrides_of(chosen, SourceFile("train.py", "", ".")))
     return [one.text for one in found.draft.decisions]

@@ -1,4 +1,6 @@
-"""Patterns of published training scripts: helper functions, classes around parsers and trainers, and rows."""
+"""The import reads patterns of published training scripts: helper functions, classes around parsers and trainers, and
+rows.
+"""
 
 from __future__ import annotations
 

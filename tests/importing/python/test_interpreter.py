@@ -19,7 +19,7 @@ HERE = Place("train.py", 1)
 
 
 def value(text: str) -> Any:
-    """The value of `x` at the end of a script."""
+    """The value that the importer's interpreter gives `x` at the end of a script."""
     found, broken = parts(text, "train.py")
     assert not broken
     return followed(found, lambda name: None).main["x"]

@@ -32,7 +32,7 @@ def run(folder: Path, text: str, *arguments: str) -> Imported:
 
 
 def last(text: str, **sets: str) -> list[tuple[str, str]]:
-    """The words of the last command, each with its unknown variable."""
+    """Import a shell script; return the words of its last command, each with the unknown variable that it contains."""
     return [(one.text, one.open) for one in calls(text, sets)[-1].words]
 
 

@@ -17,7 +17,7 @@ def script(text: str, *arguments: str) -> Imported:
 
 
 def words(text: str, **sets: str) -> list[str]:
-    """The words of the last command."""
+    """Import a shell script; return the words of its last command."""
     return [one.text for one in [one for one in calls(text, sets) if one.words][-1].words]
 
 

@@ -77,7 +77,7 @@ def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
 
 
 def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, Any]]:
-    """By name, what torchtune would do and what the bundle states."""
+    """For each compared name, a pair: the value that torchtune would use, and the value that the bundle states."""
     written, made, stated, payload = record["written"], record["optimizer"], found.arguments, found.payload
     said = found.draft.differences
     out = {
@@ -148,7 +148,7 @@ def _adapter(made: Any) -> Any:
 
 
 def _checkpointing(stated: dict[str, Any]) -> bool:
-    """Whether the bundle checkpoints activations. Fails if it does so by reentrant checkpointing."""
+    """Whether the bundle checkpoints activations. Fails if the checkpointing is reentrant."""
     on = bool(stated.get("activation_checkpointing", stated.get("gradient_checkpointing")))
     kwargs = stated.get("activation_checkpointing_kwargs") or stated.get("gradient_checkpointing_kwargs") or {}
     assert not (on and kwargs.get("use_reentrant"))

@@ -39,7 +39,7 @@ SPELLED: dict[str, dict[str, Any]] = {
     "lr_scheduler_kwargs": {"{}": None},
     "loss_type": {"['sigmoid']": "sigmoid", "['ipo']": "ipo"},
 }
-"""Values that another version writes differently, to our spelling."""
+"""Values that another TRL version writes differently, as a mapping to the current spelling."""
 KNOWN = {("kto", "remove_unused_columns"): "KTO's trainer turns it off itself"}
 REWARDS = "reward_funcs:\n- accuracy\n"
 
@@ -55,7 +55,7 @@ def test_every_case_has_an_answer() -> None:
 
 
 def plain(key: str, value: Any) -> Any:
-    """A value in our spelling; None becomes the value that TRL uses."""
+    """A value in the current spelling; None becomes the value that TRL uses for it."""
     value = SPELLED.get(key, {}).get(str(value), value)
     return UNSET.get(key) if value is None else value
 

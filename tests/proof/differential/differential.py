@@ -52,7 +52,7 @@ DEPRECATED = re.compile("FutureWarning|DeprecationWarning|.*is deprecated").matc
 """Warnings of libraries about deprecated names. They do not count as a false accept if the compiler warned, too."""
 SEED = "2026-11"
 PATIENCE = 3
-"""The factor for time and memory when a step that ran out of either is tried again, alone."""
+"""A step that ran out of time or memory is repeated alone, with this many times as much of both."""
 
 
 class Differential:
@@ -201,7 +201,9 @@ class Differential:
                 })  # fmt: skip
 
     def _answers(self, sent: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The answers to jobs, by target. A job that ran out of time or memory is tried again with more."""
+        """Yield pairs of a target and the answer to a job. A job that ran out of time or memory is repeated with more
+        of both.
+        """
         again: list[tuple[str, dict[str, Any]]] = []
         for target, looker in self.lookers.items():
             for answer in looker.collect():
@@ -217,8 +219,8 @@ class Differential:
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
-        """Train refused specs whose code claims an exception with a model: a few per code, compiled without the
-        rule.
+        """Compile refused specs without the refusing rule and train a few per code, if the code's claim is an exception
+        that needs a model.
         """
         jobs: dict[str, tuple[str, str]] = {}
         sent: dict[str, dict[str, Any]] = {}
@@ -246,14 +248,14 @@ def _joined(text: str) -> str:
 
 
 def late(answer: Mapping[str, Any]) -> bool:
-    """Whether a job ended because its time ran out or its port was taken, as can happen on a busy machine."""
+    """Whether a job ended for a reason that a busy machine can cause: its time ran out, or its port was taken."""
     raised = answer.get("raised") or {}
     late_ = raised.get("type") == "Ended" and "not done after" in raised["message"]
     return late_ or "EADDRINUSE" in raised.get("message", "")
 
 
 def starved(answer: Mapping[str, Any]) -> bool:
-    """Whether a job needed more memory than a step may use."""
+    """Whether a job failed because it needed more memory than a step may use."""
     raised = answer.get("raised") or {}
     return raised.get("type") == "MemoryError" or "can't allocate memory" in raised.get("message", "")
 

@@ -25,7 +25,7 @@ from xpc.grammar.diagnostic import ERROR
 BLOCK = 50
 """The number of specs that a process generates at a time."""
 UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
-"""Exceptions of lowering without the rule if the missing part is the one that the rule reports."""
+"""Exceptions of lowering a spec without a rule, if the spec lacks the part that the rule would report as missing."""
 
 
 @define
@@ -79,7 +79,7 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
 
 
 def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
-    """Compile a spec that only one code refuses without the rule, if proofs of the code claim an exception."""
+    """If only one code refuses a spec, and the code's proofs claim an exception, compile the spec without that rule."""
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
         return
     code = out.codes[0]
@@ -108,7 +108,9 @@ def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, .
 def generated_specs(
     seed: str, wanted: int, place: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
 ) -> Iterator[One]:  # fmt: skip
-    """Yield specs in the order of their numbers until enough are accepted or the time is over. Raises RuntimeError."""
+    """Yield specs in the order of their numbers until enough are accepted or the time is over. Raises RuntimeError if
+    hardly any spec compiles.
+    """
     draw = partial(_block, seed=seed, place=place, claims=claims, targets=targets)
     accepted = number = 0
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=200) as pool:
@@ -127,5 +129,5 @@ def generated_specs(
 
 
 def counted(specs: list[One]) -> Counter[str]:
-    """Codes of errors, by the number of specs that have them."""
+    """The codes of errors, with the number of specs that have each code."""
     return Counter(code for one in specs for code in one.codes)

@@ -1,8 +1,8 @@
 """What the proofs of a code claim about refused specs, to find specs that are refused without a reason.
 
-If all proofs of a code on a stack show an exception of the library for the text as it is, the code claims that every
-spec which it alone refuses fails there. `claims` collects these claims. A code claims nothing if a proof measures a
-silent effect, needs a GPU, or adds its violation to a legal text.
+If all proofs of a code on a stack show an exception of the library for the text as it is, the code claims that a spec
+which no other code refuses fails on that stack. `claims` collects these claims. A code claims nothing if a proof
+measures a silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import DEFAULT
 
 BEFORE = ("launch", "config", "deepspeed")
-"""Stages that need no model."""
+"""Stages of a proof that need no model."""
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
 """Codes that refuse a spec on every target whether or not the library would, so they claim nothing.

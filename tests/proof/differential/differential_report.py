@@ -19,7 +19,7 @@ KEPT = 25
 """The number of examples of one kind that a report contains."""
 ENDS = ("json", "md", "txt")
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
-"""What earlier runs found and how it was fixed; written by hand."""
+"""The mistakes that earlier runs found and how they were fixed; written by hand."""
 
 
 @define
@@ -228,7 +228,7 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
 
 
 def merged(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several published reports as one: numbers are added, lists are joined."""
+    """Merge several published reports into one: numbers are added, and lists are joined."""
     out = dict(reports[0])
     for other in reports[1:]:
         for name, value in other.items():

@@ -25,12 +25,14 @@ TIMEOUT = 120
 """Seconds for a step, including imports that only its trainer needs."""
 
 MEMORY = 6
-"""GiB of memory for the process of a step. More is a finding, and must not harm the machine."""
+"""The GiB of memory that the process of a step may use. A step that needs more is a finding; the limit protects the
+machine.
+"""
 
 
 @frozen
 class Candidate:
-    """An accepted spec that may be trained, with the properties by which steps are chosen."""
+    """An accepted spec that may be trained. Steps are spread over the values of `kind`."""
 
     name: str
     text: str
@@ -45,10 +47,10 @@ def packs(spec: Spec) -> bool:
 
 
 def kind(spec: Spec) -> tuple[str, ...]:
-    """Strategy, method, adapter and hardware; steps are spread over these kinds.
+    """The kind of a spec: strategy, method, adapter, hardware and packing. Trained steps are spread over all kinds.
 
-    Every argument under `extra trl` is also a kind, because the effect of its value shows in a step and hardly anywhere
-    else.
+    The specs with an argument under `extra trl` are a kind of their own for each argument, because only a step shows
+    its effect.
     """
     names = sorted(name for name, value in spec.extra.get("trl", {}).items())
     adapter = "bits" if spec.bits else "lora" if spec.lora else "freeze" if spec.flag("freeze") else ""
@@ -58,8 +60,8 @@ def kind(spec: Spec) -> tuple[str, ...]:
 
 
 def trainable(spec: Spec) -> bool:
-    """Whether the test environment has the packages that a run would load, such as torch's optimizers, and peft for
-    adapters.
+    """Whether the test environment has the packages that a run of the spec loads: peft for adapters, and on a CPU only
+    torch's optimizers.
     """
     if spec.lora and not has(spec.stack.name, "peft"):
         return False
@@ -124,8 +126,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
 
 
 def of_the_stand_in(deepspeed: bytes) -> bytes:
-    """DeepSpeed's file with a bucket of the tiny model's size. A bucket of the real model's size would hold the whole
-    tiny model.
+    """DeepSpeed's file with a bucket of the tiny model's size, because a bucket of the real model's size would hold the
+    whole tiny model.
     """
     stated = json.loads(deepspeed)
     stated["zero_optimization"]["reduce_bucket_size"] = SIZES["hidden_size"] ** 2
@@ -133,7 +135,7 @@ def of_the_stand_in(deepspeed: bytes) -> bytes:
 
 
 def step_options(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
-    """The options of a step, as the report counts them."""
+    """The options of a step by which the report counts steps."""
     own = spec.on_cpu or job["zero"]
     strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
     many = job["processes"] > 1 or job["group"]

@@ -41,9 +41,9 @@ LOCAL: Mapping[str, tuple[str, ...]] = {
     "sft": ("messages", "pairs", "text", "shared"),
     "distill": ("prompt", "pairs"),
 }
-"""The data files of each method, without their extension."""
+"""The data files for each method, without their extension."""
 EVALUATED = "held-"
-"""The beginning of the names of evaluation files, by method."""
+"""The beginning of the names of evaluation files; the name of the method follows."""
 FILES = {**FILES, **{f"{EVALUATED}{method}.jsonl": FILES[f"{names[0]}.jsonl"] for method, names in LOCAL.items()}}
 METHODS: Mapping[str, int] = {
     **dict.fromkeys(methods.METHODS, 4), "sft": 57, "dpo": 12, "kto": 5, "reward": 5, "grpo": 10,
@@ -80,7 +80,9 @@ OFTEN: Mapping[str, float] = {
     "data.user_roles": 0.01, "data.assistant_roles": 0.01, "data.system_roles": 0.01, "data.tool_roles": 0.01,
     "save.hub": 0.1, "strategy.activation_checkpointing": 0.01, "model.trust_remote_code": 0.02, "model.revision": 0.04,
 }  # fmt: skip
-"""The probability that a legal setting is written; SELDOM is that of all other settings."""
+"""The probability with which each of these settings is written where it is legal. For all other settings it is
+SELDOM.
+"""
 SELDOM = 0.07
 COMMIT = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
 POOLS: Mapping[str, tuple[str, ...]] = {

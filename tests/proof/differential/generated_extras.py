@@ -17,7 +17,7 @@ from xpc.compiler.stacks import Stack
 
 
 def lines(draw: Random, stack: Stack, method: str, escape: str) -> list[str]:
-    """One to three lines of an `extra` block, fewer if a chosen argument has a type that a spec cannot write."""
+    """One to three lines of an `extra` block. An argument whose type a spec cannot write gives no line."""
     names = sorted(extras.legal_names(stack, escape))
     if escape == "trl":
         fields = stack.fields(_config(stack, method))
@@ -77,7 +77,7 @@ def _of_type(draw: Random, kind: str, default: object, bounds: Sequence[float] =
 
 
 def at_bounds(words: set[str], bounds: Sequence[float]) -> tuple[float, ...]:
-    """Numbers at which a library may, or should, refuse the value."""
+    """Numbers at or beyond a limit, which a library may, or should, refuse."""
     real = "float" in words
     near = [one + step for one in bounds for step in ((0, 0.5, -0.5) if real else (0, 1, -1))]
     return (*(REAL if real else WHOLE), *((0.5,) if not real else ()), *near)

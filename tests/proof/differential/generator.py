@@ -1,7 +1,7 @@
 """Seeded random specs over the whole schema: what people often write is generated often, everything else now and then.
 
 Seven specs in ten are `tidy`: written as by somebody with experience (bf16 on a GPU that has it, a batch that divides).
-In the other specs any combination can occur.
+The other three can have any combination of values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from xpc.compiler.stacks import DEFAULT, Stack
 
 TIDY = 0.7
 ROOM = 0.8
-"""The share of a GPU's memory that a tidy spec lets model states take."""
+"""The share of a GPU's memory that the model states of a tidy spec may take."""
 SHARDING = ("zero3", "fsdp", "fsdp1", "full_shard")
 HAND = frozenset({"hardware", "nodes", "target", "batch.gbs", "batch.micro", "batch.accum", "method", "model.config",
                   "precision", "strategy", "save", "batch.mean", *schema.ADAPTERS, "freeze", "freeze.except_last",
@@ -52,7 +52,7 @@ FITTING: Mapping[str, tuple[str, ...]] = {
     "optimizer.betas": ("adamw", "adamw8bit", "paged_adamw", "lion"), "optimizer.eps": ("adamw", "adamw8bit"),
     **{row.path: row.engines for row in schema.children("launch") if row.engines},
 }  # fmt: skip
-"""For each setting, the values of its clause with which it has an effect."""
+"""For a setting that only some values of its clause use: these values."""
 
 
 def pick(draw: Random, weights: Mapping[str, int]) -> str:
@@ -87,7 +87,7 @@ class Draft:
         self.inside.setdefault(clause, []).append(item)
 
     def build(self) -> None:
-        """Generate everything, first the parts on which others depend."""
+        """Generate all clauses. Those on which other clauses depend come first."""
         self._method()
         self._machines()
         self._subject()

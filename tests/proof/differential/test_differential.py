@@ -35,14 +35,14 @@ NEVER = {
 }  # fmt: skip
 """Settings that the generator does not write, or that are never legal.
 
-`rope` changes how the model is loaded, and here the model is made without files;
-tests/proof/training/test_train_rope.py trains it, and test_train_tools.py trains with tools.
+`rope` changes how a model is loaded from files, which these runs do not do. tests/proof/training/test_train_rope.py
+trains with `rope`, and test_train_tools.py with tools.
 """
 
 
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Spec], int]:
-    """The generated specs that compile, and the number of generated specs."""
+    """Return a pair: the generated specs that compile, and the number of all generated specs."""
     place = put(str(tmp_path_factory.mktemp("drawn")), generated.FILES)
     found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(place)).spec for i in range(SPECS)]
     return [one for one in found if one is not None], SPECS

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 HEADED = {"strategy": "zero2", "precision": "fp32", "optimizer": "adamw", "schedule": "cosine", "track": "wandb",
           "launch": "local", "method": "sft"}  # fmt: skip
-"""A value for each clause that has settings but got no value."""
+"""The value that is written for a clause if settings of this clause were generated, but no value."""
 
 
 def text(draft: Draft) -> str:

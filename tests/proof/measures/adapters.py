@@ -1,4 +1,4 @@
-"""Measures of adapters and quantized bases in peft and bitsandbytes."""
+"""Measurements that proofs make of adapters and quantized bases in peft and bitsandbytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tiny_models
 
 
 def absent(run: Any) -> dict[str, Any]:
-    """The targets without an adapter after the trainer is built."""
+    """The target modules that have no adapter after the trainer is built."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     model = run.trainer.model
@@ -20,7 +20,7 @@ def absent(run: Any) -> dict[str, Any]:
 
 
 def packed(run: Any) -> dict[str, Any]:
-    """Build the trainer on a 4-bit base, with the bundle's adapter if it has one."""
+    """Build the trainer on a 4-bit base, with the bundle's adapter if it has one. Raises what the trainer raises."""
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
     from trl import SFTTrainer
@@ -55,7 +55,9 @@ def packed_step(run: Any) -> dict[str, Any]:
 
 
 def stored_in_fp8(run: Any) -> dict[str, Any]:
-    """Whether a base that is loaded and saved can be loaded again. It is an fp8 checkpoint if the spec names one."""
+    """Save a loaded base and load it again; return whether its weights are the same. An fp8 base is used if the spec
+    names one.
+    """
     import tempfile
 
     import tiny
@@ -75,7 +77,9 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
 
 
 def dtypes_of_fp8(run: Any) -> dict[str, Any]:
-    """The dtypes of an fp8 checkpoint that is loaded in the bundle's dtype; its other weights are float32."""
+    """Load an fp8 checkpoint in the bundle's dtype; return the dtypes of its weights. Weights that are not fp8 are
+    stored in float32.
+    """
     import tempfile
 
     import tiny
@@ -97,12 +101,12 @@ def _in_four_bits(run: Any) -> Any:
 
 
 def unpacked(run: Any) -> dict[str, Any]:
-    """How many weights are packed after 4-bit quantization."""
+    """Quantize the model to 4 bits; return the number of its packed weights."""
     return {"packed": sum(type(one).__name__ == "Params4bit" for one in _in_four_bits(run).parameters())}
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether the weights of the MLP, dense or experts, are packed; the router is ignored."""
+    """Whether all weights of the MLPs (dense ones and experts) are packed. The router's weights are ignored."""
     import torch
 
     model = _in_four_bits(run)
@@ -111,7 +115,9 @@ def experts(run: Any) -> dict[str, Any]:
 
 
 def merged(run: Any) -> dict[str, Any]:
-    """Let transformers merge the base's own quantization configuration with the bundle's."""
+    """Let transformers merge the base's own quantization configuration with the bundle's. Raises what transformers
+    raises.
+    """
     from transformers import BitsAndBytesConfig
     from transformers.quantizers.auto import AutoHfQuantizer
 
@@ -191,7 +197,7 @@ def outside_adapters(run: Any) -> dict[str, Any]:
 
 
 def stepped(run: Any) -> dict[str, Any]:
-    """Whether the optimizer's groups contain all trained weights."""
+    """Whether the optimizer's parameter groups contain all trained weights."""
     optimizer = run.trainer.create_optimizer()
     held = {id(one) for group in optimizer.param_groups for one in group["params"]}
     trained = [one for one in run.trainer.model.parameters() if one.requires_grad]
@@ -199,7 +205,7 @@ def stepped(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Whether a run changes a weight, if only the weights that `freeze` leaves trainable are trained."""
+    """Train only the weights that `freeze` leaves trainable; return whether any weight has changed."""
     from xpc.runtime.features.model.frozen_weights import _layers
 
     plan, model = run.plan["freeze"], run.trainer.model
@@ -213,7 +219,9 @@ def left(run: Any) -> dict[str, Any]:
 
 
 def tied(run: Any) -> dict[str, Any]:
-    """Whether a model with tied embeddings gives the same logits after merging its adapters, saving and loading."""
+    """Merge a model's adapters, save it and load it; return whether its logits stay the same. Its embeddings are
+    tied.
+    """
     import tempfile
 
     import torch
@@ -270,7 +278,7 @@ def folded(run: Any) -> dict[str, Any]:
 
 
 def patterns(run: Any) -> dict[str, Any]:
-    """Compile the patterns of `freeze` as Python regular expressions."""
+    """Compile the patterns of `freeze` as Python regular expressions. Raises what `re` raises."""
     import re
 
     return {"read": len([re.compile(one) for one in run.plan["freeze"]["parameters"] or []])}

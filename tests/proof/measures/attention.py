@@ -1,4 +1,4 @@
-"""Measures of attention: a soft cap that is ignored, positions beyond the context, a dropout."""
+"""Measurements that proofs make of attention: a soft cap that is ignored, positions beyond the context, a dropout."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def soft_cap(run: Any) -> dict[str, Any]:
 
 
 def past(run: Any) -> dict[str, Any]:
-    """The loss of a row that exceeds the tiny model's context in the ratio in which the spec's rows exceed its
-    model's.
-    """
+    """The loss of a row that is too long for the tiny model by the same factor as the spec's rows are for its model."""
     import torch
 
     limit = run.model.config.max_position_embeddings
@@ -49,8 +47,8 @@ def past(run: Any) -> dict[str, Any]:
 
 
 def one_more(run: Any) -> dict[str, Any]:
-    """A forward pass over a row that exceeds the tiny model's context by as many tokens as the spec's rows exceed its
-    model's.
+    """Make a forward pass over a row that exceeds the tiny model's context by as many tokens as the spec's rows exceed
+    their model's context.
     """
     import torch
 
@@ -62,7 +60,7 @@ def one_more(run: Any) -> dict[str, Any]:
 
 
 def dispatch(run: Any) -> dict[str, Any]:
-    """transformers' check of flash attention for the model's configuration, as if the package were installed."""
+    """Run transformers' check of flash attention for the model's configuration, as if the package were installed."""
     with open(os.path.join(run.folder, "..", "files", "model", "config.json"), encoding="utf-8") as handle:
         share = json.load(handle)["attention_dropout"]
     model = tiny_models.load(run.family, {"dtype": "bfloat16", "attn_implementation": "eager"})

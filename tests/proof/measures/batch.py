@@ -1,4 +1,4 @@
-"""Measures of the batch that the libraries make."""
+"""Measurements that proofs make of the batch that the libraries make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def product(run: Any) -> dict[str, Any]:
-    """The sequences of an optimizer step according to the trainer's arguments, and according to the spec."""
+    """The number of sequences per optimizer step: that of the trainer's arguments, and that of the spec."""
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
     asked = run.plan["run"]["gbs"]
@@ -15,7 +15,9 @@ def product(run: Any) -> dict[str, Any]:
 
 
 def steps(run: Any) -> dict[str, Any]:
-    """The rows in the largest optimizer step of a run, over all processes, and the rows that the spec states."""
+    """The number of rows in the largest optimizer step of a run, over all processes, and the number that the spec
+    states.
+    """
     import torch
     import torch.distributed as dist
 
@@ -36,7 +38,7 @@ def steps(run: Any) -> dict[str, Any]:
 
 
 def served(run: Any) -> dict[str, Any]:
-    """The rows that the processes get in one epoch, and the rows of the data."""
+    """The number of rows that all processes get in one epoch, and the number of rows in the data."""
     import torch
     import torch.distributed as dist
 
@@ -71,7 +73,9 @@ def shrunk(run: Any) -> dict[str, Any]:
 
 
 def readers(run: Any) -> dict[str, Any]:
-    """The number of processes that read different data, according to the sampler and according to the batch."""
+    """The number of processes that read different data: that of the trainer's sampler, and that which the batch sizes
+    imply.
+    """
     args, facts = run.args, run.plan["run"]
     counted = run.trainer._get_train_sampler().dp_size
     true = facts["gbs"] // (args.per_device_train_batch_size * args.gradient_accumulation_steps)
@@ -79,7 +83,9 @@ def readers(run: Any) -> dict[str, Any]:
 
 
 def sums(run: Any) -> dict[str, Any]:
-    """The sum of as many equal gradients as a step has, in the dtype in which DeepSpeed's engine says it sums."""
+    """Add as many equal gradients as a step has, in the dtype in which DeepSpeed's engine says that it sums; return the
+    sum.
+    """
     import json
     import os
     from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Measures of the best checkpoint, full determinism and pickled weights."""
+"""Measurements that proofs make of the best checkpoint, full determinism and pickled weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def _checkpoints(run: Any) -> list[str]:
 
 
 def kept(run: Any) -> dict[str, Any]:
-    """The largest number of checkpoints that exist at once during the run, and the checkpoints that it leaves."""
+    """The largest number of checkpoints that exist at once during the run, and the number of checkpoints after its
+    end.
+    """
     from transformers import TrainerCallback
 
     seen: list[int] = []
@@ -28,7 +30,7 @@ def kept(run: Any) -> dict[str, Any]:
 
 
 def patient(run: Any) -> dict[str, Any]:
-    """Train with transformers' own callback for early stopping."""
+    """Train with transformers' own callback for early stopping. Raises what training raises."""
     from transformers import EarlyStoppingCallback
 
     run.trainer.add_callback(EarlyStoppingCallback(2))
@@ -44,7 +46,7 @@ def evaluated(run: Any) -> dict[str, Any]:
 
 
 def deterministic(run: Any) -> dict[str, Any]:
-    """Whether kernels are launched one by one, and only deterministic kernels are used."""
+    """Whether kernels are launched one by one, and whether torch uses only deterministic kernels."""
     import torch
 
     run.trainer  # noqa: B018  # its constructor sets them
@@ -55,7 +57,7 @@ def deterministic(run: Any) -> dict[str, Any]:
 
 
 def resumable(run: Any) -> dict[str, Any]:
-    """Why a bundle's program cannot resume from the first checkpoint."""
+    """The reason why a bundle's program cannot resume from the first checkpoint."""
     import small_run
 
     sys.path.append(small_run.REPOSITORY)

@@ -1,4 +1,4 @@
-"""Measures of adapters that were trained before, in peft and TRL."""
+"""Measurements that proofs make of adapters that were trained before, in peft and TRL."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def loaded(run: Any) -> dict[str, Any]:
 
 
 def reference(run: Any) -> dict[str, Any]:
-    """Whether the policy differs from its reference, the model without adapters, before the first step.
+    """Whether the policy differs from the reference, which is the model without adapters, before the first step.
 
-    A continued adapter has B matrices that are not zero.
+    The B matrices of a continued adapter are set to values other than zero.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Measures of the teacher in TRL's distillation trainers."""
+"""Measurements that proofs make of the teacher in TRL's distillation trainers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import tiny_models
 
 
 def _teacher(run: Any) -> Any:
-    """The bundle's teacher as a tiny model; if the bundle names a larger Qwen2.5, it has another vocabulary size."""
+    """Load a tiny model as the bundle's teacher. If the bundle names Qwen2.5 7B, the tiny model has another vocabulary
+    size than the student.
+    """
     stated = run.plan["method"]["teacher"]
     if stated is None:
         return None
@@ -19,14 +21,14 @@ def _teacher(run: Any) -> Any:
 
 
 def taught(run: Any) -> dict[str, Any]:
-    """Build the trainer as the library builds it."""
+    """Build the trainer with the bundle's teacher, as the library does without the runtime."""
     made = run.maker(model=run.model, teacher_model=_teacher(run), args=run.args, train_dataset=run.rows,
                  processing_class=run.tokenizer)  # fmt: skip
     return {"teacher": type(made.teacher_model).__name__}
 
 
 def compared(run: Any) -> dict[str, Any]:
-    """TRL's own loss of the logits of both models."""
+    """Compute TRL's loss of the logits of student and teacher. Raises what TRL raises."""
     import torch
     from trl import GKDTrainer
 

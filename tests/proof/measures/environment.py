@@ -1,4 +1,4 @@
-"""Measures of a process's environment after launch.sh has read the bundle's environment.sh."""
+"""Measurements that proofs make of a process's environment after launch.sh has read the bundle's environment.sh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def after(run: Any, program: str, **before: str) -> str:
-    """The output of a Python program that bash starts after environment.sh."""
+    """Let bash read environment.sh and then start a Python program; return what the program prints."""
     script = 'if [ -e "$0/environment.sh" ]; then . "$0/environment.sh"; fi; exec "$1" -c "$2"'
     words = ["bash", "-euc", script, run.folder, sys.executable, program]
     environ = {"PATH": os.environ["PATH"], "HOME": run.folder, **before}
@@ -17,13 +17,15 @@ def after(run: Any, program: str, **before: str) -> str:
 
 
 def rendezvous(run: Any) -> dict[str, Any]:
-    """The address of torch's rendezvous if the launch has set it to 10.0.0.1."""
+    """The address at which torch's processes meet after environment.sh, if the launch has set it to 10.0.0.1."""
     met = "import os; print(os.environ['MASTER_ADDR'])"
     return {"address": after(run, met, MASTER_ADDR="10.0.0.1")}
 
 
 def token(run: Any) -> dict[str, Any]:
-    """Whether the hub's library gets a token from the file, and which users of the machine can read it."""
+    """Return a pair: the token that the hub's library reads after environment.sh, and whether other users can read
+    environment.sh.
+    """
     got = after(run, "from huggingface_hub import get_token; print(get_token() or '')")
     path = os.path.join(run.folder, "environment.sh")
     return {"token": got, "others": bool(os.stat(path).st_mode & 0o004) if got else False}

@@ -1,4 +1,4 @@
-"""Measures of evaluations."""
+"""Measurements that proofs make of evaluations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 
 def metrics(run: Any) -> dict[str, Any]:
-    """The names of metrics that can select checkpoints or drive schedules, without their prefix."""
+    """The names, without prefix, of metrics by which a run can choose its best checkpoint or drive its schedule."""
     found = run.trainer.evaluate()
     names = [name.removeprefix("eval_") for name in found if name.startswith("eval_")]
     return {
@@ -19,7 +19,7 @@ def metrics(run: Any) -> dict[str, Any]:
 def averaged(run: Any) -> dict[str, Any]:
     """Whether two evaluations of the same five rows give the same loss.
 
-    transformers gathers objects only in the first one, and then tensors.
+    transformers gathers Python objects in the first evaluation, and tensors in each later one.
     """
     rows = run.trainer.train_dataset.select(range(5))
     first, second = (run.trainer.evaluate(rows)["eval_loss"] for _ in range(2))

@@ -1,4 +1,4 @@
-"""Measures of mixtures of experts in transformers."""
+"""Measurements that proofs make of mixtures of experts in transformers."""
 
 from __future__ import annotations
 

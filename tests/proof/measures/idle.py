@@ -1,4 +1,4 @@
-"""Measures of settings that may have no effect: what reaches the library that would read them."""
+"""Measurements that proofs make of settings that may have no effect: what reaches the library that would read them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import inspect_bundles
 
 
 def zero(run: Any) -> dict[str, Any]:
-    """What DeepSpeed reads from the bundle: sizes of gathers and sub-groups, and what is offloaded; None without a
-    file.
+    """The values that DeepSpeed reads from deepspeed.json: sizes of gathers and sub-groups, and the offload device.
+    They are None if the bundle has no such file.
     """
     from deepspeed.runtime.config import DeepSpeedConfig
 
@@ -29,7 +29,9 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """What a worker knows about FSDP, started by a launcher that reads accelerate.yaml and by one that does not."""
+    """Whether a worker is told to use FSDP: by a launcher that reads accelerate.yaml, and by a launcher that does
+    not.
+    """
     variables = run.launched["environment"]
     return {
         "wanted": run.plan["run"]["distributed_type"] == "FSDP",
@@ -39,7 +41,7 @@ def worker(run: Any) -> dict[str, Any]:
 
 
 def version(run: Any) -> dict[str, Any]:
-    """The FSDP version in accelerate.yaml, and whether the worker's plugin supports versions."""
+    """The FSDP version in accelerate.yaml, and whether accelerate's FSDP plugin has an argument for it."""
     import yaml
     from accelerate.utils import FullyShardedDataParallelPlugin
 
@@ -49,7 +51,7 @@ def version(run: Any) -> dict[str, Any]:
 
 
 def cycles(run: Any) -> dict[str, Any]:
-    """The number of cycles with which the schedule is built."""
+    """The number of cycles that the trainer's arguments give to the schedule."""
     return {"cycles": (run.args.lr_scheduler_kwargs or {}).get("num_cycles")}
 
 

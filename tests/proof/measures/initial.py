@@ -1,4 +1,6 @@
-"""Measures of peft's adapter initializations: effects on the base, the reference and the adapters."""
+"""Measurements that proofs make of peft's adapter initializations: effects on the base, the reference and the
+adapters.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def first_loss(run: Any) -> dict[str, Any]:
 
 
 def embeddings(run: Any) -> dict[str, Any]:
-    """Whether an adapter begins with zeros, as peft's default does."""
+    """Whether one matrix of an adapter is zero at first, as in peft's default initialization."""
     ends = (".lora_embedding_A.", ".lora_B.")
     found = [one for name, one in run.trainer.model.named_parameters() if any(end in name for end in ends)]
     return {"usual": any(not one.any() for one in found)}

@@ -1,4 +1,4 @@
-"""Measures of fused kernels and compilation: what they change in a model, and their cost."""
+"""Measurements that proofs make of fused kernels and compilation: what they change in a model, and their cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def patched(run: Any) -> dict[str, Any]:
-    """How many modules of the loaded model have another forward method after Liger was applied."""
+    """How many modules of the loaded model have another forward method after Liger has patched the model."""
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     def functions() -> list[Any]:
@@ -19,7 +19,7 @@ def patched(run: Any) -> dict[str, Any]:
 
 
 def liger_step(run: Any) -> dict[str, Any]:
-    """One forward pass, with Liger's layer kernels if the bundle uses them. Raises what Triton raises."""
+    """Make a forward pass, with Liger's layer kernels if the bundle uses them. Raises what Triton raises."""
     import torch
 
     stated = run.plan["arguments"].get("use_liger_kernel")
@@ -32,18 +32,18 @@ def liger_step(run: Any) -> dict[str, Any]:
 
 
 def compiled(run: Any) -> dict[str, Any]:
-    """The stated compilation, and what the arguments make of it."""
+    """Whether the bundle states compilation, and whether the trainer's arguments then compile."""
     return {"asked": run.plan["arguments"]["torch_compile"], "compiles": run.args.torch_compile}
 
 
 def smoothed(run: Any) -> dict[str, Any]:
-    """The gradient norm of the first step with accumulation, and with a single micro-batch."""
+    """The gradient norm of the first step, and its number of micro-batches."""
     logged = [one["grad_norm"] for one in run.trainer.state.log_history if "grad_norm" in one]
     return {"norm": float(logged[0]), "accumulation": run.args.gradient_accumulation_steps}
 
 
 def liger_scores(run: Any) -> dict[str, Any]:
-    """The scores of a reward model that Liger has patched if the bundle uses it, by transformers' patching.
+    """The scores of a reward model. If the bundle uses Liger, transformers has patched the model with it.
 
     The layer kernels, which need a GPU, are off; the test concerns the forward pass with the fused loss.
     """
@@ -59,7 +59,9 @@ def liger_scores(run: Any) -> dict[str, Any]:
 
 
 def regions(run: Any) -> dict[str, Any]:
-    """Whether compilation is requested, and whether accelerate would compile layer by layer as the runtime requests."""
+    """Whether the bundle requests compilation, and whether accelerate would then compile layer by layer, as the runtime
+    wants.
+    """
     import os
     from unittest import mock
 
@@ -72,7 +74,7 @@ def regions(run: Any) -> dict[str, Any]:
 
 
 def selected(run: Any) -> dict[str, Any]:
-    """Whether the output of attention is to be kept, and for how many layers a forward pass keeps it."""
+    """Whether the bundle asks to save attention's output, and in how many layers a forward pass saves it."""
     import gc
 
     import torch

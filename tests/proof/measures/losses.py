@@ -1,4 +1,4 @@
-"""Measures of losses: which tokens and arguments they depend on."""
+"""Measurements that proofs make of losses: which tokens and arguments they depend on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _loss(trainer: Any, batch: Any) -> Any:
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """The largest gradient of the first batch, and its loss."""
+    """The largest absolute gradient of the first batch, and the batch's loss."""
     trainer = run.trainer
     trainer.model.train()
     loss = _loss(trainer, _first(trainer))
@@ -27,7 +27,7 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def answers(run: Any) -> dict[str, Any]:
-    """How many answer tokens of the first batch have a label, and the length of its longest sequence."""
+    """The number of answer tokens in the first batch that bear loss, and the length of the longest sequence."""
     batch = _first(run.trainer)
     labels = [value for name, value in batch.items() if name.endswith("_labels")]
     lengths = [value.shape[1] for name, value in batch.items() if name.endswith("_input_ids")]
@@ -82,7 +82,7 @@ def shift_reference(trainer: Any) -> None:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """Whether training changed a trained weight, and the number of steps."""
+    """Whether training changed any trained weight, and the number of steps."""
     import torch
 
     trainer = run.trainer
@@ -94,7 +94,9 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def hidden(run: Any) -> dict[str, Any]:
-    """Whether a nan loss is logged as a number; the second of two micro-batches has a loss of nan."""
+    """Replace the loss of the second of two micro-batches by nan; return whether the logged loss is a number all the
+    same.
+    """
     import math
 
     trainer = run.trainer
@@ -112,7 +114,7 @@ def hidden(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether dpo's log-probabilities of the first batch change if sigmoid is the only loss."""
+    """Whether the log-probabilities that dpo computes for the first batch change if sigmoid is its only loss."""
     trainer = run.trainer
     batch = _first(trainer)
     several = _chosen(trainer, batch)["chosen_logps"]

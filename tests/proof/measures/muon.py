@@ -1,4 +1,4 @@
-"""Measures of Muon under each strategy: the runtime's Muon in TRL's trainer."""
+"""Measurements that proofs make of Muon under each strategy: the runtime's Muon in TRL's trainer."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def trained(run: Any) -> dict[str, Any]:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """How far the first step moves the matrices: as a share of the original scale, and a wide matrix against a tall
-    one.
+    """The length of Muon's first step: as a share of the step at the original scale, and for tall matrices as a share
+    of that for wide ones.
 
     The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
     columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.
@@ -53,7 +53,9 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def sharded(run: Any) -> dict[str, Any]:
-    """The distance of the first step from that of torch's Muon or AdamW on complete matrices, relative to the step."""
+    """The relative distance between the first step and that of torch's Muon or AdamW on weights that are not
+    sharded.
+    """
     import torch
 
     trainer = _installed(run)

@@ -1,4 +1,4 @@
-"""Measures of arguments that are given under two names."""
+"""Measurements that proofs make of arguments that are given under two names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def checkpointing(run: Any) -> dict[str, Any]:
-    """The value of the older argument, and what the built arguments do."""
+    """The value that the bundle states under the older of two names, and the value that the built arguments use."""
     return {
         "asked": run.plan["arguments"].get("gradient_checkpointing"),
         "on": bool(run.args.activation_checkpointing),

@@ -1,4 +1,4 @@
-"""Measures of numbers under `extra trl` in two training steps."""
+"""Measurements that proofs make of numbers under `extra trl` in two training steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def step(run: Any) -> dict[str, Any]:
-    """Logged values and weights that are not finite, the last losses, and whether a weight changed.
+    """Logged values and weights that are not finite after two steps, the last losses, and whether a weight changed.
 
     Rows differ in length, and evaluation rows are used if the bundle has an evaluation.
     """
@@ -32,7 +32,7 @@ def step(run: Any) -> dict[str, Any]:
 
 
 def filled_step(run: Any) -> dict[str, Any]:
-    """Like `step`, but memory that nothing was written to is filled with NaN first."""
+    """Like `step`, but uninitialized memory is filled with NaN first."""
     import torch
 
     torch.use_deterministic_algorithms(True, warn_only=True)

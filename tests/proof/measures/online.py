@@ -1,4 +1,6 @@
-"""Measures of rewards in TRL's reinforcement trainers, and of vLLM, which is not installed here."""
+"""Measurements that proofs make of rewards in TRL's reinforcement trainers, and of vLLM, which is not installed
+here.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def rewarded(run: Any) -> dict[str, Any]:
 
 
 def solved(run: Any) -> dict[str, Any]:
-    """Two steps of a run whose reward is the runtime's own reward for a correct answer."""
+    """Take two steps of a run whose reward is the runtime's own reward for a correct answer."""
     import sys
 
     from small_run import REPOSITORY
@@ -51,7 +53,7 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def few(run: Any) -> dict[str, Any]:
-    """The number of optimizer steps over the prompts in the bundle's file."""
+    """The number of optimizer steps of a run over the prompts in the bundle's file."""
     from measures import rows
 
     run.__dict__["rows"] = rows._own(run)[0]
@@ -60,7 +62,7 @@ def few(run: Any) -> dict[str, Any]:
 
 
 def vllm(run: Any) -> dict[str, Any]:
-    """TRL's own checks before it starts a colocated vLLM, with the bundle's processes and base."""
+    """Run the checks that TRL makes before it starts a colocated vLLM, with the bundle's processes and base."""
     from trl.generation import vllm_generation as there
 
     class Engine:
@@ -110,8 +112,8 @@ def _base(run: Any) -> Any:
 
 
 def counted(run: Any) -> dict[str, Any]:
-    """The number of tokens by which a step's loss is divided, and the tokens of the step (the first micro-batches of a
-    round).
+    """The number of tokens by which TRL divides the loss of a round's first step, and the number of tokens in this
+    step.
     """
     trainer = run.trainer
     trainer.model.train()
@@ -123,7 +125,7 @@ def counted(run: Any) -> dict[str, Any]:
 
 
 def own(run: Any) -> dict[str, Any]:
-    """One step with the reward function of the bundle's file."""
+    """Take a step with the reward function of the bundle's file."""
     reward = run.plan["method"]["rewards"][0]
     with open(os.path.join(run.folder, reward["file"]), encoding="utf-8") as handle:
         own: dict[str, Any] = {}
@@ -167,8 +169,8 @@ def _text(run: Any, name: str) -> str:
 
 
 def remembered(run: Any) -> dict[str, Any]:
-    """Whether a training completion is the one that the model itself generates, with recomputation if the bundle has
-    it.
+    """Whether a completion in the training batch is the one that the model generates alone. Recomputation is on if the
+    bundle has it.
     """
     import torch
     from families import completed
@@ -177,9 +179,9 @@ def remembered(run: Any) -> dict[str, Any]:
 
 
 def praised(run: Any) -> dict[str, Any]:
-    """Whether completions that are all better than their group are learned, with the weight of an unchanged policy.
+    """Whether the policy learns from completions that are all better than their group, as it would without clipping.
 
-    In that case the gradient does not grow with another upper bound of the ratio.
+    `whole` is true if the gradient stays the same with a higher upper bound of the importance ratio.
     """
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
@@ -204,7 +206,7 @@ def _gradient(trainer: Any, bound: float) -> float:
 
 
 def clipped(run: Any) -> dict[str, Any]:
-    """Whether importance ratios are clipped if each token is one percent likelier than before."""
+    """Whether importance ratios are clipped if the policy gives each token one percent more probability than before."""
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
@@ -228,7 +230,7 @@ def _joined(batch: Any, kind: str) -> Any:
 
 
 def advantages(run: Any) -> dict[str, Any]:
-    """Whether advantages grow with the rewards, whose standard deviation is about 50."""
+    """Whether advantages grow with the rewards. The rewards have a standard deviation of about 50."""
     trainer = run.trainer
     trainer.reward_funcs = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]
     trainer.model.train()

@@ -1,4 +1,4 @@
-"""Measures of optimizers: arguments that they read, when they step, and the schedule's rates."""
+"""Measurements that proofs make of optimizers: arguments that they read, when they step, and the schedule's rates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _weights(trainer: Any) -> Any:
 
 
 def copies(run: Any) -> dict[str, Any]:
-    """Whether all processes have the same weights after training, and whether the weights changed."""
+    """Whether all processes have the same weights after training, and whether any weight changed."""
     import torch
     import torch.distributed as dist
 
@@ -48,7 +48,7 @@ def early(run: Any) -> dict[str, Any]:
 
 
 def groups(run: Any) -> dict[str, Any]:
-    """The values in the optimizer's parameter groups; the first group that has a name counts."""
+    """The values in the optimizer's parameter groups. If groups differ, the value of the first one is returned."""
     optimizer = run.trainer.create_optimizer()
     found: dict[str, Any] = {}
     for group in reversed(optimizer.param_groups):
@@ -57,7 +57,7 @@ def groups(run: Any) -> dict[str, Any]:
 
 
 def states(run: Any) -> dict[str, Any]:
-    """Whether a projected optimizer has fewer moments than Adam's two per trained weight."""
+    """Whether a projected optimizer stores fewer values than Adam, which stores two for each trained weight."""
     trainer = run.trainer
     trainer.train()
     optimizer = trainer.optimizer.optimizer
@@ -69,7 +69,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def rates(run: Any) -> dict[str, Any]:
-    """The highest rate of a run, as a share of `learning_rate`. Raises what training raises."""
+    """The highest learning rate of a run as a share of `learning_rate`. Raises what training raises."""
     trainer, seen = run.trainer, []
     step = trainer.training_step
 

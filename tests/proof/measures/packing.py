@@ -1,4 +1,4 @@
-"""Measures of packed documents: whether they attend to each other."""
+"""Measurements that proofs make of packed documents: whether they attend to each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 
 def leak(run: Any) -> dict[str, Any]:
-    """The largest difference between the logits of later documents, packed after another document and alone.
+    """The largest difference between the logits of a document that is packed after another one and of the same document
+    alone.
 
     The batch is one that the trainer's own collator makes of a packed row: token and position ids, no mask.
     """
@@ -82,7 +83,7 @@ def flash(run: Any) -> dict[str, Any]:
     stand_in.install()
 
     class Written:
-        """A run whose model has the attention that the bundle states."""
+        """A run whose model uses the attention implementation that the bundle states."""
 
         model = tiny_models.load(run.family, {**run.plan["model"], "dtype": "float32"})
 

@@ -1,4 +1,4 @@
-"""Measures of dtypes: weights, layers, and what the libraries decide by the dtype."""
+"""Measurements that proofs make of dtypes: weights, layers, and what the libraries decide by the dtype."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import tiny_models
 
 
 def changed(run: Any) -> dict[str, Any]:
-    """The share of one matrix's weights that training changed, compared with the loaded weights."""
+    """Compare a weight matrix after training with the loaded one; return the share of its values that changed, and its
+    dtype.
+    """
     from safetensors.torch import load_file
 
     name, after = next((name, one) for name, one in run.trainer.model.named_parameters() if "q_proj.weight" in name)
@@ -18,19 +20,19 @@ def changed(run: Any) -> dict[str, Any]:
 
 
 def finite(run: Any) -> dict[str, Any]:
-    """Whether every weight is finite after training, and the dtype that the optimizer stepped."""
+    """Whether every weight is finite after training, and the dtype of the weights."""
     weights = list(run.trainer.model.parameters())
     return {"finite": all(bool(one.isfinite().all()) for one in weights), "dtype": str(weights[0].dtype)}
 
 
 def amp(run: Any) -> dict[str, Any]:
-    """Whether half precision is requested, and whether accelerate has autocast and a gradient scaler."""
+    """Whether the arguments request fp16, and whether accelerate has enabled autocast and a gradient scaler."""
     accelerator = run.trainer.accelerator
     return {"asked": run.args.fp16, "autocast": accelerator.native_amp, "scaler": accelerator.scaler is not None}
 
 
 def mixed(run: Any) -> dict[str, Any]:
-    """The precision that the launcher exports, and the one in the built arguments."""
+    """The precision that the launcher exports, and the precision in the trainer's arguments."""
     import inspect_bundles
 
     variables = run.launched["environment"]
@@ -40,7 +42,7 @@ def mixed(run: Any) -> dict[str, Any]:
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """The dtype of a layer's output in a training forward pass, and the dtype that `precision` states."""
+    """The dtype of a layer's output in a forward pass, and whether the bundle states half precision."""
     import torch
 
     seen: set[str] = set()
@@ -67,7 +69,7 @@ def deepspeed_fp16(run: Any) -> dict[str, Any]:
 
 
 def downcast(run: Any) -> dict[str, Any]:
-    """The file's value of the TPU downcast, and the value that reaches the processes."""
+    """The value of the TPU downcast in accelerate.yaml, and the value that reaches the processes."""
     import os
 
     with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:

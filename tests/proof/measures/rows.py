@@ -1,4 +1,4 @@
-"""Measures of rows: those of the bundle's own files, or the tiny rows of the run."""
+"""Measurements that proofs make of rows: those of the bundle's own files, or the tiny rows of the run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def masked(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """The number of rows that are left, and how many of their tokens bear loss."""
+    """The number of rows that the trainer has prepared from the bundle's rows, and the number of their tokens that bear
+    loss.
+    """
     rows = _trainer(run, _own(run)[0]).train_dataset
     if "labels" in rows.column_names:
         learnt = sum(label != -100 for labels in rows["labels"] for label in labels)
@@ -94,13 +96,15 @@ def tokenized(run: Any) -> dict[str, Any]:
 
 
 def built(run: Any) -> dict[str, Any]:
-    """Map the rows as a run does. Raises what the mapping raises."""
+    """Map the bundle's rows as a run does; return the numbers of training and evaluation rows. Raises what the mapping
+    raises.
+    """
     train, evaluation = _own(run)
     return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
 
 
 def stored(run: Any) -> dict[str, Any]:
-    """The rows of the first source's file as the datasets library reads them."""
+    """The number of rows that the datasets library reads from the first source's file."""
     from datasets import load_dataset
 
     place = os.path.join(run.folder, run.plan["data"]["sources"][0]["bundled"])
@@ -109,7 +113,9 @@ def stored(run: Any) -> dict[str, Any]:
 
 
 def heard(run: Any) -> dict[str, Any]:
-    """Turns in the bundle's rows whose text is left out by a template that knows its roles (TRL's Qwen3 template)."""
+    """The number of turns in the bundle's rows whose text TRL's Qwen3 template leaves out, because it does not know
+    their roles.
+    """
     import trl
 
     with open(os.path.join(os.path.dirname(trl.__file__), "chat_templates", "qwen3.jinja"), encoding="utf-8") as file:
@@ -123,7 +129,7 @@ def heard(run: Any) -> dict[str, Any]:
 
 
 def silent(run: Any) -> dict[str, Any]:
-    """Rows that the trainer keeps although no assistant turn has any text."""
+    """The number of rows that the trainer keeps although no assistant turn has any text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
@@ -144,7 +150,7 @@ def templated(run: Any) -> dict[str, Any]:
 
 
 def unasked(run: Any) -> dict[str, Any]:
-    """Rows that the trainer keeps although a user turn has no text."""
+    """The number of rows that the trainer keeps although a user turn has no text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     asked = [all((one["content"] or "").strip() for one in row["messages"] if one["role"] == "user") for row in rows]
@@ -152,7 +158,7 @@ def unasked(run: Any) -> dict[str, Any]:
 
 
 def repeated(run: Any) -> dict[str, Any]:
-    """Prepared rows with the same tokens as an earlier one."""
+    """The number of prepared rows that have the same tokens as an earlier row."""
     rows = _trainer(run, _own(run)[0]).train_dataset
     return {"repeated": len(rows) - len({tuple(one) for one in rows["input_ids"]})}
 
@@ -200,7 +206,7 @@ def folder(run: Any) -> dict[str, Any]:
 
 
 def masks_alone(run: Any) -> dict[str, Any]:
-    """Build the trainer on rows with token ids and masks but without labels."""
+    """Build the trainer on rows with token ids and masks but without labels. Raises what the trainer raises."""
     import datasets
 
     rows = [{"input_ids": [1, 2, 3, 4], "completion_mask": [0, 0, 1, 1]} for _ in range(4)]
@@ -208,7 +214,7 @@ def masks_alone(run: Any) -> dict[str, Any]:
 
 
 def unread(run: Any) -> dict[str, Any]:
-    """The keys of `dataset_kwargs` that the trainer never reads."""
+    """The keys of `dataset_kwargs` that the trainer does not read."""
 
     class RecordingRow(dict[str, Any]):
         seen: ClassVar[set[str]] = set()
@@ -232,10 +238,10 @@ def ends(run: Any) -> dict[str, Any]:
 
 
 def order(run: Any) -> dict[str, Any]:
-    """The sampler of the training rows."""
+    """The name of the class that samples the training rows."""
     return {"sampler": type(run.trainer._get_train_sampler()).__name__}
 
 
 def project(run: Any) -> dict[str, Any]:
-    """The project name that a tracker gets."""
+    """The name of the project that a tracker gets."""
     return {"project": run.args.project}

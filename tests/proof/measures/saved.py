@@ -1,4 +1,4 @@
-"""Measures of the files that a run saves."""
+"""Measurements that proofs make of the files that a run saves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 def final(run: Any) -> dict[str, Any]:
-    """The files of the final save, and whether they include weights."""
+    """The names of the files of the final save, and whether any of them has weights."""
     folder = run.plan["arguments"]["output_dir"]
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return {"files": names, "weights": any(name.endswith((".safetensors", ".bin")) for name in names)}
 
 
 def resumed(run: Any) -> dict[str, Any]:
-    """The steps that Adam has counted after two steps, of which the second was resumed from a checkpoint of the
-    first.
+    """Resume from the checkpoint of the first step and take the second step; return the number of steps that Adam has
+    counted.
     """
     trainer = run.trainer
     trainer.train()

@@ -1,4 +1,4 @@
-"""Measures of torch's gradient scaler, which fp16 needs."""
+"""Measurements that proofs make of torch's gradient scaler, which fp16 needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of accelerate's state in a launch."""
+"""Measurements that proofs make of accelerate's state in a launch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def distributed(run: Any) -> dict[str, Any]:
-    """The number of processes, and the distributed type in accelerate's state."""
+    """The number of processes, and the distributed type, as accelerate's state has them."""
     from accelerate.state import AcceleratorState
 
     state = run.args.distributed_state
@@ -15,5 +15,5 @@ def distributed(run: Any) -> dict[str, Any]:
 
 
 def wrapper(run: Any) -> dict[str, Any]:
-    """The class that wraps the model when training begins."""
+    """The name of the class that wraps the model when training begins."""
     return {"wrapper": type(run.trainer.model_wrapped).__name__}

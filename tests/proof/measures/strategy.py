@@ -1,4 +1,6 @@
-"""Measures of a strategy in accelerate and DeepSpeed: the workers' plugins, the mesh, the wrapped model."""
+"""Measurements that proofs make of a strategy in accelerate and DeepSpeed: the workers' plugins, the mesh, the
+wrapped model.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,16 @@ def mesh(run: Any) -> dict[str, Any]:
 
 
 def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
-    """The trainer's configuration class with the file's mesh as an argument. Raises what the class raises."""
+    """Build the trainer's configuration class with the file's mesh as an argument. Raises what the class raises."""
     made = inspect_bundles.config_class(run.plan)(**{**run.plan["arguments"], "use_cpu": True, "bf16": False,
                                             "parallelism_config": inspect_bundles.parallelism(run)})  # fmt: skip
     return {"ranks": made.parallelism_config.cp_size}
 
 
 def flags(run: Any) -> dict[str, Any]:
-    """The same launch by command-line flags, with the mesh enabled. Raises what the launcher raises."""
+    """Launch with command-line flags in place of accelerate.yaml, with the mesh enabled. Raises what the launcher
+    raises.
+    """
     from accelerate.commands import launch
 
     kind = {"FSDP": ["--use_fsdp", "--fsdp_version", "2"], "DEEPSPEED": ["--use_deepspeed"]}
@@ -92,7 +96,7 @@ def flags(run: Any) -> dict[str, Any]:
 
 
 def hooks(run: Any) -> dict[str, Any]:
-    """accelerate's preparation of a model for context parallelism. Raises what accelerate raises."""
+    """Let accelerate prepare a model for context parallelism. Raises what accelerate raises."""
     from accelerate.big_modeling import _attach_context_parallel_hooks
 
     _attach_context_parallel_hooks(run.model)
@@ -100,7 +104,7 @@ def hooks(run: Any) -> dict[str, Any]:
 
 
 def shared_inputs(run: Any) -> dict[str, Any]:
-    """The first batch, prepared as the trainer does if ranks share a sequence. Raises what the trainer raises."""
+    """Prepare the first batch as the trainer does if ranks share a sequence. Raises what the trainer raises."""
     from types import SimpleNamespace
 
     found = inspect_bundles.parallelism(run)
@@ -112,7 +116,7 @@ def shared_inputs(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """The lengths of the parts that each rank gets of the first batch, by torch's own splitting."""
+    """Split the first batch as torch does for context parallelism; return the length of each rank's part."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
     found = inspect_bundles.parallelism(run)
@@ -172,7 +176,7 @@ def settings(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """DeepSpeed's plugin in a launched worker. Raises what the plugin raises."""
+    """Build DeepSpeed's plugin as a launched worker does. Raises what the plugin raises."""
     from accelerate.utils import DeepSpeedPlugin
 
     with inspect_bundles.environment(**run.launched["environment"]):
@@ -181,7 +185,7 @@ def worker(run: Any) -> dict[str, Any]:
 
 
 def placed(run: Any) -> dict[str, Any]:
-    """Whether parameters should be offloaded, and whether the engine shards or offloads any."""
+    """The device to which the bundle asks to offload parameters, and whether the engine shards any parameter."""
     engine = run.trainer.model_wrapped
     asked = engine.zero_offload_param()
     return {
@@ -196,7 +200,7 @@ def gradients(run: Any) -> dict[str, Any]:
 
 
 def waits(run: Any) -> dict[str, Any]:
-    """Rank 0 works for four seconds while the others wait. Raises what the waiting ranks raise."""
+    """Let rank 0 sleep for four seconds while all other ranks wait. Raises what the waiting ranks raise."""
     import time
 
     from accelerate import PartialState
@@ -211,7 +215,7 @@ def waits(run: Any) -> dict[str, Any]:
 
 
 def group(run: Any) -> dict[str, Any]:
-    """The process group of a single rank, with the backend in the arguments. Raises what accelerate raises."""
+    """Make the process group of a single rank, with the backend in the arguments. Raises what accelerate raises."""
     from accelerate import PartialState
 
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
@@ -235,7 +239,9 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether rows of one token run the same experts. ZeRO-3 expects the same sequence of modules in every process."""
+    """Whether 32 rows of one token each run the same modules. Under ZeRO-3 every process must call the same modules in
+    the same order.
+    """
     import torch
 
     model, seen, ran = run.model.eval(), [], set()
@@ -260,7 +266,9 @@ def frozen(run: Any) -> dict[str, Any]:
 
 
 def forgets(run: Any) -> dict[str, Any]:
-    """The gradient norm of a step whose last micro-batch has no gradient: that of the others, or 0 if they are lost."""
+    """The gradient norm of a step whose last micro-batch has no gradient. It is 0 if the gradients of earlier
+    micro-batches are lost.
+    """
     trainer, calls = run.trainer, []
     compute, parts = trainer.compute_loss, trainer.args.gradient_accumulation_steps
 

@@ -1,4 +1,4 @@
-"""Measures of streamed rows: the tiny rows of the run, read one after the other."""
+"""Measurements that proofs make of streamed rows: the tiny rows of the run, read one after the other."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def _rows(run: Any) -> Any:
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer on a stream."""
+    """Build the trainer on the rows as a stream. Raises what the trainer raises."""
     run.__dict__["rows"] = _rows(run)
     return {"made": run.trainer is not None}
 
 
 def held_out(run: Any) -> dict[str, Any]:
-    """Split a holdout from the rows."""
+    """Split a holdout from the rows. Raises what the rows' class raises."""
     return {"rows": len(_rows(run).train_test_split(test_size=0.25)["test"])}
 
 
@@ -38,7 +38,7 @@ def _loader(run: Any) -> Any:
 
 
 def saves(run: Any) -> dict[str, Any]:
-    """How often the run saves a stream in all of its steps: before the end, and at the end."""
+    """Whether a run over a stream saves exactly once, counted over all of its steps and its end."""
     from transformers import DefaultFlowCallback, TrainerControl, TrainerState
 
     args, many = run.args, run.args.max_steps

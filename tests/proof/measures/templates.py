@@ -1,4 +1,4 @@
-"""Measures of the bundle's chat template in the libraries."""
+"""Measurements that proofs make of the bundle's chat template in the libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _template(run: Any) -> str | None:
 
 
 def training(run: Any) -> dict[str, Any]:
-    """TRL's training template for the bundle's template. Raises what TRL raises."""
+    """Let TRL make a training template of the bundle's template. Raises what TRL raises."""
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
     run.tokenizer.chat_template = _template(run)
@@ -26,26 +26,28 @@ def training(run: Any) -> dict[str, Any]:
 
 
 def stops(run: Any) -> dict[str, Any]:
-    """Whether the token that ends a turn bears loss."""
+    """Whether the token that ends an assistant turn bears loss."""
     from trl.chat_template_utils import is_chat_template_stop_token_trained
 
     return {"stop": is_chat_template_stop_token_trained(run.tokenizer, chat_template=_template(run))}
 
 
 def trainer(run: Any) -> dict[str, Any]:
-    """Build the trainer with a tokenizer that has the bundle's template, or none."""
+    """Build the trainer with a tokenizer that has the bundle's template, or no template. Raises what the trainer
+    raises.
+    """
     run.tokenizer.chat_template = _template(run)
     return {"rows": len(run.trainer.train_dataset)}
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """The largest number of tokens for one control token of the template."""
+    """The number of tokens of the template's control token that has the most."""
     found = re.findall(r"<\|[^|]+\|>", _template(run) or "")
     return {"most": max(len(run.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}
 
 
 def unread(run: Any) -> dict[str, Any]:
-    """Whether a question is rendered equally with and without the template's argument."""
+    """Whether a question is rendered to the same text with and without the template's arguments."""
     template = _template(run) or ""
     bare = re.sub(r"^(\{% set .* %\}\n)+", "", template)
     turns = [{"role": "user", "content": "2?"}]
@@ -68,7 +70,7 @@ def instructed(run: Any) -> dict[str, Any]:
 
 
 def ended(run: Any) -> dict[str, Any]:
-    """Whether a chat row, rendered by the bundle's template, contains the end token."""
+    """Whether a row of turns, rendered by the bundle's template, contains the end token."""
     turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
     stated = run.plan["arguments"]["eos_token"]
     run.tokenizer.add_special_tokens({"eos_token": "<eos>" if stated in (None, "<EOS_TOKEN>") else stated})

@@ -1,4 +1,5 @@
-"""Measures of sequences that processes share by DeepSpeed's Ulysses, in accelerate, transformers and TRL.
+"""Measurements that proofs make of sequences that processes share by DeepSpeed's Ulysses, in accelerate,
+transformers and TRL.
 
 One process stands in for the group.
 """

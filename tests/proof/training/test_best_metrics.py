@@ -37,7 +37,7 @@ def provers() -> Iterator[dict[str, prove.Prover]]:
 
 
 def text(method: str, target: str) -> str:
-    """A spec of the method with a holdout."""
+    """A spec of the method with a holdout, so that the run evaluates."""
     prompts = {"train": trained("qwen2.5-3b on deepmath-103k")}
     around = {"sft": {}, "grpo": prompts, "rloo": prompts, "distill": prompts}.get(method, {"train": PAIRS})
     more = {"grpo": "(rewards=format)", "rloo": "(rewards=format)", "distill": "(teacher=qwen2.5-7b)"}

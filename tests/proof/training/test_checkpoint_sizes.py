@@ -70,7 +70,7 @@ def mask() -> int:
 
 
 def numbers(path: str) -> int:
-    """The bytes of a safetensors file without its header."""
+    """The number of bytes in a safetensors file without its header."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return int(max(one["data_offsets"][1] for key, one in header.items() if key != "__metadata__"))

@@ -28,7 +28,7 @@ LOSSES = {
 }
 """Losses that are a mean over a micro-batch, in addition to those of orpo and kto."""
 ONE_LOSS = ("trl-0.18",)
-"""Stacks whose dpo takes a single loss."""
+"""The stacks whose dpo takes only a single loss, and no list of losses."""
 ORDER = 2e-5
 """The largest allowed difference of weights after four steps with a rate of 1e-3. A step of Adam moves a weight by at
 most the rate.
@@ -36,7 +36,9 @@ most the rate.
 
 
 def cases(stack: str) -> list[tuple[str, str]]:
-    """The methods of a stack with their settings, and those whose loss is a mean over a micro-batch."""
+    """Pairs of a method and its settings: each method of the stack, and those losses that are a mean over a
+    micro-batch.
+    """
     plain = [(method, SETTINGS.get(method, "")) for method in methods_of(stack)]
     return plain + [case for name, case in LOSSES.items() if stack not in ONE_LOSS or name != "likelihood"]
 

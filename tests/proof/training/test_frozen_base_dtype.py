@@ -1,4 +1,4 @@
-"""The dtype of a frozen base changes what an adapter learns, though less than another micro-batch does in bf16.
+"""The dtype of a frozen base changes what an adapter learns, though less than another micro-batch changes it in bf16.
 
 So fp32 stays the default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so the
 test also rounds its weights; a checkpoint published in bf16 is not rounded.

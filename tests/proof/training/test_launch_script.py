@@ -17,13 +17,15 @@ from xpc.compiler.stacks import DEFAULT
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A bundle in a folder whose name has characters that are special in a shell."""
+    """Compile a bundle into a folder whose name has characters that are special in a shell."""
     folder = str(tmp_path_factory.mktemp("launch") / "-a b\n$(c)'\"")
     return compiled(cpu("one").text, put(folder, FILES), os.path.join(folder, "x y.bundle\n"))
 
 
 def dry(words: list[str], cwd: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """The output of `--dry-run`, with an interpreter that prints its arguments in brackets."""
+    """Run launch.sh with `--dry-run` and an interpreter that prints its arguments in brackets; return what it
+    prints.
+    """
     environment: Mapping[str, str] = {**os.environ, **variables}
     return subprocess.run([*words, "--dry-run"], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 

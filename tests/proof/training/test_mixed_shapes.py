@@ -46,7 +46,7 @@ def data(*names: str, more: str = "") -> str:
 
 
 def prepared(warm: Warm, target: str, cwd: str, *texts: str) -> list[dict[str, Any]]:
-    """The rows on which the trainers of these specs' bundles train."""
+    """Compile these specs; return the rows on which each bundle's trainer trains."""
     put(warm.place, FILES)
     return trained_on(warm, target, "mixed", texts)
 

@@ -1,7 +1,7 @@
 """The order of prompts after a resume in a later epoch, for methods that repeat prompts and shuffle with TRL's own
 generator.
 
-An epoch has two steps and a run four; it resumes at the start of the second epoch, or within it.
+An epoch has two steps and a run four. The run resumes at the start of the second epoch, or within that epoch.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from xpc.compiler.stacks import load
 
 pytestmark = pytest.mark.slow
 ROUNDS = {"iterations": "iterations=3", "steps_per_generation": "steps_per_generation=6"}
-"""Rounds of three steps with two micro-batches each; the first checkpoint is after two steps."""
+"""Settings with which a generation round has three steps. The first checkpoint, after two steps, is within a round."""
 
 
 @pytest.mark.parametrize("target", EACH_STACK)

@@ -1,7 +1,7 @@
 """The published run with which the project started: its bundle has the same arguments, one by one.
 
 The published files are read from `$XPC_PUBLISHED/seed` or `../shared/published/seed` next to the repository, otherwise
-from the copy below.
+from the copy in this file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEEPSPEED: dict[str, Any] = {
     "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", "train_batch_size": "auto",
     "train_micro_batch_size_per_gpu": "auto", "wall_clock_breakdown": False,
 }  # fmt: skip
-"""The published ds-config.json."""
+"""The content of the published ds-config.json."""
 HIDDEN = 2048
 """Hidden size of Qwen2.5-3B (its config.json)."""
 
@@ -46,7 +46,7 @@ Bundle = dict[str, Any]
 
 
 def published(name: str) -> Any:
-    """A published file as JSON, or None if the folder does not exist."""
+    """A published file as JSON, or None if the folder with the published files does not exist."""
     for root in (os.environ.get("XPC_PUBLISHED"), os.path.join(REPOSITORY, "..", "shared", "published")):
         path = os.path.join(root, "seed", name) if root else ""
         if os.path.exists(path):
@@ -56,7 +56,7 @@ def published(name: str) -> Any:
 
 
 def flags(words: list[str]) -> dict[str, str | None]:
-    """The flags of a command with their values, without the program's words."""
+    """The flags of a command with their values; None for a flag without a value. Other words are ignored."""
     out: dict[str, str | None] = {}
     for index, word in enumerate(words):
         if word.startswith("--"):
@@ -67,7 +67,7 @@ def flags(words: list[str]) -> dict[str, str | None]:
 
 @pytest.fixture(scope="module")
 def seed(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    """Parts of the spec's bundle: `payload`, `deepspeed`, `launch`, `pins`."""
+    """Compile the spec; return parts of its bundle by name: `payload`, `deepspeed`, `launch`, `pins`."""
     folder = os.path.join(REPOSITORY, "specs")
     with open(os.path.join(folder, f"{SPEC}.xp"), encoding="utf-8") as handle:
         out = compiled(handle.read(), folder, str(tmp_path_factory.mktemp("seed") / "seed.bundle"), f"{SPEC}.xp")

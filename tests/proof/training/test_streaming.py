@@ -38,7 +38,7 @@ def small(*more: str, data: str = '"stream"', target: str = DEFAULT, steps: int 
 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[list[list[int]]]:
-    """The tokens of each sequence that the trainers of these specs get, in order."""
+    """Compile these specs; return the tokens of each sequence that each trainer gets, in order."""
     put(warm.place, FILES)
     return [[row["input_ids"] for row in one["rows"]] for one in trained_on(warm, target, "stream", specs)]
 
@@ -122,7 +122,7 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
 
 
 def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> None:
-    """A step has the same rows, so its loss is the same except for the order of the sum."""
+    """On two processes a step has the same rows as on one, so its loss differs only by the order of the sum."""
     put(warm.place, FILES)
     found = []
     for world, hardware in ((1, "cpu"), (2, "2 x cpu")):

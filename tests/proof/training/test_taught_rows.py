@@ -78,7 +78,7 @@ def data(*names: str, more: str = "") -> str:
 
 
 def taught(warm: Warm, target: str, name: str, *texts: str) -> list[dict[str, Any]]:
-    """The batches of the bundles of these specs."""
+    """Compile these specs; return the batches on which each bundle trains, one entry per spec."""
     put(warm.place, FILES)
     bundles = [warm.compiled(text, f"taught-{target}-{name}-{number}") for number, text in enumerate(texts)]
     answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
@@ -91,7 +91,7 @@ def small(target: str, *more: str) -> str:
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    """The text of each row, with its better answer, without repetitions."""
+    """The text of each row once; of a preference pair, the text with the better answer."""
     assert "rows" in found, found
     out = []
     for row in found["rows"]:

@@ -25,7 +25,7 @@ RANK, SCALE = 4, 2
 
 @frozen
 class Kind:
-    """The initialization, the stack, and the strategy of a run."""
+    """One kind of run: how its adapters are initialized, its stack, and its strategy."""
 
     init: str
     target: str = DEFAULT

@@ -1,7 +1,7 @@
 """Adapters with modules trained in full, two learning rates, rotations, and frozen layers, trained from compiled
 bundles.
 
-They run in one process and in two, on two stacks; each kind resumes from a checkpoint.
+Each kind of run resumes from a checkpoint. Runs have one process or two, on all stacks.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KINDS = {
 
 @frozen
 class Kind:
-    """What is trained, on which stack, and with which strategy."""
+    """One kind of run: the trained weights (`what`), the stack and the strategy."""
 
     what: str
     target: str = DEFAULT
@@ -58,19 +58,21 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind: kinds on older stacks that do not depend on the stack."""
+        """Whether only `make slow` trains this kind. That holds on older stacks for weights whose training does not
+        depend on the stack.
+        """
         return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens", *PREFIXES)
 
     @property
     def resumes(self) -> bool:
-        """Whether the run is also resumed from its first checkpoint: for each kind on a stack, its most sharded
-        run is.
+        """Whether the run is also resumed from its first checkpoint. Of the runs with the same weights and stack, only
+        the most sharded one is.
         """
         return self.strategy == max(run.strategy for run in RUNS if (run.what, run.target) == (self.what, self.target))
 
     @property
     def merges(self) -> bool:
-        """Whether adapters are trained, and every process has the complete weights to merge them into."""
+        """Whether the run merges its adapters: it trains adapters, and every process has the complete base weights."""
         return self.what not in ("tokens", "freeze") and self.strategy != "zero3"
 
     @property
@@ -112,7 +114,7 @@ print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 
 
 def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
-    """Runs as parameters of pytest."""
+    """A pytest decorator that runs a test once for each of these runs."""
     return pytest.mark.parametrize("kind", named(runs))
 
 
@@ -122,7 +124,8 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of each kind, and for most kinds the same run resumed from its first checkpoint.
+    """A function that trains a kind once. It returns the finished run, and for most kinds also the same run resumed
+    from its first checkpoint.
 
     The base model has an untied head, or is a mixture of experts.
     """
@@ -277,7 +280,9 @@ CONTINUED = (
 
 @pytest.mark.parametrize("kind", CONTINUED, ids=lambda one: one.name)
 def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
-    """At a learning rate of almost 0, the second run ends with the weights of the first."""
+    """The second run continues the adapter of the first. At a learning rate of almost 0, it ends with the same
+    weights.
+    """
     done, before = runs(kind)[0], os.path.join(ground, f"before-{kind.name}")
     os.makedirs(before)
     for name in ("adapter_config.json", "adapter_model.safetensors"):

@@ -65,7 +65,7 @@ class Cluster:
         ]  # fmt: skip
 
     def end(self, started: list[subprocess.Popen[str]], status: int = 0) -> list[str]:
-        """The output of each node, after all have ended with the expected status."""
+        """Wait until all nodes have ended, and check their exit status; return the output of each."""
         until = time.monotonic() + SECONDS
         try:
             said = [one.communicate(timeout=max(1, until - time.monotonic()))[0] for one in started]
@@ -76,13 +76,13 @@ class Cluster:
         return said
 
     def steps(self) -> list[int]:
-        """The steps with a logged loss."""
+        """The steps for which the run has logged a loss."""
         told = events(os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"]))
         return [event["step"] for event in told if "loss" in event]
 
 
 def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """The command of a node, and the environment variables in the file."""
+    """Return a pair: the command that the file gives to a node, and the environment variables that it sets."""
     if file == "sky.yaml":
         return ["bash", "-c", table["run"]], {}
     if file == "trainjob.yaml":
@@ -132,7 +132,7 @@ def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], C
 
 
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
-    """One pod gets the kubelet's SIGTERM, both end with 75, and the failure policy starts both again."""
+    """One pod gets the kubelet's SIGTERM, both pods end with 75, and the failure policy starts both again."""
     made, steps = cluster("jobset.yaml", 100), list(range(1, 101))
     pods = [{"JOB_COMPLETION_INDEX": index, "MASTER_PORT": free} for free in [str(free_port())] for index in "01"]
     started = made.start(pods)

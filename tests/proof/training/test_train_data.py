@@ -22,7 +22,7 @@ TEXTS_ONLY = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}: "
     "{% if message['content'] is string %}{{ message['content'] }}{% endif %}<|im_end|>{% endfor %}"
 )
-"""A template that omits contents which are lists of parts."""
+"""A template that omits a content if it is a list of parts."""
 NO_SYSTEM = (
     "{% for message in messages %}{% if message['role'] != 'system' %}<|im_start|>{{ message['role'] }}: "
     "{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
@@ -42,7 +42,7 @@ def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
 
 
 def ended(warm: Warm, text: str, name: str, cwd: str, *words: str) -> tuple[int, str]:
-    """The exit status of `launch.sh`, and everything that it prints."""
+    """Run `launch.sh`; return its exit status, and everything that it prints."""
     run = warm.launch(warm.compiled(text, name), cwd, *words)
     return run.done.returncode, run.done.stdout + run.done.stderr
 

@@ -1,7 +1,7 @@
 """evaluate.sh with the pinned harness, offline: a task file of the user, on the trained model and on an adapter with
 its base.
 
-One evaluation starts a new interpreter; the others, and the training, are forks of a warm one.
+One evaluation starts a new interpreter; all other evaluations, and the training, run in forks of a warm one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def colours(place: str) -> str:
 
 @pytest.fixture(scope="module")
 def evaluate(warm: Warm) -> Evaluate:
-    """Start `evaluate.sh` in a folder."""
+    """A function that runs the `evaluate.sh` of a bundle in a folder."""
 
     def run(bundle: str, cwd: str, target: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
         python = harness(target)
@@ -94,7 +94,7 @@ def perplexity(out: str) -> float:
 
 @pytest.fixture(scope="module")
 def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], float]:
-    """The score of the tiny model before training, by target."""
+    """A function that returns the perplexity of the untrained tiny model on a target."""
     kept: dict[str, float] = {}
 
     def found(target: str) -> float:
@@ -112,7 +112,7 @@ def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[str, Run]]:
-    """A bundle and its finished run."""
+    """A function that compiles a spec and trains it; it returns the bundle and the finished run."""
 
     def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
         harness(target)

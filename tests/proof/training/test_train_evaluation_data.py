@@ -23,7 +23,7 @@ SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data
 
 @pytest.fixture(scope="module")
 def held(warm: Warm) -> Warm:
-    """Two evaluation files next to the data of every shape."""
+    """The warm interpreters, with two evaluation files next to each data file in their folder."""
     for name in {*DATA.values(), "pairs"}:
         with open(os.path.join(warm.place, f"{name}.jsonl"), encoding="utf-8") as handle:
             lines = handle.readlines()

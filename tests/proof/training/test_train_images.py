@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 COLOURS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 SIZES = {"red": (84, 56), "blue": (112, 112)}
 TOKENS = {"red": 3 * 2, "blue": 4 * 4}
-"""The tokens of an image: one for 28 x 28 pixels."""
+"""The number of tokens of each image: one for every 28 x 28 pixels."""
 
 
 def row(question: str, *colours: str) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def launched(place: Path, name: str) -> str:
 
 
 def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) -> None:
-    """The image is compared before the first step. With the old image, the same command trains."""
+    """The run compares the image before its first step. With the old image back in place, the run trains."""
     from PIL import Image
 
     path = place / "pictures" / "red.png"
@@ -125,7 +125,7 @@ def goes_on_to_the_same_end(place: Path, name: str) -> None:
 
 
 def events(out: Path) -> list[dict[str, Any]]:
-    """The logged steps of a run."""
+    """The events of a run that have a loss."""
     lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [one for one in map(json.loads, lines) if "loss" in one]
 
@@ -228,7 +228,7 @@ def answers(place: Path, name: str) -> None:
 
 @pytest.mark.nightly
 def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
-    """Two processes, a loss on answers only, recomputation, a holdout, and scaled images."""
+    """The run has two processes, a loss on answers only, recomputation, a holdout, and scaled images."""
     printed = trained(
         place, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
         "eval(every=1)", "memory(checkpointing)", "strategy ddp", hardware="2 x cpu", micro=1,
@@ -275,7 +275,7 @@ def test_dpo_prefers_answers_about_images(place: Path) -> None:
     ends = "<|im_end|>\n"
     assert found["answers"][:4] == [f"{one['chosen']}{ends}" for one in PAIRS[:4]]
     assert found["answers"][4:] == [f"{one}{ends}" for one in ("It is blue, green", "Red", "Blue", "It is green")]
-    assert events(place / "out" / "pairs")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)  # it is the reference
+    assert events(place / "out" / "pairs")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)  # it equals its reference
     before, after = weights(place / "model"), weights(place / "out" / "pairs")
     assert {name for name in before if not before[name].equal(after[name])} == {
         name for name in before if "visual" not in name
@@ -286,7 +286,7 @@ def test_dpo_prefers_answers_about_images(place: Path) -> None:
 
 @pytest.mark.nightly
 def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> None:
-    """Two processes, a holdout and scaled images."""
+    """The run has two processes, a holdout and scaled images. At the first step its loss is ln 2."""
     lines = ("lora(rank=4, alpha=8)", "method dpo", "data(holdout=4, max_pixels=7000)", "eval(every=1)", "strategy ddp")
     printed = trained(place, "pairs-lora", *lines, data="pairs", hardware="2 x cpu", micro=1)
     assert printed.count("eval loss") == 3
@@ -300,8 +300,8 @@ def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> No
 
 @pytest.mark.nightly
 def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path) -> None:
-    """TRL alone on rows that xpc refuses: joined rows (XP215), a cut image (XP218), Liger and dpo with `precompute`
-    (XP217), and image tokens that TRL would learn.
+    """The test runs TRL alone on rows that xpc refuses: joined rows (XP215), a cut image (XP218), Liger and dpo with
+    `precompute` (XP217), and image tokens, which TRL would learn.
     """
     python(__file__, "refused_rows", folder=place)
 

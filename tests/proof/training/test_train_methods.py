@@ -1,7 +1,7 @@
 """Every method of the language, really trained from a compiled bundle, on every stack.
 
-With full weights, adapters, and adapters on a quantized base; in one process and in two; each method resumes from a
-checkpoint. Runs are forks of a warm interpreter.
+Methods train full weights, adapters, and adapters on a quantized base, in one process and in two. Each method resumes
+from a checkpoint. Runs are forks of a warm interpreter.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert [event["step"] for event in done.events] == list(range(1, STEPS + 1))
     assert all(map(math.isfinite, losses))
     assert min(done.values("grad_norm")) > 0
-    if METHODS[small.method].grouped:  # its loss is around zero, and the reward rises only in more steps
+    if METHODS[small.method].grouped:  # losses are near 0, and four steps are too few for rewards to rise
         assert all(0 < value < 1 for value in done.values("reward"))
         taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 subtracts the divergence from the reward
         assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"), abs=taken)
@@ -126,7 +126,7 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
         assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}  # trl 1.16 rounds on 4 bits
         trained = {name.split(".")[-2] for name in adapters}
         assert trained == {"lora_A", "lora_B", *(["score"] if small.method == "reward" else [])}
-        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # these begin as zeros
+        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # B matrices begin as zeros
         assert not any("lm_head" in name for name in adapters)
         assert done.summary["adapter_of"] == "tiny"
 
@@ -271,7 +271,7 @@ def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytes
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
     again = warm.run(bundle, cwd, DEFAULT, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
-    assert [event["step"] for event in again.events] == list(range(1, 21))  # once, although some were repeated
+    assert [event["step"] for event in again.events] == list(range(1, 21))  # each step once, although some ran twice
 
 
 def test_every_method_is_here() -> None:

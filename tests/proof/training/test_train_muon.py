@@ -1,4 +1,6 @@
-"""Muon in real trainers of every stack: what Muon and AdamW each change, and resuming with the states of both."""
+"""Muon in real trainers of every stack: which weights Muon and AdamW each train, and resuming with the states of both
+optimizers.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def numbers(folder: str) -> dict[str, array[float]]:
 
 
 def moved(one: array[float], other: array[float]) -> float:
-    """The root of the mean squared difference."""
+    """The root mean square of the differences between two tensors."""
     return math.sqrt(sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) / len(one))
 
 

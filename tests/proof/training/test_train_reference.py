@@ -1,7 +1,7 @@
 """The reference model of a run that continues an adapter: a frozen copy of the adapter if the stack's trainer makes
 one.
 
-At the first step policy and reference are then equal, so every divergence and implicit reward is 0.
+If the reference is such a copy, it equals the policy at the first step, so every divergence and implicit reward is 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def first(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def continued(warm: Warm, cwd: Path, name: str, kind: str, target: str = DEFAULT, strategy: str = "one") -> Trained:
-    """A run that continues the adapter of a kind."""
+    """Train a run that continues the adapter of a kind."""
     method = "dpo" if name == "precomputed" else name
     adapter = f'{"qlora" if kind == "qlora" else "lora"}(from="first-{kind}")'
     text = small(METHODS[name], adapter, method=method, target=target, strategy=strategy)

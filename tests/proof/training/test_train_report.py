@@ -28,7 +28,7 @@ EVALUATED = 'eval(every=2, data="{}.jsonl")'
 
 
 def reported(run: Trained) -> dict[str, dict[str, Any]]:
-    """The rows of the run's report by name, and the run itself under ""."""
+    """Return the rows of the run's report by name; the key "" has the run itself."""
     (found,) = json.loads(report(parse([run.out, "--json"]))[0])["runs"]
     return {"": found, **{row["name"]: row for row in found["rows"]}}
 

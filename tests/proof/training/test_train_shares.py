@@ -42,7 +42,7 @@ def mixture(more: str = "", few: str = "share = 40%", many: str = "share = 60%")
 
 
 def prepared(warm: Warm, target: str, *texts: str) -> list[dict[str, Any]]:
-    """The rows on which the trainers of these specs' bundles train."""
+    """Compile these specs; return the rows on which each bundle's trainer trains."""
     put(warm.place, FILES)
     return trained_on(warm, target, "shares", texts)
 
@@ -113,7 +113,9 @@ def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any
 
 @pytest.mark.parametrize("target", STACKS)
 def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> None:
-    """Half of the prompts of the first source fill `seq`; its share is kept by the other prompts."""
+    """Half of the prompts of the first source fill `seq` and are dropped; the other half makes up the source's
+    share.
+    """
     methods = [one for one in DROPPED if one.partition("(")[0] in methods_of(target)]
     if target == OLDEST:
         methods.remove("sft(assistant_only)")

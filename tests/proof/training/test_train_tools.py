@@ -98,8 +98,8 @@ def caller(place: str) -> None:
 
 
 def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Two steps whose first completions call each tool in turn: what they learned and were given, the prompt, and the
-    metrics of the last step.
+    """Train two steps whose first completions call each tool in turn. Return the completions (the text that bears loss,
+    and the tool results), the prompt, and the metrics of the last step.
     """
     put(warm.place, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.place)

@@ -40,7 +40,7 @@ SCALED: dict[str, tuple[str, str]] = {
     "mistral-7b-constitutional-dpo-8xh100": (ADAMW, "method dpo(beta=0.1, loss=sigmoid)\nschedule cosine(warmup=10%)"),
     "smollm3-3b-apo-16xh100": (ADAMW, "method dpo(beta=0.05, loss=apo_zero)"),
 }
-"""The characteristic settings of each recipe, in a spec of four steps on the CPU: its optimizer, and the rest."""
+"""For each recipe: the optimizer and the other settings that characterise it, in a spec of four steps on the CPU."""
 PAIRS = "".join(
     json.dumps({"prompt": f"What is {n} + {n}?", "chosen": f" It is {2 * n}.", "rejected": " I do not know."}) + "\n"
     for n in range(64)

@@ -1,4 +1,4 @@
-"""Proofs of adapters on fused experts and state spaces."""
+"""Proofs of rules about adapters on fused experts and state spaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of adapters and quantized bases."""
+"""Proofs of rules about adapters and quantized bases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of the best checkpoint, evaluation at the start, determinism and formats of weights."""
+"""Proofs of rules about the best checkpoint, evaluation at the start, determinism and formats of weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONFIG: dict[str, Any] = {"at": "config", "raises": "ValueError"}
 
 
 def best(evaluated: str, saved: str, *more: str) -> str:
-    """A spec that loads its best checkpoint, with the two intervals."""
+    """A spec that loads its best checkpoint, and evaluates and saves at these two intervals."""
     return spec(HELD, f"eval(every={evaluated})", *more, extra(BEST), save=f'save "out/run" every={saved}')
 
 

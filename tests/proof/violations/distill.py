@@ -1,4 +1,4 @@
-"""Proofs of distillation."""
+"""Proofs of rules about distillation."""
 
 from __future__ import annotations
 

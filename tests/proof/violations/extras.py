@@ -1,4 +1,4 @@
-"""Proofs of limits of `extra`: the range of its numbers, and arguments that contradict another setting."""
+"""Proofs of rules about limits of `extra`: the range of its numbers, and arguments that contradict another setting."""
 
 from __future__ import annotations
 

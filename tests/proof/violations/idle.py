@@ -1,4 +1,4 @@
-"""Proofs of settings that nothing would read: settings of another strategy, launcher, method or target."""
+"""Proofs of rules about settings that nothing would read: settings of another strategy, launcher, method or target."""
 
 from __future__ import annotations
 

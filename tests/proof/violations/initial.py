@@ -1,4 +1,4 @@
-"""Proofs of the initial weights of adapters."""
+"""Proofs of rules about the initial weights of adapters."""
 
 from __future__ import annotations
 

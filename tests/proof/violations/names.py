@@ -1,4 +1,4 @@
-"""Proofs of renamed and removed names."""
+"""Proofs of rules about renamed and removed names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of precision, attention, packing and kernels."""
+"""Proofs of rules about precision, attention, packing and kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spec_parts import extra
 
 KEPT: dict[str, Any] = {"keep": ("attn_implementation",)}
 TEXT: dict[str, Any] = {"shape": "text"}
-"""Rows that end with the end token, by which the measures separate documents."""
+"""Proofs with rows of text. The rows end with the end token, by which measurements find the ends of documents."""
 
 
 GRPO = "method grpo(rewards=[accuracy], generations=2, max_completion=8)"
@@ -28,13 +28,13 @@ EVALUATED = cpu("eval(every=1)", "data(holdout=16)", batch="gbs=4 micro=2 {}")
 
 
 def selective(*more: str) -> str:
-    """The block for recomputation that keeps the output of attention."""
+    """A block for recomputation that saves the output of attention."""
     return "\n".join(["memory {", "  checkpointing {", "    selective", *(f"    {one}" for one in more), "  }", "}"])
 
 
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
          "num_key_value_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048}  # fmt: skip
-"""Sizes of a model whose parameters are counted."""
+"""The sizes in the config.json of a local model, by which the compiler counts its parameters."""
 
 
 def family(model_type: str, **more: object) -> dict[str, str]:

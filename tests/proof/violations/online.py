@@ -1,4 +1,4 @@
-"""Proofs of reinforcement."""
+"""Proofs of rules about reinforcement."""
 
 from __future__ import annotations
 

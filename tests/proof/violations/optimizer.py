@@ -1,4 +1,4 @@
-"""Proofs of optimizers, schedules, the batch, and settings for certain steps."""
+"""Proofs of rules about optimizers, schedules, the batch, and settings for certain steps."""
 
 from __future__ import annotations
 

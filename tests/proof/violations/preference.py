@@ -1,4 +1,4 @@
-"""Proofs of preference tuning."""
+"""Proofs of rules about preference tuning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of batch, optimizer, schedule, saving and the launch."""
+"""Proofs of rules about batch, optimizer, schedule, saving and the launch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of sharding, launchers and nodes."""
+"""Proofs of rules about sharding, launchers and nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEIGHTS_ONLY = 'save "out/run" every=100 full_state=false resume=never'
 PAIRS = "qwen2.5-3b on ultrafeedback-binarized for 3 epochs"
 ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", "hardware": "16 x h200-141gb",
           "strategy": "zero3", "batch": "gbs=16 micro=1"}  # fmt: skip
-"""A mixture of experts that is too large without sharded weights."""
+"""A mixture of experts that does not fit in a GPU unless its weights are sharded."""
 CP = "parallelism_config.parallelism_config_"
 FSDP = "fsdp_config.fsdp_"
 NORM = 4.0
@@ -263,7 +263,7 @@ LAUNCH: tuple[Proof, ...] = (
 )  # fmt: skip
 
 EVERY = {**ROUTED, "train": ROUTED["train"].replace("mixtral-8x7b-v0.1", "qwen3-30b-a3b")}
-"""A mixture of experts whose class in transformers 4.52 runs every expert, whether or not a token is routed to it."""
+"""A mixture of experts whose class in transformers 4.52 runs every expert, also one to which no token is routed."""
 
 
 def recomputed(*more: str, target: str) -> str:
@@ -272,7 +272,9 @@ def recomputed(*more: str, target: str) -> str:
 
 
 def adapted(target: str) -> Proof:
-    """A spec of adapters under ZeRO-3 with the other kind of recomputation."""
+    """A proof about adapters under ZeRO-3: on this stack, non-reentrant recomputation raises torch's
+    CheckpointError.
+    """
     return Proof(
         "D98",
         "XP572",

@@ -1,4 +1,4 @@
-"""Proofs of modules that are trained next to adapters, and of frozen layers."""
+"""Proofs of rules about modules that are trained next to adapters, and of frozen layers."""
 
 from __future__ import annotations
 

@@ -59,5 +59,5 @@ def test_modules_that_the_model_has_are_accepted(train: str, line: str) -> None:
 
 
 def quoted(line: str) -> str:
-    """The line with quotation marks around names that contain dots."""
+    """The line with quotation marks around each name that contains a dot."""
     return re.sub(r"(?<=[\[ =])([\w]+(?:\.\w+)+)", r'"\1"', line)

@@ -38,7 +38,7 @@ PRECONDITION = {
 
 
 def allowed(module):
-    """Whether the rules of a module may rely on its `WHEN`; those of an engine may rely on the engine."""
+    """Whether the rules of a module may rely on its `WHEN`. The rules of a launch engine always may."""
     return module in PRECONDITION or module.startswith("engines.")
 
 

@@ -24,7 +24,7 @@ CALL = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name":
 
 
 def found(tmp_path: Path, row: dict[str, Any], *settings: str, train: str = "qwen2.5-3b-instruct") -> dict[str, str]:
-    """The findings for a file of one row: code and help."""
+    """Check a file of one row; return the code and the help of each finding."""
     files = {**TINY, "tiny/chat_template.jinja": ALTERNATING, "rows.jsonl": json.dumps(row) + "\n"}
     text = spec(*settings, train=f'{train} on "rows.jsonl" for 3 epochs')
     return {one.code: f"{one.severity}: {one.help}" for one in checked(text, put(tmp_path, files)).problems}
