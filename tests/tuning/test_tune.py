@@ -146,7 +146,7 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     paces = [one["tokens_per_second"] / one["planned"]["tokens_per_second"] for one in readings]
     assert after / before == pytest.approx(sum(paces) / 2, rel=1e-2)
     text, _ = command.run(command.parse(("other.xp", "--calibration", "team.json")))
-    assert "corrected by 2 readings" in text
+    assert "corrected by 2 measurements" in text
 
 
 def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(probes: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tiers import EACH_STACK
 from tiny import conversations
 from tiny_runs import lines, spec
 
+from xpc.compiler import stacks
 from xpc.compiler.registry.chat_templates import FOLDER
 from xpc.compiler.stacks import DEFAULT, STACKS
 
@@ -23,7 +24,8 @@ pytestmark = pytest.mark.slow
 PROGRAM = os.path.join(REPOSITORY, "tests", "support", "mapped_rows.py")
 TEMPLATES = sorted(name.removesuffix(".jinja") for name in os.listdir(FOLDER))
 ODD = ("", " ", "\n\n", "  two  spaces ", "<|im_end|>", "naïve 日本語 🙂", "{{ 1 }}", "a" * 300, "\u0301e\u200d")
-METHODS_OF = {target: ["sft", *["sft(assistant_only)"] * (target != "trl-0.18")] for target in STACKS}
+MASKED = tuple(target for target in STACKS if stacks.load(target).facts.assistant_only_loss)
+METHODS_OF = {target: ["sft", *["sft(assistant_only)"] * (target in MASKED)] for target in STACKS}
 ROWS = 450
 """More than two of the groups whose texts are encoded together."""
 
@@ -91,7 +93,7 @@ def test_rows_of_every_shape(warm: Warm, target: str) -> None:
         "completion": spec("method sft(completion_only)", data='"mapped-pairs.jsonl"', target=target, sizes=sizes),
         "text": spec(data='"mapped-text.jsonl"', target=target, sizes=sizes),
     }
-    if target != "trl-0.18":  # which has neither
+    if target in MASKED:
         texts["packed"] = spec(data='"mapped.jsonl"', target=target, sizes=sizes, batch=" packing(isolate=mask)")
         method = "method sft(completion_only, assistant_only)"
         texts["both"] = spec(method, data='"mapped-pairs.jsonl"', target=target, sizes=sizes)
