@@ -87,7 +87,7 @@ def _lines(draft: Draft, origin: str) -> list[str]:
         ]
     if draft.differences:
         out += [
-            "# Where the source's own tool differs:",
+            "# Differences between this spec and what the imported file's own program does:",
             *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.differences.items()),
         ]
     return out

@@ -33,8 +33,9 @@ COMPARED = {
 }  # fmt: skip
 NAMES = ("cost", "gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
 EPILOG = (
-    "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak over the card's memory). A value that "
-    "is not known fails. Exit status: 0 planned, 1 a spec does not compile or a condition holds, 2 wrong usage."
+    "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak divided by the card's memory). A "
+    "condition on an unknown value counts as met. Exit status: 0 if all specs were planned, 1 if a spec does not compile "
+    "or a condition is met, 2 for wrong usage."
 )
 
 

@@ -74,7 +74,7 @@ def _one(plan: Plan) -> str:
         if plan.full_rows:
             lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
     if plan.cost is not None:
-        lines.append(f"cost: {cost(plan.cost)}, {plan.price:g} for a GPU-hour")
+        lines.append(f"cost: {cost(plan.cost)}, at {plan.price:g} per GPU-hour")
     if plan.speed is not None:
         lines.append(f"  {plan.speed.tokens:,.0f} tokens/s a GPU, from {plan.speed.source}")
     found = ways(plan)

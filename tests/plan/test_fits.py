@@ -386,7 +386,7 @@ def test_a_price_gives_the_cost(price: str, each: float, tmp_path, monkeypatch) 
     assert table["cost"]["value"] == pytest.approx(table["gpu_hours"]["value"] * each, abs=0.006)
     text, _ = command.run(command.parse([*asked, "--price", price]))
     assert f"cost: {table['cost']['value']:,.2f} (" in text
-    assert f"{each:g} for a GPU-hour" in text
+    assert f"at {each:g} per GPU-hour" in text
     assert json.loads(command.run(command.parse([*asked, "--format", "json"]))[0])["cost"] is None
     assert "cost" in command.run(command.parse([*asked, "--price", price, "--compare"]))[0].splitlines()[0]
 

@@ -55,7 +55,7 @@ def test_a_changed_file_stops_the_run_with_both_digests(place: Path) -> None:
     was, now = (sha256(one * 4000).hexdigest()[:16] for one in (b"w", b"v"))
     assert line == (
         f"models/tiny/model.safetensors has sha256 {now}, and had {was} when this bundle was compiled; put the old "
-        "files back, or compile the spec again with these"
+        "files back, or compile the spec again with the current files"
     )
     compiled()
     assert found() == []

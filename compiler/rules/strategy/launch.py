@@ -90,8 +90,8 @@ def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     Why it is bad: loading a model, writing a checkpoint or evaluating on one process takes longer, while the other
     processes wait.
 
-    Without this rule: the run ends with a timeout of a collective operation the first time that the processes wait
-    longer.
+    Without this rule: the first time that a process waits for the others longer than the timeout, a collective
+    operation fails and the run ends.
 
     Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`.
     """

@@ -29,7 +29,7 @@ BLOCK = 2**22
 MOST = 10_000
 DIGITS = 16
 """A message shows this many digits of a digest."""
-WAY_OUT = "put the old files back, or compile the spec again with these"
+WAY_OUT = "put the old files back, or compile the spec again with the current files"
 
 
 class ModelFiles(Feature):

@@ -135,8 +135,9 @@ with the bundle: the dtypes of weights, adapters and optimizer states; which wei
 changed; every argument; the attention; the evaluation; whether all processes have the same weights. A loss of 0 or
 nan is a finding. In a packed row, a token of one document is replaced, and no logit of another document may change.
 The loss and the gradient of a step are computed a second time, by a separate implementation, from the tokens of the
-batch. So are what the step means: the tokens that bear loss, from the rows; the optimizer's group and decay of each
-trained weight, from its name; the rates of all steps, from the schedule's formula; and the weights that are saved.
+batch. That implementation also computes which tokens count in the loss (from the rows), the optimizer's group and the
+weight decay of each trained weight (from its name), the learning rate of each step (from the schedule's formula), and
+the weights that are saved.
 
 **GPUs are simulated.** The libraries are shown the GPU's capability and the number of processes of the spec. A step
 of such a spec runs on a tiny model of its family on the CPU, with accumulation, bf16, ZeRO, quantized bases (if
@@ -151,7 +152,7 @@ Not covered:
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
 - errors after the second step, or after resuming from a checkpoint; other tests cover these
   ([recovery.md](recovery.md))
-- the method `cpo`, which is newer than the runs below; `tests/proof/training/test_cpo_loss.py` compares its losses
+- the method `cpo`, which was added after the runs below; `tests/proof/training/test_cpo_loss.py` compares its losses
   with the published formulas
 - the second computation of the loss for `grpo`, `rloo` and `distill`, for runs with dropout, NEFTune, ZeRO-3 or FSDP,
   and for `sft` with label smoothing, Liger, a balancing loss of experts, or a loss other than the cross-entropy; that
