@@ -34,8 +34,8 @@ COMPARED = {
 NAMES = ("cost", "gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step", "verdict")
 EPILOG = (
     "Names of --fail-if: " + ", ".join(NAMES) + " (`share` is the peak divided by the card's memory). A "
-    "condition on an unknown value counts as met. Exit status: 0 if all specs were planned, 1 if a spec does not compile "
-    "or a condition is met, 2 for wrong usage."
+    "condition on an unknown value counts as met. Exit status: 0 if all specs were planned, 1 if a spec does not "
+    "compile or a condition is met, 2 for wrong usage."
 )
 
 
