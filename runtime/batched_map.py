@@ -20,7 +20,7 @@ KNOWN = {
 }  # fmt: skip
 """A call of ``Dataset.map`` is done in batches only if it has no arguments other than these."""
 FEWEST = 1000
-"""The least number of rows for a fork."""
+"""Rows for each forked process: 2,500 rows are mapped by at most two processes."""
 ROWS = 200
 """The rows whose texts are encoded together; more are not faster, and need more memory."""
 

@@ -13,7 +13,7 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""The most folders above a source that are searched for a file."""
+"""How many folders, from the imported file's folder upwards, are searched for a named file."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
 """Names in the root folder of a repository or of a Python project."""
 MOST_WALKED, MOST_LISTED = 2_000, 20_000

@@ -25,7 +25,7 @@ ASSUMED = "XP190"
 PASTED = (
     "XP014", "XP020", "XP022", "XP023", "XP024", "XP025", "XP030", "XP040", "XP043", "XP101", "XP102", "XP104",
 )  # fmt: skip
-"""Codes of findings that pasted text often causes: lines of a command or of YAML, another tool's blocks or numbers."""
+"""Codes of findings that pasted text often causes: options of a command line, YAML, other tools' blocks or numbers."""
 
 
 @record

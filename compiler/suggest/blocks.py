@@ -57,7 +57,9 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """The findings, with what to write instead of another tool's notation; and the settings that blocks mean."""
+    """Add what to write instead of another tool's notation to the findings. Also returns the settings that blocks
+    mean.
+    """
     found = [rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)]
     return rewrite_blocks(join_values(rewrite_machines(found)))
 

@@ -28,7 +28,7 @@ ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), 
 """Settings whose lower bound (ABOVE) or upper bound (BELOW) is itself not legal, because nothing would be trained."""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Endings of file names of templates, and of rows."""
+"""Patterns for file names of templates (TEXTS) and of data (ROWS)."""
 LENGTHS = {
     "steps": (
         "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "batch", "batches", "ba",

@@ -47,7 +47,7 @@ for such a value. The value "/" stands for any path.
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that need not be written, because they are the default."""
+"""Advice for values that are the default, so that they need not be written."""
 ZERO = (
     "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
     "method.label_smoothing",
@@ -73,7 +73,7 @@ NOUNS = {
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""For each kind, the word for what a count counts, and for the total of which a share is a part."""
+"""For each type of setting: the noun that a count counts, and the phrase for what a share is a share of."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")

@@ -18,7 +18,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"(?P<name>[\w.]+)[ \t]*=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A count with an `x` but no unit after it: `nodes=2x`."""
+"""A pattern for a count with an `x` but nothing after it: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -192,7 +192,9 @@ def computed(one: str, sign: str, other: str) -> str:
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite thousands with commas, a list without brackets, and a statement that begins with a number of bits."""
+    """Rewrite thousands with commas, a list without brackets, or a statement that begins with a number of bits
+    (`4bit`).
+    """
     called = re.search(r"(?<![\w.])\d[\w.-]*$", line[:at])
     if line[at : at + 1] == "(" and called is not None:  # `8bit-adam(lr=1e-5)`
         return evolve(_malformed(found, line, start, called.start()), message=f"`{called[0]}` is not a number")

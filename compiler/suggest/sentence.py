@@ -15,11 +15,13 @@ from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""Keywords that other tools use for the name of the model in a block about the model."""
+"""Keys of other tools for the model's name, inside a block about the model."""
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """How to write a name that is not a setting of a block: in the first line, as a source's setting, or as a base."""
+    """How to write a setting that does not belong in a block: in the first line (`train MODEL on DATA`), for one data
+    source, or with `extends`.
+    """
     length = LENGTH.fullmatch((unknown.typed or "").strip('"')) if row is not None else None
     if length is not None and length[2]:  # `max_duration = 1000ba`
         unit = unit_of(length[2])

@@ -22,7 +22,9 @@ VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
 `stage` names it. All other subcommands read configuration files in the newer layout (v1).
 """
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""Names of LLaMA-Factory's programs. They count only if `finetuning_type` is among the options."""
+"""File names of LLaMA-Factory's training scripts. Other tools have such names too, so `finetuning_type` must also be
+among the arguments.
+"""
 STARTED = re.compile(r"^[ \t]*from llamafactory\.train\.tuner import .*\brun_exp\b", re.MULTILINE)
 """A line of a script that starts LLaMA-Factory with the words of its own command."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")

@@ -45,7 +45,7 @@ class Entries:
     config: Object | None = None
 
     def add(self, name: str, given: Argument, own: bool = False) -> None:
-        """Add an argument. If its value is not known, add a problem instead."""
+        """Add an argument. If its value is unknown, add a problem instead."""
         if name == "model_init_kwargs" and isinstance(given.value, dict):
             given = Argument(_without_cache(given.value), given.place)
         why = unread(given.value)

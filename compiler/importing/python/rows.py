@@ -57,7 +57,7 @@ class Made:
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
     length: Argument | None = None
-    """The length to which a tokenizer cuts the text."""
+    """The tokenizer's `max_length`, if it truncates."""
     end: str = ""
     """What the script puts after the tokens of an answer, if it puts them together itself: the name of the tokenizer's
     token, or `nothing`.

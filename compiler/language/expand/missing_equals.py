@@ -104,7 +104,9 @@ NUMBERED = {
 
 
 def implied_setting(clause: str, typed: str) -> str:
-    """The setting that a word or number means when it is alone in a clause, as in `eval epoch` and `lora 16`; or ""."""
+    """The setting that a single word or number in a clause means: `every = epoch` for `eval epoch`, `rank = 16` for
+    `lora 16`. Empty if it means none.
+    """
     if clause in ("lora", "qlora") and typed.lower().replace("-", "") in BITS:
         return f"bits = {typed[0]}"
     count = typed.removesuffix("%") if NUMBERED.get(clause) == "every" else typed

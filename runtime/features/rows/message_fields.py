@@ -217,7 +217,7 @@ def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[s
 
 
 def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The messages with their own keys, and the columns that the first message carries for the whole row."""
+    """The inverse of `packed`: the messages with their original keys, and the columns stored in the first message."""
     read = [{**turn, **json.loads(turn[FIELDS])} if turn.get(FIELDS) else turn for turn in messages]
     turns = [{key: one for key, one in turn.items() if key != FIELDS} for turn in read]
     carried = {name: turns[0].pop(name) for name in KEPT if turns and name in turns[0]}

@@ -70,7 +70,7 @@ def binary_chain(machine: Machine, node: ast.BinOp) -> object:
 
 
 def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
-    """The value of an operator with two operands."""
+    """Evaluate a binary operator on two values."""
     part = _part_of_length(machine, node, left, right) or _of_tokens(machine, node, left, right)
     if part is not None:
         return part

@@ -41,7 +41,9 @@ interpreted, so the number of calls grows exponentially with the depth.
 def call(
     machine: Machine, function: object, positional: list[Argument], keywords: dict[str, Argument], node: ast.AST
 ) -> object:
-    """Call a value. A function of the script is followed, a call of a library's function is recorded."""
+    """Call a value: a function or class of the script is interpreted, a call of a library function is computed or
+    recorded.
+    """
     started = NotImplemented if positional or keywords or machine.not_called else run(machine, function, node)
     if started is not NotImplemented:
         return started
