@@ -205,7 +205,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
     """
     from .core import signals
 
-    # A Ctrl-C ends a process that does not handle signals yet by SIGINT.
+    # Ctrl-C kills a process that has not installed its handlers yet: its exit status is then that of SIGINT.
     stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())

@@ -67,7 +67,7 @@ def models(family: str) -> Iterator[Any]:
                 try:
                     with torch.device("meta"):
                         return AutoModelForCausalLM.from_config(made)
-                except NotImplementedError:  # apertus before transformers 5 reads a value of its activation
+                except NotImplementedError:  # older apertus reads a weight, and meta weights have none
                     return AutoModelForCausalLM.from_config(made)
 
             build()

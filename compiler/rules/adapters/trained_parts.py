@@ -320,8 +320,9 @@ def _parameters(known: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _is_parameter(name: str, known: Mapping[str, str]) -> bool:
-    """Whether a name can be a parameter: stacked experts, or the weight or bias of a module. Any other parameter of a
-    module, such as `sinks`, is accepted, because modules.json does not list it.
+    """Whether a name can be a parameter: true for stacked experts, and for the weight or bias of a module in
+    modules.json. Also true for other names below a module, such as `sinks`: modules.json does not list them, so they
+    cannot be checked.
     """
     module, _, last = name.rpartition(".")
     experts = [path.rpartition(".")[0] for path in _parameters(known)]

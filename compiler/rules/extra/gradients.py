@@ -190,7 +190,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect. Most such keys set loss scaling, which bf16 does not need.
 
-    Without this rule: the block of the other precision is not read.
+    Without this rule: DeepSpeed silently ignores the block, for example `fp16` in a run in bf16.
 
     Source: deepspeed 0.19.8 `runtime/precision_config.py`, 0.16.8 `runtime/config.py`; read, not run.
     """

@@ -167,9 +167,9 @@ def _without_nulls(value: Any) -> Any:
 
 
 def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A message with its other keys as JSON. The parts of a content are joined; the list of parts is kept for templates
-    that read it. OpenAI's older form of a tool call (`function_call`, role `function`) becomes the present form. Raises
-    RunError for a part that is not text.
+    """A message as role, content and one JSON string with all its other keys. If the content is a list of parts, their
+    texts are joined, and the JSON keeps the list for templates that read it. OpenAI's older form of a tool call
+    (`function_call`, role `function`) becomes the present form. Raises RunError for a part that is not text.
     """
     turn = from_caller(turn, where) if turn.get("from") in CALLERS else turn
     names = ("from", "value") if "from" in turn else ("role", "content")

@@ -126,8 +126,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
 
 
 def of_the_stand_in(deepspeed: bytes) -> bytes:
-    """DeepSpeed's file with a bucket of the tiny model's size, because a bucket of the real model's size would hold the
-    whole tiny model.
+    """DeepSpeed's configuration with a bucket size computed from the tiny model's hidden size. With the bucket size of
+    the real model, all weights of the tiny model would fit into one bucket, and none would be divided.
     """
     stated = json.loads(deepspeed)
     stated["zero_optimization"]["reduce_bucket_size"] = SIZES["hidden_size"] ** 2
