@@ -126,6 +126,7 @@ NAMES = {
     "main:german.xp": "main:mine.xp", "german.xp": "mine.xp", "main:specs/qwen2.5-3b.xp": "main:mine.xp",
     "specs/qwen2.5-3b.xp": "mine.xp", "specs/qwen2.5-3b.xp:accum": "mine.xp:accum", "run.bundle": "x.bundle",
     "base.xp": "mine.xp", "child.xp": "x.xp", "run.xp": "x.xp", "slurm.xp": "x.xp", "spec.xp": "x.xp",
+    "sweep.xp": "x.xp",
     "BUNDLE": "x.bundle", "config.yaml": "recipe.yaml", "a.xp": "x.xp", "b.xp": "mine.xp",
 }  # fmt: skip
 """Placeholder names on the pages, and our names in their place."""
