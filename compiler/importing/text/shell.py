@@ -4,14 +4,14 @@ interpreted as far as their values are known; nothing is executed.
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
 import re
 from collections.abc import Callable, Mapping
 
+from xpc.compiler.importing.text.branches import Block, Branches
 from xpc.compiler.importing.text.conditions import both, concerns_unset, truth_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
-from xpc.compiler.importing.text.expansion import Variables, joined
+from xpc.compiler.importing.text.expansion import joined
 from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words, file_of, without_redirections
 from xpc.grammar.record import field, mutable, record
 
@@ -24,8 +24,6 @@ MOST_COMMANDS = 20_000
 """The maximum number of commands that are read; the commands of a function count at each call."""
 MOST_NESTED = 12
 """The maximum nesting of function calls and sourced files."""
-MOST_BLOCKS = 200
-"""The maximum nesting of conditions, loops and functions."""
 
 
 @record
@@ -40,32 +38,6 @@ class Call:
     words: tuple[Word, ...]
     folder: str = ""
     exported: bool = False
-
-
-@mutable
-class Block:
-    """An open `if`, `case`, loop, function or `{ ... }` while the script is read.
-
-    - `truth`: whether the current branch runs; None if unknown
-    - `settled`: whether an earlier branch certainly ran; `doubtful`: whether one may have run
-    - `before`: the variables before the first branch; `states`: those after each branch that may have run
-    - `ended`: whether `exit` or `return` ended the current branch
-    - `value`: the word that a `case` compares, or the operator after which a condition continues
-    - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
-    - `armed`: whether a pattern of a `case` was read, so that commands follow
-    """
-
-    kind: str
-    line: int
-    before: Variables
-    truth: bool | None = True
-    settled: bool = False
-    doubtful: bool = False
-    ended: bool = False
-    states: list[Variables] = field(factory=list)
-    value: Word | None = None
-    unset: bool = False
-    armed: bool = False
 
 
 def calls(
@@ -85,7 +57,9 @@ def calls(
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
-    shell = _Shell(dict(sets or {}), {} if loops is None else loops, read, {} if written is None else written)
+    shell = _Shell(fixed=dict(sets or {}), read=read)
+    shell.loops = shell.loops if loops is None else loops
+    shell.written = shell.written if written is None else written
     shell.state.known.update(shell.fixed)
     shell.run(text)
     shell.ended = False
@@ -96,38 +70,21 @@ def calls(
 
 
 @mutable
-class _Shell:
-    fixed: dict[str, str]
-    loops: dict[str, tuple[str, ...]]
-    read: Callable[[str], bytes | None] | None
-    written: dict[str, str]
-    state: Variables = field(factory=Variables)
+class _Shell(Branches):
+    """The script while it is interpreted. `fixed` variables keep the user's value; `out` has the commands so far."""
+
+    fixed: dict[str, str] = field(factory=dict)
+    loops: dict[str, tuple[str, ...]] = field(factory=dict)
+    read: Callable[[str], bytes | None] | None = None
+    written: dict[str, str] = field(factory=dict)
     out: list[Call] = field(factory=list)
-    blocks: list[Block] = field(factory=list)
     functions: dict[str, tuple[int, int, str]] = field(factory=dict)
     called: set[str] = field(factory=set)
     folder: str = ""
     count: int = 0
     nested: int = 0
-    unset: str = ""
-    """`&&` or `||` if the command after this operator runs because a variable is never set, as in `[ -z "$X" ]
-    && X=5`.
-    """
-    ended: bool = False
-    """Whether `exit` has ended the script."""
     lines: int | None = None
     """The line number of all words while a sourced file is read; None in the script itself."""
-
-    @property
-    def dead(self) -> bool:
-        """Whether the current command certainly does not run."""
-        return self.ended or any(one.truth is False or one.ended for one in self.blocks)
-
-    def begin(self, block: Block) -> None:
-        """Open a block. Raises Unreadable if the nesting is too deep."""
-        if len(self.blocks) >= MOST_BLOCKS:
-            raise Unreadable(f"it is nested more than {MOST_BLOCKS} levels deep", block.line)
-        self.blocks.append(block)
 
     def run(self, text: str, at: int = 0, line: int = 1) -> None:
         """Interpret the text from position `at` to its end, or to the `}` of the function whose body begins there."""
@@ -181,16 +138,6 @@ class _Shell:
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
-    def group(self, word: Word, link: str, before: bool | None) -> str:
-        """Open a group `{ ...; }` after `link` (`&&`, `||` or nothing). `before` is whether the command before it
-        succeeded.
-        """
-        runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
-        if before is None and link and link == self.unset:
-            runs = True
-        self.begin(Block("group", word.line, self.state.copy(), runs))
-        return ""
-
     def function(self, name: str, arguments: list[Word], text: str) -> None:
         """Interpret a call of one of the script's functions."""
         start, line, _ = self.functions[name]
@@ -208,42 +155,6 @@ class _Shell:
             self.state.positional = before
 
     # -- commands ----------------------------------------------------------------------------------------------------
-
-    def otherwise(self, base: int) -> None:
-        """Begin the `else` branch of an `if`."""
-        block = self.blocks[-1] if len(self.blocks) > base else None
-        if block is not None and block.kind == "if":
-            self.close_branch(block)
-            block.truth = False if block.settled else None if block.doubtful else True
-            block.value = Word("else", 0)
-
-    def close_branch(self, block: Block) -> None:
-        """End a branch: keep its variables in `states` if it may have run, and restore the variables before the
-        condition.
-        """
-        if block.truth is not False and not block.ended:
-            block.states.append(self.state)
-        if block.truth is True and not block.ended:
-            block.settled = True
-        block.doubtful = block.doubtful or block.truth is None
-        block.ended = False
-        self.state = block.before.copy()
-
-    def close(self, block: Block, complete: bool) -> None:
-        """End an `if`, `case` or group: a variable keeps its value if all branches that may have run agree on it.
-
-        `complete` is true if one of the branches certainly ran, as with `else`.
-        """
-        ended = block.ended and block.truth is None
-        first = block.states[0] if block.states else self.state
-        self.close_branch(block)
-        states = block.states
-        if block.unset and not ended and not complete:
-            self.state = states[0] if states else first  # the condition was `[ -z "$X" ]`
-            return
-        if not complete and not block.settled:
-            states = [*states, block.before.copy()]
-        self.state = joined(states, block.before.copy())
 
     def command(self, found: list[Word], ended: str, body: str | None, base: int) -> bool | None:
         """Interpret one command or keyword such as `if` and `done`. Returns whether the command succeeds; None if
@@ -286,22 +197,6 @@ class _Shell:
         if block is not None and block.kind == "if" and ended != "" and self.pending(block):
             return self.condition(found, ended)
         return self.simple(found, body)
-
-    def pending(self, block: Block) -> bool:
-        """Whether the condition of an `if` continues after `&&` or `||`."""
-        return bool(block.value is not None and block.value.text in ("&&", "||"))
-
-    def condition(self, words: list[Word], ended: str) -> bool | None:
-        """Evaluate the condition of an `if`, or the part after `&&` or `||`. Returns its truth; None if unknown."""
-        block = self.blocks[-1]
-        truth = truth_of(words)
-        if self.pending(block) and block.value is not None:
-            truth = both(block.truth, truth, block.value.text)
-        elif concerns_unset(words, self.state):
-            block.unset = True
-        block.truth = truth
-        block.value = Word(ended, 0) if ended in ("&&", "||") else None
-        return truth
 
     def linked(self, found: list[Word], link: str, before: bool | None, ended: str, body: str | None) -> bool | None:
         """Interpret the command after `&&` or `||` (`link`). `before` is whether the command before the operator
@@ -407,25 +302,6 @@ class _Shell:
         for name, part in zip(names, [*parts, *[""] * len(names)]):
             self.state.assign(name, part)
 
-    def end(self, how: str, failed: bool = False) -> None:
-        """Interpret `exit` and `return`: all later commands of the innermost branch whose condition is unknown are
-        skipped; without such a branch, all later commands of the script are.
-
-        If the script exits with an error inside a condition, the condition is assumed to be false, because a script
-        that was used to train did not fail.
-        """
-        for one in reversed(self.blocks):
-            if failed and how == "exit" and one.kind in ("if", "group", "case"):
-                one.ended = True
-                return
-            if one.kind == "function" and how == "return":
-                one.ended = True
-                return
-            if one.truth is None:
-                one.ended = True
-                return
-        self.ended = True
-
     def source(self, name: str) -> None:
         """Interpret a file that the script sources, to set its variables."""
         data = None if self.read is None else self.read(name)
@@ -441,7 +317,7 @@ class _Shell:
             del self.blocks[depth:]
             self.lines, self.nested = before, self.nested - 1
 
-    # -- loops and branches ------------------------------------------------------------------------------------------
+    # -- loops -------------------------------------------------------------------------------------------------------
 
     def loop(self, found: list[Word]) -> None:
         """Begin a loop. Its body is read once, with the first value; a loop over the script's own arguments is
@@ -461,21 +337,6 @@ class _Shell:
                 self.state.forget(name)
         elif any(re.search(r"\$#|\$\{?1\b", one.text) for one in found) and not self.state.positional:
             block.truth = False  # a loop over `$1`, which is not given
-
-    def arm(self, words: Words) -> None:
-        """Read the patterns of the next branch of a `case`, and set whether the branch runs."""
-        block = self.blocks[-1]
-        patterns, value, block.armed = words.patterns(), block.value, True
-        if patterns is None or value is None:
-            return
-        if block.settled:
-            block.truth = False
-        elif value.open or "$" in value.text:
-            block.truth = None
-        else:
-            block.truth = any(fnmatch.fnmatchcase(value.text, one) for one in patterns) and (
-                None if block.doubtful else True
-            )
 
 
 def _is_ending(words: list[Word]) -> bool:

@@ -1,0 +1,161 @@
+"""The open conditions, loops, functions and groups of a shell script, and the variables that hold after each branch."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from xpc.compiler.importing.text.conditions import both, concerns_unset, truth_of
+from xpc.compiler.importing.text.entries import Unreadable
+from xpc.compiler.importing.text.expansion import Variables, joined
+from xpc.compiler.importing.text.shell_words import Word, Words
+from xpc.grammar.record import field, mutable
+
+MOST_BLOCKS = 200
+"""The maximum nesting of conditions, loops and functions."""
+
+
+@mutable
+class Block:
+    """An open `if`, `case`, loop, function or `{ ... }` while the script is read.
+
+    - `truth`: whether the current branch runs; None if unknown
+    - `settled`: whether an earlier branch certainly ran; `doubtful`: whether one may have run
+    - `before`: the variables before the first branch; `states`: those after each branch that may have run
+    - `ended`: whether `exit` or `return` ended the current branch
+    - `value`: the word that a `case` compares, or the operator after which a condition continues
+    - `unset`: whether the condition is `[ -z "$X" ]` for a variable that the script never sets
+    - `armed`: whether a pattern of a `case` was read, so that commands follow
+    """
+
+    kind: str
+    line: int
+    before: Variables
+    truth: bool | None = True
+    settled: bool = False
+    doubtful: bool = False
+    ended: bool = False
+    states: list[Variables] = field(factory=list)
+    value: Word | None = None
+    unset: bool = False
+    armed: bool = False
+
+
+@mutable
+class Branches:
+    """The variables at the current command (`state`) and the blocks that are open there, the innermost one last."""
+
+    state: Variables = field(factory=Variables)
+    blocks: list[Block] = field(factory=list)
+    unset: str = ""
+    """`&&` or `||` if the command after this operator runs because a variable is never set, as in `[ -z "$X" ]
+    && X=5`.
+    """
+    ended: bool = False
+    """Whether `exit` has ended the script."""
+
+    @property
+    def dead(self) -> bool:
+        """Whether the current command certainly does not run."""
+        return self.ended or any(one.truth is False or one.ended for one in self.blocks)
+
+    def begin(self, block: Block) -> None:
+        """Open a block. Raises Unreadable if the nesting is too deep."""
+        if len(self.blocks) >= MOST_BLOCKS:
+            raise Unreadable(f"it is nested more than {MOST_BLOCKS} levels deep", block.line)
+        self.blocks.append(block)
+
+    def group(self, word: Word, link: str, before: bool | None) -> str:
+        """Open a group `{ ...; }` after `link` (`&&`, `||` or nothing). `before` is whether the command before it
+        succeeded.
+        """
+        runs = {"&&": before, "||": None if before is None else not before}.get(link, True)
+        if before is None and link and link == self.unset:
+            runs = True
+        self.begin(Block("group", word.line, self.state.copy(), runs))
+        return ""
+
+    def otherwise(self, base: int) -> None:
+        """Begin the `else` branch of an `if`."""
+        block = self.blocks[-1] if len(self.blocks) > base else None
+        if block is not None and block.kind == "if":
+            self.close_branch(block)
+            block.truth = False if block.settled else None if block.doubtful else True
+            block.value = Word("else", 0)
+
+    def close_branch(self, block: Block) -> None:
+        """End a branch: keep its variables in `states` if it may have run, and restore the variables before the
+        condition.
+        """
+        if block.truth is not False and not block.ended:
+            block.states.append(self.state)
+        if block.truth is True and not block.ended:
+            block.settled = True
+        block.doubtful = block.doubtful or block.truth is None
+        block.ended = False
+        self.state = block.before.copy()
+
+    def close(self, block: Block, complete: bool) -> None:
+        """End an `if`, `case` or group: a variable keeps its value if all branches that may have run agree on it.
+
+        `complete` is true if one of the branches certainly ran, as with `else`.
+        """
+        ended = block.ended and block.truth is None
+        first = block.states[0] if block.states else self.state
+        self.close_branch(block)
+        states = block.states
+        if block.unset and not ended and not complete:
+            self.state = states[0] if states else first  # the condition was `[ -z "$X" ]`
+            return
+        if not complete and not block.settled:
+            states = [*states, block.before.copy()]
+        self.state = joined(states, block.before.copy())
+
+    def pending(self, block: Block) -> bool:
+        """Whether the condition of an `if` continues after `&&` or `||`."""
+        return bool(block.value is not None and block.value.text in ("&&", "||"))
+
+    def condition(self, words: list[Word], ended: str) -> bool | None:
+        """Evaluate the condition of an `if`, or the part after `&&` or `||`. Returns its truth; None if unknown."""
+        block = self.blocks[-1]
+        truth = truth_of(words)
+        if self.pending(block) and block.value is not None:
+            truth = both(block.truth, truth, block.value.text)
+        elif concerns_unset(words, self.state):
+            block.unset = True
+        block.truth = truth
+        block.value = Word(ended, 0) if ended in ("&&", "||") else None
+        return truth
+
+    def arm(self, words: Words) -> None:
+        """Read the patterns of the next branch of a `case`, and set whether the branch runs."""
+        block = self.blocks[-1]
+        patterns, value, block.armed = words.patterns(), block.value, True
+        if patterns is None or value is None:
+            return
+        if block.settled:
+            block.truth = False
+        elif value.open or "$" in value.text:
+            block.truth = None
+        else:
+            block.truth = any(fnmatch.fnmatchcase(value.text, one) for one in patterns) and (
+                None if block.doubtful else True
+            )
+
+    def end(self, how: str, failed: bool = False) -> None:
+        """Interpret `exit` and `return`: all later commands of the innermost branch whose condition is unknown are
+        skipped; without such a branch, all later commands of the script are.
+
+        If the script exits with an error inside a condition, the condition is assumed to be false, because a script
+        that was used to train did not fail.
+        """
+        for one in reversed(self.blocks):
+            if failed and how == "exit" and one.kind in ("if", "group", "case"):
+                one.ended = True
+                return
+            if one.kind == "function" and how == "return":
+                one.ended = True
+                return
+            if one.truth is None:
+                one.ended = True
+                return
+        self.ended = True
