@@ -86,7 +86,8 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
         if status not in (0, REQUEUE):
             _say(f"the rehearsal failed, and the run is not started; {out} has its files")
             return status
-        if status and saved <= before and os.path.exists(os.path.join(out, "metrics.jsonl")):
+        ended = os.path.exists(os.path.join(out, "summary.json"))  # a short run may end before it is asked to stop
+        if status and saved <= before and not ended and os.path.exists(os.path.join(out, "metrics.jsonl")):
             _say(f"error: the rehearsal saved nothing after step {before} in {out!r}")
             return 1
         before = saved

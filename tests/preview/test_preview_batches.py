@@ -145,7 +145,7 @@ def test_every_method_shows_the_rows_of_its_batches(warm: Warm, target: str, met
         assert sorted(shown) == sorted(real)
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> None:
     data, method, batch = SUPERVISED[name]

@@ -9,8 +9,9 @@ from emitted import put
 from recipe_support import bundle
 from stacks import looked_at
 from test_published import TAKEN
+from tiers import EACH_STACK
 
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT
 
 KNOWN = ("'keep_end'", "torch.jit")
 """Expected warnings: trl 1.16 announces that it will drop `keep_end`, which DPO recipes use, and torch warns about
@@ -19,7 +20,7 @@ itself when it is imported.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_the_libraries_read_what_was_stated(target: str, tmp_path: Any) -> None:
     recipes = [recipe for recipe, other in TAKEN if other == target]
     folders = {recipe: put(str(tmp_path / recipe), bundle(recipe, target)) for recipe in recipes}

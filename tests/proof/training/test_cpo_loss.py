@@ -10,9 +10,8 @@ import method_runs
 import pytest
 from emitted import put
 from method_runs import Warm
+from tiers import EACH_STACK
 from tiny_runs import lines, spec
-
-from xpc.compiler.stacks import STACKS
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +61,7 @@ LOSSES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> None:
     bundles = [
         warm.compiled(spec(f"method cpo({loss})", data='"preferences.jsonl"', length="1 step", target=target,
@@ -76,7 +75,7 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
     assert len({one["made"] for one in found}) == len(LOSSES)
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, target: str) -> None:
     """In trl releases between 0.24 and 1.16, both answers were cut by the excess of the longer one, so the shorter one
     could become empty (trl#6548), and simpo's mean over no tokens is nan.

@@ -10,6 +10,7 @@ import pytest
 from emitted import put
 from method_runs import Warm
 from prepared_data import trained_on
+from tiers import EACH_STACK
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -55,7 +56,7 @@ def sorted_rows(*found: dict[str, Any]) -> list[str]:
     return sorted(json.dumps(row) for one in found for row in one["rows"])
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", EACH_STACK)
 def test_each_row_is_learned_as_its_own_shape_is(warm: Warm, tmp_path: Path, target: str) -> None:
     masks = load(target).facts.assistant_only_loss
     more = () if not masks else ("method sft(assistant_only)",)

@@ -145,6 +145,7 @@ def test_rows_of_a_stream_are_not_prepared_before(warm: Warm, tmp_path: Any) -> 
         assert json.load(handle)["data"]["streaming"] == {"shuffle_buffer": 10_000}
 
 
+@pytest.mark.nightly
 def test_parquet_rows_are_streamed_as_json_rows_are(warm: Warm) -> None:
     datasets = pytest.importorskip("datasets")
     put(warm.place, FILES)

@@ -90,6 +90,7 @@ def launched(place: Path, name: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) -> None:
     """The run compares the image before its first step. With the old image back in place, the run trains."""
     from PIL import Image
