@@ -66,6 +66,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
 
 IN_A_NODE = 8
 """The most GPUs that nodes usually have."""
+YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints them"
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
@@ -95,30 +96,24 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         elif (label.source.name, start) not in lines:
             lines.append((label.source.name, start))
             message = "`hardware` takes the GPUs of one node: a count, `x` and a GPU"
-            help = _machines_help(machines)
-            out.append(
-                evolve(found, message=message, help=help, edits=_machines_edits(label.source, start, machines, help))
-            )
+            help, form = _machines(machines)
+            words = [line.partition("#")[0].split()[:1] for line in label.source.text.split("\n")]
+            twice = "\nnodes " in form and ["nodes"] in words
+            edits = (Edit(Span(start, machines.end()), form),) if form and not twice else ()
+            out.append(evolve(found, message=message, help=help, edits=edits))
     return out
 
 
-def _machines_edits(source: Source, start: int, machines: re.Match[str], help: str) -> tuple[Edit, ...]:
-    """The edit that writes the GPUs of a node and the number of nodes, if the help has both and no line has `nodes`."""
-    forms = re.fullmatch(r"write `(hardware \d+ x (?!GPU)[^`]*)`(?:, and `(nodes \d+)` on its own line)?", help)
-    words = [line.partition("#")[0].split()[:1] for line in source.text.split("\n")]
-    if forms is None or (forms[2] and ["nodes"] in words):
-        return ()
-    return (Edit(Span(start, machines.end()), "\n".join(filter(None, forms.groups()))),)
-
-
-def _machines_help(machines: re.Match[str]) -> str:
-    """How to write a line about several machines, or without the name of a GPU."""
+def _machines(machines: re.Match[str]) -> tuple[str, str]:
+    """Returns a pair: the help for a line about several machines, and the lines to write, or "" if they are not clear.
+    A line for GPUs without a name, or with a name that is not registered, gets no GPU that nobody wrote.
+    """
     if machines["which"] is not None:
         some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
-        form = f"hardware {some} x {'GPU' if which is None else which.name}"
-        return f"write `{form}`" + (
-            "" if which is not None else ", with the name of your GPU: `xpc list gpus` prints them"
-        )
+        if which is None:
+            return f"write `hardware {some} x GPU`, {YOUR_GPU}", ""
+        form = f"hardware {some} x {which.name}"
+        return f"write `{form}`", form
     count, nodes = machines["each"] or machines["first"], machines["nodes"] or machines["times"]
     name = machines["gpu"] or machines["card"] or machines["type"] or ""
     if machines["all"] is not None:
@@ -128,14 +123,15 @@ def _machines_help(machines: re.Match[str]) -> str:
             both = (
                 f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)}" for one in (each, total)
             )
-            return f"write {' GPUs in all, or '.join(both)}"
+            return f"write {' GPUs in all, or '.join(both)}", ""
         count = str(each or "N")
     known = registry.find_gpu(name)
     if machines["count"] is not None or known is None:
-        form = f"hardware {machines['count'] or count} x GPU"
-        gpus = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints them"
-        return gpus if nodes is None else f"{gpus}; and `nodes {nodes}` on its own line"
-    return f"write `hardware {count} x {known.name}`, and `nodes {nodes}` on its own line"
+        gpus = f"write `hardware {machines['count'] or count} x GPU`, {YOUR_GPU}"
+        return gpus if nodes is None else f"{gpus}; and `nodes {nodes}` on its own line", ""
+    form = f"hardware {count} x {known.name}"
+    lines = f"{form}\nnodes {nodes}" if count.isdecimal() else ""
+    return f"write `{form}`, and `nodes {nodes}` on its own line", lines
 
 
 def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:

@@ -255,14 +255,12 @@ def following(row: Setting, text: str, span: Span) -> Joined | None:
     """The complete value of a list without brackets (`targets = q_proj, v_proj`) or of a text without quotes (`name =
     my run`), of which only the first word was read; or None.
     """
-    end = line_bounds(text, span.start, span.start)[1]
+    start, end = line_bounds(text, span.start, span.start)
     listed = row.kind.name in (*LISTS, "weighted")
     chosen = row.kind.name == "choice" and not row.head
     pattern = NUMERALS if row.kind.name == "reals" else ITEM if listed else None
     pattern = WORDS if chosen or row.kind.name in TEXTS else pattern
-    inside = (
-        not text[line_bounds(text, span.start, span.start)[0] : span.start].rpartition("=")[0].strip().isidentifier()
-    )
+    inside = not text[start : span.start].rpartition("=")[0].strip().isidentifier()
     words, at = [text[span.start : span.end]], span.end
     while pattern is not None and (item := pattern.match(text, at, end)) is not None:
         one = item[0].strip(" \t,").split()

@@ -8,7 +8,7 @@ import sys
 import tomllib
 
 import pytest
-from compile_support import CONFIG, REPOSITORY, put, tree, xpc
+from compile_support import CONFIG, LOCAL, REPOSITORY, put, tree, xpc
 from hub_index import Repository, Served
 from interpreters import interpreter
 from tiny import write_messages
@@ -20,22 +20,7 @@ from xpc.compiler.locking import command
 pytestmark = pytest.mark.slow
 
 FIRST, SECOND, THIRD, TEACHER, KERNEL = ("1" * 40, "2" * 40, "3" * 40, "4" * 40, "5" * 40)
-SPEC = """\
-xpc 1
-
-train me/model on me/rows for 1 epochs
-
-hardware 2 x cpu
-precision fp32
-
-batch {
-  gbs = 4
-  micro = 1
-  seq = 256
-}
-
-save "out/x"
-"""
+SPEC = LOCAL.replace('"models/tiny" on "rows.jsonl"', "me/model on me/rows")
 TEMPLATE = b"{% for one in messages %}{{ one.content }}{% endfor %}"
 ENTRY = {"features": [{"name": "chosen", "dtype": "string"}, {"name": "prompt"}, {"name": "completion"}],
          "splits": [{"name": "train", "num_examples": 40}, {"name": "test", "num_examples": 7}]}  # fmt: skip
