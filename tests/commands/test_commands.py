@@ -52,6 +52,7 @@ def test_words_filter_a_list_and_an_unmatched_word_is_reported(tmp_path):
     assert one.stdout == all_.stdout != b""
 
 
+@pytest.mark.slow
 def test_what_is_listed_is_known(tmp_path):
     for kind, text in (
         ("models", "train {} on capybara for 1 epochs with 8 x h200-141gb"),
@@ -79,6 +80,7 @@ def test_a_starter_overwrites_nothing(tmp_path):
     assert (tmp_path / "mine.xp").read_text() == "# mine\n"
 
 
+@pytest.mark.slow
 def test_every_recipe_can_be_copied_with_what_it_names(tmp_path):
     assert len(recipes()) >= 30
     for name, path in recipes().items():

@@ -30,6 +30,7 @@ def library_names() -> list[str]:
     return sorted(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [

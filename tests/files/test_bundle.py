@@ -202,6 +202,7 @@ def test_a_long_name(tmp_path):
 # -- the same bytes -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_bytes_everywhere(tmp_path):
     """The bytes do not depend on working directory, locale, timezone, hash seed, parent folder, or a relative or
     absolute path.

@@ -75,6 +75,7 @@ def bring(name: str, tool: str = ""):
         return imported(handle.read(), *hardware, name=path, root=os.path.dirname(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", LEAST)
 def test_a_file_of_ours_means_what_the_tool_would_do_with_it(tool):
     own = {f"own/{name}" for name in CASES[tool]}

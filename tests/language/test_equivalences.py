@@ -74,6 +74,7 @@ def stated(text):
     return {path: one.value for path, one in resolved.values.items()}, resolved.hardware
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", sorted({row.path for row, _ in samples()}))
 def test_with_body_and_call_say_the_same(path):
     for row, written in samples():

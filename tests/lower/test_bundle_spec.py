@@ -58,6 +58,7 @@ def test_the_spec_of_a_bundle_keeps(text):
         assert again.get(name) == files.get(name)
 
 
+@pytest.mark.slow
 def test_every_model_and_dataset_of_the_registry_survives_the_spec_of_a_bundle():
     from xpc.compiler import registry
 

@@ -51,6 +51,7 @@ def test_golden_bundles_are_of_the_type(name):
         assert not faults(json.load(handle), Payload)
 
 
+@pytest.mark.slow
 def test_what_every_accepted_case_compiles_to_is_of_the_type(tmp_path_factory):
     seen = 0
     for case in CASES[::3]:

@@ -216,6 +216,7 @@ def launch(tmp_path):
     return start
 
 
+@pytest.mark.slow
 def test_without_a_member_the_script_says_how_it_is_used(launch):
     for arguments in ((), ("--halp",), ("--list", "x"), ("seed=9",), ("3",), ("../s",), ("",), ("99999999999999",)):
         status, out, err = launch(*arguments)

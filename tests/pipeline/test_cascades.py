@@ -85,6 +85,7 @@ def cascades(path: str) -> list[str]:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_a_misspelt_name_is_one_finding(name):
     path = next(one for one in SPECS if os.path.basename(one) == name)

@@ -115,6 +115,7 @@ def test_a_damaged_entry_is_not_read(folder: str, wrong: dict[str, Any], capsys:
     assert "from a preview" not in checked(folder, capsys)
 
 
+@pytest.mark.slow
 def test_few_rows_of_a_large_file_are_prepared_without_reading_all(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def rehearsed(
     return seen, text, status
 
 
+@pytest.mark.slow
 def test_a_spec_is_rehearsed_once(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rehearsed(monkeypatch)[0] == ["a.xp", "sub/b.xp"]
     (repository / "a.xp").write_text(written() + "# a comment\n")
@@ -74,6 +75,7 @@ def test_only_what_changed_since_the_base(repository: Path, monkeypatch: pytest.
     assert rehearsed(monkeypatch, "--base", "HEAD", "sub")[1] == "No spec to rehearse.\n"
 
 
+@pytest.mark.slow
 def test_a_finding_is_shown_and_not_remembered(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         seen, text, status = rehearsed(monkeypatch, "sub", messages=("the loss is nan | <b>",))

@@ -142,6 +142,7 @@ def test_values_of_another_form_count_as_missing(place: Path, value: Any) -> Non
         assert report(parse(["out/x", "--html", "r.html", "--format", form]))[1] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["metrics.jsonl", "measured.jsonl", "summary.json", "xpc_run.json"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "sparse", "folder", "nul", "deep", "digits", "latin"])
 def test_a_file_of_another_kind_is_named_and_not_read(place: Path, name: str, kind: str) -> None:

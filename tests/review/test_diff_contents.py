@@ -89,6 +89,7 @@ STRANGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", STRANGE)
 def test_a_template_of_others_is_bounded(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jinja2")

@@ -229,6 +229,7 @@ def compared(before: Path, after: Path) -> tuple[str, int]:
         return str(error), REFUSED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", EDITS)
 def test_the_verdict_on_an_edit(what: str, bundles: Path, tmp_path: Path) -> None:
     name, expected, edit = EDITS[what]

@@ -438,6 +438,7 @@ def test_hooks_check_the_specs_that_read_a_changed_file(house, capsys):
     assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 1
 
 
+@pytest.mark.slow
 def test_the_comment_over_500_specs_stays_below_the_limit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     git("init", "-q", "-b", "main")

@@ -26,6 +26,7 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
     return {each["name"]: (each["before"], each["after"]) for each in json.loads(done.stdout)["totals"]}
 
 
+@pytest.mark.slow
 def test_totals_of_sweeps(tmp_path: Path) -> None:
     """The total is the number of members times the value of one member, for specs and for the same sweeps on disk; a
     single run counts once.

@@ -56,6 +56,7 @@ def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
     assert (status, "is what its spec compiles to" in out) == (0, True), out
 
 
+@pytest.mark.slow
 def test_generated_bundles_compile_to_the_same_bytes_again(place):
     for text, files, _ in accepted(place, 12):
         out = os.path.join(place, "v.bundle")

@@ -145,6 +145,7 @@ def compared(entry: Entry) -> bool:
     return entry.path.endswith("a.xp") and "gbs 128 -> 256" in entry.line and not entry.broken
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_diff_asks_no_folder_that_looks_like_a_repository(planted: Path, mark: Path) -> None:
     for where, path in (("", "specs/deep/a.xp"), ("specs/deep", "a.xp"), ("specs", "deep/a.xp")):
@@ -157,6 +158,7 @@ def test_diff_asks_no_folder_that_looks_like_a_repository(planted: Path, mark: P
     assert not mark.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_the_comment_asks_no_folder_that_looks_like_a_repository(
     planted: Path, mark: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,6 +182,7 @@ def two_commits(top: Path) -> Path:
     return top
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) -> None:
     """A repository that was unpacked with its `.git`: every command in its configuration is turned off."""

@@ -255,6 +255,7 @@ def test_an_import_does_not_repeat_a_secret(tmp_path: Path) -> None:
     assert not is_secret("max_tokens", "5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["gbs=7", "ligr", "micro=", "launch slurmm {", 'launch { env = ["A=b c"] }', "]]"])
 def test_no_finding_of_a_line_prints_the_secret_that_stands_in_it(tmp_path: Path, broken: str) -> None:
     """Findings about names, values and syntax quote their lines, which must not show a secret, because many people read

@@ -94,6 +94,7 @@ def test_setting_outside_of_its_clause_suggests_its_clause():
     assert [found for name in NAMES if (found := misleading(name, None))] == []
 
 
+@pytest.mark.slow
 def test_setting_in_some_wrong_clause_suggests_its_clause():
     some = [(name, CLAUSES[zlib.crc32(name.encode()) % len(CLAUSES)]) for name in NAMES]
     assert [found for name, clause in some if (found := misleading(name, clause))] == []

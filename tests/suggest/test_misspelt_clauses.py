@@ -23,6 +23,7 @@ def misspelt(word: str) -> set[str]:
     return out - {word, ""}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_misspelt_clauses_are_findings(clause: str) -> None:
     for word in sorted(misspelt(clause)):

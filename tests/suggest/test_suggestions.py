@@ -113,6 +113,7 @@ def misses(tuned: bool) -> dict[str, str]:
     return {written: said for written, said in out.items() if said}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "held out"])
 def test_the_first_suggestion_is_right(tuned):
     half = [written for written, _ in ROWS if is_tuned(written) is tuned]
@@ -221,6 +222,7 @@ def test_a_name_that_an_escape_lacks(escape, name, help):
     assert help in (found.help or "")
 
 
+@pytest.mark.slow
 def test_a_file_of_misspelt_names_alone_is_answered():
     lines = [f"nmae{number} = 1" for number in range(3000)]
     extra = [f"  nmae{number} = 1" for number in range(3000)]

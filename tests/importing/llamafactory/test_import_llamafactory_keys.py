@@ -34,6 +34,7 @@ def test_every_field_of_the_tools_classes_is_known() -> None:
     assert fields - known == DERIVED
 
 
+@pytest.mark.slow
 def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None:
     fixed = {key: row for key, row in KEYS.items() if row.usual is not None}
     assert len(fixed) > 15

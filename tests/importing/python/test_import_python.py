@@ -386,6 +386,7 @@ NESTED = "q = (1,)\n" + "q = (q, q)\n" * 60 + "p = [1]\n" + "p = [p, p]\n" * 60
 LOOPS = "for i in range(250):\n    for j in range(250):\n        "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [
     "x = " + "(" * 5_000 + ")" * 5_000,
     "x = " + "[" * 150 + "]" * 150,

@@ -218,6 +218,7 @@ def test_missing_configuration_file_is_an_error_of_its_line() -> None:
 NAMES = "".join(f"v{n}=1\n" for n in range(6000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
