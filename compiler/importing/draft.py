@@ -1,10 +1,11 @@
-"""The draft of a spec that an import builds, and the record of what became of every imported key."""
+"""The draft of a spec that an import builds."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 
+from xpc.compiler.importing.outcomes import ERROR, EXTRA, IRRELEVANT, MAPPED, RESERVED, Decision, Fate, Message
 from xpc.compiler.importing.text.entries import SECRET, Entry, as_json, boolean, integer, number, plain, shown, text
 from xpc.compiler.language import extras, kinds
 from xpc.compiler.language.kinds import Amount
@@ -14,18 +15,6 @@ from xpc.compiler.language.typed import show
 from xpc.compiler.stacks import Stack
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
-
-MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
-UNDECIDED = "undecided"
-"""What becomes of an imported key.
-
-- MAPPED: it becomes a setting
-- EXTRA: it is kept under `extra`
-- IRRELEVANT: it has no effect
-- RESERVED: it is kept in a comment, because this version does not compile it
-- ERROR: a spec cannot express it
-- UNDECIDED: an error that `--partial` turned into a comment for a person to decide
-"""
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
 """Settings that a spec states even with their default value, because the compiler would otherwise choose a value or add
@@ -38,49 +27,6 @@ NULL = "null: the tool's own default"
 SUGGESTED = 40
 """The most unknown keys that get a spelling suggestion. A file with more unknown keys is for no supported tool."""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
-
-
-@record
-class Fate:
-    """What became of one imported key: `fate` is MAPPED, EXTRA, IRRELEVANT and so on, `to` the line of the spec, `why`
-    the reason.
-    """
-
-    key: str
-    value: str
-    file: str
-    line: int
-    fate: str
-    to: str = ""
-    why: str = ""
-
-
-@record
-class Message:
-    """A warning or an error. `place` is the file and line of the key that it is about.
-
-    An error also has the key itself (`entry`) and the reason (`why`). `own` is true if no supported tool knows the key,
-    so that only the repository's own script can read it.
-    """
-
-    severity: str
-    place: str
-    text: str
-    help: str = ""
-    entry: Entry | None = None
-    why: str = ""
-    own: bool = False
-
-
-@record
-class Decision:
-    """What a person must decide after `--partial`: a sentence, the files and lines that it is about, and what
-    to write.
-    """
-
-    text: str
-    places: tuple[str, ...] = ()
-    help: str = ""
 
 
 @record

@@ -7,8 +7,9 @@ difference.
 from __future__ import annotations
 
 from xpc.compiler import registry
-from xpc.compiler.importing.draft import RESERVED, Draft, Message
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.local_model import model_called
+from xpc.compiler.importing.outcomes import RESERVED, Message
 from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.optimizers import CPU_OPTIMIZERS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 
-from xpc.compiler.importing.draft import ERROR, UNDECIDED, Decision, Draft, Message
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.outcomes import ERROR, UNDECIDED, Decision, Message
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.script_keys import find
 from xpc.compiler.importing.text.entries import SECRET, shown

@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from xpc.compiler.importing.draft import Draft, Fate
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.outcomes import Fate
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from xpc.compiler import registry
-from xpc.compiler.importing.draft import MAPPED, Draft
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.outcomes import MAPPED
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.kinds import Template
 from xpc.compiler.registry import chat_templates

@@ -12,7 +12,8 @@ from xpc.compiler.files.bundled import bundle_name
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.importing import cli as importing
 from xpc.compiler.importing import options
-from xpc.compiler.importing.draft import EXPONENT, Draft, Fate
+from xpc.compiler.importing.draft import EXPONENT, Draft
+from xpc.compiler.importing.outcomes import Fate
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import BY_PATH, path_of

@@ -5,7 +5,8 @@ Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_
 
 from __future__ import annotations
 
-from xpc.compiler.importing.draft import NULL, Draft, Fate
+from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.outcomes import Fate
 from xpc.compiler.importing.text.entries import Entries, Entry, number
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language.kinds import EPOCH, Amount

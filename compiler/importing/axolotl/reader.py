@@ -15,8 +15,9 @@ from xpc.compiler.importing.axolotl import keys as axolotl_keys
 from xpc.compiler.importing.axolotl import model as axolotl_model
 from xpc.compiler.importing.axolotl import precision as axolotl_precision
 from xpc.compiler.importing.axolotl.keys import KEYS
-from xpc.compiler.importing.draft import Draft, Fate
+from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
+from xpc.compiler.importing.outcomes import Fate
 from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION

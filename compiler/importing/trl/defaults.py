@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from xpc.compiler.importing.draft import EXTRA, MAPPED, Draft, Fate
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.outcomes import EXTRA, MAPPED, Fate
 from xpc.compiler.importing.overrides import number
 from xpc.compiler.importing.text.values import RENAMES, optimizers
 from xpc.compiler.importing.trl import versions

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from xpc.compiler.importing.draft import MAPPED, NULL, Draft
+from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.outcomes import MAPPED
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text, words
 from xpc.compiler.importing.text.values import KEYS
 from xpc.compiler.language.kinds import Weighted

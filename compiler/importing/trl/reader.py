@@ -11,7 +11,8 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.importing import families, local_model, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
-from xpc.compiler.importing.draft import Decision, Draft
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.outcomes import Decision
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native, number
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, shown, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES

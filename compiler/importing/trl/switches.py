@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler import registry
-from xpc.compiler.importing.draft import MAPPED, NULL, Draft, Fate
+from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.outcomes import MAPPED, Fate
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
 from xpc.compiler.language import extras

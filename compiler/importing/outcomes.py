@@ -1,0 +1,61 @@
+"""What an import reports: what became of each imported key, messages, and what a person must decide."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.text.entries import Entry
+from xpc.grammar.record import record
+
+MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
+UNDECIDED = "undecided"
+"""What becomes of an imported key.
+
+- MAPPED: it becomes a setting
+- EXTRA: it is kept under `extra`
+- IRRELEVANT: it has no effect
+- RESERVED: it is kept in a comment, because this version does not compile it
+- ERROR: a spec cannot express it
+- UNDECIDED: an error that `--partial` turned into a comment for a person to decide
+"""
+
+
+@record
+class Fate:
+    """What became of one imported key: `fate` is MAPPED, EXTRA, IRRELEVANT and so on, `to` the line of the spec, `why`
+    the reason.
+    """
+
+    key: str
+    value: str
+    file: str
+    line: int
+    fate: str
+    to: str = ""
+    why: str = ""
+
+
+@record
+class Message:
+    """A warning or an error. `place` is the file and line of the key that it is about.
+
+    An error also has the key itself (`entry`) and the reason (`why`). `own` is true if no supported tool knows the key,
+    so that only the repository's own script can read it.
+    """
+
+    severity: str
+    place: str
+    text: str
+    help: str = ""
+    entry: Entry | None = None
+    why: str = ""
+    own: bool = False
+
+
+@record
+class Decision:
+    """What a person must decide after `--partial`: a sentence, the files and lines that it is about, and what
+    to write.
+    """
+
+    text: str
+    places: tuple[str, ...] = ()
+    help: str = ""

@@ -1,0 +1,99 @@
+"""The arguments of a script's trainer and of its configuration, as entries that the importer of TRL's keys reads."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing import keys
+from xpc.compiler.importing.python import models, program
+from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Object, Unknown
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.language.schema import TABLE
+
+KEYS = keys.load("python/keys.toml")
+DATA = (
+    "train_dataset",
+    "eval_dataset",
+    "processing_class",
+    "tokenizer",
+    "model",
+    "ref_model",
+    "args",
+    "peft_config",
+    "data_collator",
+    "callbacks",
+    "reward_funcs",
+    "tools",
+    "environment_factory",
+    "formatting_func",
+    "teacher_model",
+    "reward_processing_classes",
+    "model_init_kwargs",
+    "dataset_text_field",
+    "max_seq_length",
+)
+"""Trainer arguments that other modules import."""
+PLAIN = ("Trainer", "Seq2SeqTrainer")
+
+
+def gather(entries: Entries, trainer: Object) -> None:
+    """Add the arguments of the trainer's configuration, and arguments that trainers of older TRL versions took
+    directly.
+    """
+    config = program.argument(trainer, "args")
+    value = program.revealed(config.value) if config is not None else None
+    if config is not None and isinstance(config.value, Unknown):
+        entries.problem("args", config.value, "the configuration of the trainer")
+    if isinstance(value, Instance) and value.made is not None:
+        value = value.made
+    own = _own_fields(value)
+    if isinstance(value, Object):
+        if value.positional:
+            entries.add("output_dir", value.positional[0])
+        for name, given in value.keywords.items():
+            entries.add(name, given, own=name in own)
+        for name, one in value.attributes.items():
+            if not name.startswith(("<", "[")) and not isinstance(one, Object):
+                entries.add(name, Argument(one, value.places.get(name, value.place)), own=name in own)
+        entries.command_line = "<command line>" in value.attributes
+        entries.config = value
+    for name, given in trainer.keywords.items():
+        if name not in DATA and not name.startswith("**") and name not in KEYS.block("trainer"):
+            entries.add(name, given)
+    for name in ("dataset_text_field", "max_seq_length"):
+        if name in trainer.keywords:
+            entries.add(name, trainer.keywords[name])
+            entries.old = True
+    entries.old = entries.old or "tokenizer" in trainer.keywords
+    for name, given in trainer.keywords.items():
+        if name.startswith("**"):
+            entries.problem("**", given.value, "arguments of the trainer")
+        elif name in KEYS.block("trainer"):
+            entries.others.append((f"trainer.{name}", given))
+
+
+def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
+    """The entries by whose names the TRL version is recognized: the trainer's arguments.
+
+    Arguments of the model and the adapter do not count, because the import itself gave them TRL's names. Without
+    Unsloth, which accepts arguments of all versions, three more names count: the trainer's `tokenizer` and
+    `max_seq_length`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    """
+    out = {name: one for name, one in entries.values.items() if name in own}
+    loaded = model.loaded
+    if loaded is not None and models.is_unsloth(loaded):
+        return out
+    if loaded is not None and "dtype" in loaded.keywords and "dtype" in entries.values:
+        out["dtype"] = entries.values["dtype"]
+    if trainer.last not in PLAIN:
+        for name in {"tokenizer", "max_seq_length"} & set(trainer.keywords):
+            out[f"trainer.{name}"] = entry(name, trainer.keywords[name])
+    return out
+
+
+def _own_fields(value: object) -> set[str]:
+    """The fields that the script's own subclass of a configuration class adds."""
+    kind = value.attributes.get("<class>") if isinstance(value, Object) else None
+    if not isinstance(kind, Class):
+        return set()
+    ours = {argument for row in TABLE for argument in row.args}
+    return {name for one in kind.lineage() for name in one.fields if name not in ours}
