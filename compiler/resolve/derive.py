@@ -1,21 +1,19 @@
-"""Derive the values that a spec does not state: defaults, assumptions and the batch arithmetic, each with its
-reason.
+"""Derive the values that a spec does not state: defaults and assumptions, each with its reason. The batch is derived in
+derive_batch.py.
 """
 
 from __future__ import annotations
 
-from math import lcm
-
-from xpc.compiler import plan, registry
+from xpc.compiler import registry
 from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import EPOCH, Amount
 from xpc.compiler.language.methods import DEFAULT as USUAL
-from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, path_of
 from xpc.compiler.language.setting import Path
-from xpc.compiler.language.strategies import FSDP, OLD_STRATEGIES, SPREADS
+from xpc.compiler.language.strategies import FSDP, OLD_STRATEGIES
 from xpc.compiler.plan import CHOSEN
 from xpc.compiler.registry.types import IMAGE_FAMILIES
+from xpc.compiler.resolve import derive_batch
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.spec.recomputation import REENTRANT, frozen_runs_twice, why_reentrant
 from xpc.compiler.spec.resources import DataSource, known_rows
@@ -34,8 +32,6 @@ MANY_ROWS, ROWS_A_SECOND = 50_000, 550
 measured with rows of 620 tokens.
 """
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
-DEFAULT_GBS = 128
-"""The number of sequences per optimizer step if the spec states neither gbs, micro nor accum."""
 NOTED: tuple[Path, ...] = (
     "strategy", "precision", "model.dtype", "memory.checkpointing", "batch.seq", "batch.gbs", "batch.micro", "save",
     "train.epochs", "data.workers",
@@ -71,12 +67,12 @@ class Derivation(OpenSpec):
         self._attention()
         self._packing()
         self._length()
-        self._global_batch()
+        derive_batch.global_batch(self)
         self._rest()
         self.choice = choose({**self._stand_ins(), **self.values}, self._open())
         self._strategy()
         self._checkpointing()
-        self._batch()
+        derive_batch.micro_batch(self, None if self.choice is None else self.choice.micro)
         self._workers()
         if any(self.get(name) is True for name in ADAPTERS) and self.hardware.gpu is not None:
             from xpc.compiler.resolve import derive_method
@@ -96,16 +92,12 @@ class Derivation(OpenSpec):
             "memory.checkpointing": self.model.model_type not in facts.no_checkpointing,
             REENTRANT: bool(why_reentrant(self.stack, self.get)),
             "batch.micro": 1,
-            "batch.accum": max(1, (self.integer("batch.gbs") or 1) // self._replicas),
+            "batch.accum": max(1, (self.integer("batch.gbs") or 1) // self.replicas),
             "eval.micro": 1,
         }
-        if self._trains().grouped:
+        if self.method.grouped:
             usual["method.steps_per_generation"] = usual["batch.accum"]
         return {path: Value(value, Origin(DEFAULT)) for path, value in usual.items()}
-
-    def _trains(self) -> Method:
-        """The table entry (METHODS) of the spec's method."""
-        return METHODS[str(self.get("method") or USUAL)]
 
     def _method(self) -> None:
         """Set the defaults of an adapter, and of a method other than sft. Only such specs import derive_method."""
@@ -124,7 +116,7 @@ class Derivation(OpenSpec):
         facts, usual = self.model.facts, row.default
         if "batch.seq" in self.values:
             return
-        self.assumed = row.path in self._trains().reads
+        self.assumed = row.path in self.method.reads
         if facts is not None and isinstance(usual, int) and 0 < facts.context < usual:
             self.set("batch.seq", facts.context, "the model's context", DEFAULT)
 
@@ -168,7 +160,7 @@ class Derivation(OpenSpec):
             self.set("eval.every", TENTH if streams else EPOCH, "`eval` names its rows", DEFAULT)
         if streams and "save.every" not in self.values:
             self.set("save.every", TENTH, "a stream has no epochs", DEFAULT)
-        method = self._trains().name
+        method = self.method.name
         for row in TABLE:
             if row.default is None or row.path in self.values or row.path in RECOMPUTATION:
                 continue
@@ -266,7 +258,7 @@ class Derivation(OpenSpec):
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
         if not self.assumed or (uncut and not packed):
             return
-        seq, cut = self.get("batch.seq"), self._trains().cuts_rows
+        seq, cut = self.get("batch.seq"), self.method.cuts_rows
         if self.model.model_type in IMAGE_FAMILIES:
             longer = "the run ends before its first step if a row is longer, because images cannot be cut"
         elif packed and self.get("batch.packing.strategy") in UNCUT:
@@ -277,91 +269,6 @@ class Derivation(OpenSpec):
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
         self.note("batch.seq", f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
 
-    @property
-    def _replicas(self) -> int:
-        """The number of processes that train on different rows. Processes in a group of `context_parallel` train on the
-        same rows.
-        """
-        return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
-
-    def _global_batch(self) -> None:
-        """Set the global batch, and the micro-batch if the spec states the accumulation."""
-        world, accum = self._replicas, self.integer("batch.accum")
-        gbs, micro = self.integer("batch.gbs"), self.integer("batch.micro")
-        if gbs is None:
-            gbs = self._derive_gbs(world, micro, accum)
-        if micro is None and accum is not None:
-            self.set("batch.micro", max(1, gbs // (accum * world)), f"{gbs} / ({accum} x {world})")
-
-    def _batch(self) -> None:
-        world, gbs = self._replicas, self.integer("batch.gbs") or 1
-        micro = self.integer("batch.micro") or self._derive_micro(gbs, world)
-        if "batch.accum" not in self.values:
-            self.set("batch.accum", max(1, gbs // (micro * world)), f"{gbs} / ({micro} x {world})")
-        if self._trains().grouped:
-            from xpc.compiler.resolve import derive_method
-
-            derive_method.batch(self, world, micro)
-        if "eval.micro" not in self.values:
-            self.set("eval.micro", micro, "as in training", DEFAULT)
-
-    def _derive_gbs(self, world: int, micro: int | None, accum: int | None) -> int:
-        if micro is not None:
-            gbs = micro * (accum or 1) * world
-            self.set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
-            return gbs
-        unit = world * (accum or 1)
-        if self._trains().grouped:
-            unit = lcm(unit, self.integer("method.generations") or 1)  # a step has only complete groups of completions
-        gbs = max(1, round(DEFAULT_GBS / unit)) * unit
-        why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
-        self.set("batch.gbs", gbs, why, DEFAULT)
-        self.note("batch.gbs", f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
-        return gbs
-
-    def _derive_micro(self, gbs: int, world: int) -> int:
-        if self.model.model_type in IMAGE_FAMILIES:
-            self.set("batch.micro", 1, "the memory of images is not known")
-            if gbs % world == 0:
-                known = "no micro-batch is written: micro=1, because the memory of images is not known"
-                self.note("batch.micro", known, "`micro=1` states it")
-            return 1
-        strategy = str(self.get("strategy"))
-        stage = SPREADS.get(strategy, 0)
-        seq = -(-(self.integer("batch.seq") or 1024) // (self.integer("strategy.context_parallel") or 1))
-        need = plan.Need(
-            self.model.facts,
-            self.hardware.gpu,
-            self.get("precision") != "fp32",
-            stage,
-            (self.integer("strategy.shard") if strategy == "hsdp" else None) or self.hardware.world,
-            seq,
-            self.get("memory.checkpointing") is True,
-            self.stack.facts.liger_fused_loss is False or self.get("memory.liger") is True,
-            self.get("strategy.offload") in ("cpu", "optimizer"),
-        )
-        chosen = (self.choice.micro if self.choice is not None else None) or plan.largest_micro(
-            self._trained(need), gbs // world if gbs % world == 0 else 1
-        )
-        self.set("batch.micro", chosen.value, chosen.why)
-        if gbs % world == 0:
-            self.note(
-                "batch.micro",
-                f"no micro-batch is written: micro={chosen.value}, {chosen.why}",
-                f"`micro={chosen.value}` states it",
-            )
-        return chosen.value
-
-    def _trained(self, need: plan.Need) -> plan.Need:
-        """Return `need`, the quantities for the memory estimate, adjusted to an adapter or a method; unchanged for
-        plain sft.
-        """
-        if self.get("method") == USUAL and "lora.rank" not in self.values:
-            return need
-        from xpc.compiler.resolve import derive_method
-
-        return derive_method.memory(self, need)
-
     def _workers(self) -> None:
         """Use two tokenizing processes per GPU of a node if a single process would keep the GPUs waiting for
         minutes.
@@ -370,7 +277,7 @@ class Derivation(OpenSpec):
             return
         rows, gpus = known_rows(self.data), self.hardware.processes
         workers = min(2 * gpus, self.integer("launch.cpus") or 2 * gpus)
-        if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self._trains().generates:
+        if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self.method.generates:
             return
         why = f"a single one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
         self.set("data.workers", workers, why)

@@ -149,15 +149,13 @@ def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> ob
 
 def group(of: OpenSpec) -> int:
     """The number of completions per prompt, which all belong to one optimizer step; 1 for methods without groups."""
-    return (of.integer("method.generations") or 1) if METHODS[str(of.get("method"))].grouped else 1
+    return (of.integer("method.generations") or 1) if of.method.grouped else 1
 
 
 def batch(of: OpenSpec, world: int, micro: int) -> None:
-    """Set the values that follow from the batch: `steps_per_generation` (micro-batches per generation), and an
-    evaluation micro-batch of whole groups of completions.
+    """Set the values that follow from the batch if rewards are compared in groups: `steps_per_generation`
+    (micro-batches per generation), and an evaluation micro-batch of whole groups of completions.
     """
-    if not METHODS[str(of.get("method"))].grouped:
-        return
     if "method.steps_per_generation" not in of.values:
         of.set("method.steps_per_generation", of.get("batch.accum"), "the accumulation", DEFAULT)
     size = group(of)
@@ -172,7 +170,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
-    method, rank = METHODS[str(of.get("method"))], _rank(of, need)
+    method, rank = of.method, _rank(of, need)
     saved = of.get("lora.modules_to_save")
     rows = tables(saved) if isinstance(saved, tuple) else 0
     facts = need.facts

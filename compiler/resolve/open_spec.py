@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.items import DERIVED
+from xpc.compiler.language.methods import DEFAULT, METHODS, Method
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec.resources import Hardware, Model
 from xpc.compiler.spec.values import Origin, Value, of_path
@@ -37,6 +38,18 @@ class OpenSpec:
         """The value of a setting if it is a whole number, otherwise None."""
         value = self.get(path)
         return value if isinstance(value, int) else None
+
+    @property
+    def method(self) -> Method:
+        """The training method, with all its properties."""
+        return METHODS[str(self.get("method") or DEFAULT)]
+
+    @property
+    def replicas(self) -> int:
+        """The number of processes that train on different rows. Processes in a group of `context_parallel` train on the
+        same rows.
+        """
+        return max(1, self.hardware.world // (self.integer("strategy.context_parallel") or 1))
 
     def set(self, path: Path, value: object, why: str, kind: str = DERIVED) -> None:
         """Set the value of a setting, and the reason for it. `kind` says where the value comes from, such as DERIVED or

@@ -1,0 +1,101 @@
+"""Derive the global batch, the micro-batch and the accumulation that a spec does not state."""
+
+from __future__ import annotations
+
+from math import lcm
+
+from xpc.compiler import plan
+from xpc.compiler.language.items import DEFAULT
+from xpc.compiler.language.methods import DEFAULT as USUAL
+from xpc.compiler.language.strategies import SPREADS
+from xpc.compiler.registry.types import IMAGE_FAMILIES
+from xpc.compiler.resolve.open_spec import OpenSpec
+
+DEFAULT_GBS = 128
+"""The number of sequences per optimizer step if the spec states neither gbs, micro nor accum."""
+
+
+def global_batch(of: OpenSpec) -> None:
+    """Set the global batch, and the micro-batch if the spec states the accumulation."""
+    world, accum = of.replicas, of.integer("batch.accum")
+    gbs, micro = of.integer("batch.gbs"), of.integer("batch.micro")
+    if gbs is None:
+        gbs = _derived_gbs(of, world, micro, accum)
+    if micro is None and accum is not None:
+        of.set("batch.micro", max(1, gbs // (accum * world)), f"{gbs} / ({accum} x {world})")
+
+
+def micro_batch(of: OpenSpec, planned: plan.Micro | None) -> None:
+    """Set the micro-batch, the accumulation and the micro-batch of evaluation. `planned` is the plan's micro-batch, or
+    None if the plan chose none.
+    """
+    world, gbs = of.replicas, of.integer("batch.gbs") or 1
+    micro = of.integer("batch.micro") or _derived_micro(of, gbs, world, planned)
+    if "batch.accum" not in of.values:
+        of.set("batch.accum", max(1, gbs // (micro * world)), f"{gbs} / ({micro} x {world})")
+    if of.method.grouped:
+        from xpc.compiler.resolve import derive_method
+
+        derive_method.batch(of, world, micro)
+    if "eval.micro" not in of.values:
+        of.set("eval.micro", micro, "as in training", DEFAULT)
+
+
+def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None) -> int:
+    """Set the global batch that follows from micro-batch and accumulation, or the default, and return it."""
+    if micro is not None:
+        gbs = micro * (accum or 1) * world
+        of.set("batch.gbs", gbs, f"{micro} x {accum or 1} x {world}")
+        return gbs
+    unit = world * (accum or 1)
+    if of.method.grouped:
+        unit = lcm(unit, of.integer("method.generations") or 1)  # a step has only complete groups of completions
+    gbs = max(1, round(DEFAULT_GBS / unit)) * unit
+    why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
+    of.set("batch.gbs", gbs, why, DEFAULT)
+    of.note("batch.gbs", f"no global batch is written: gbs={gbs}, {why}", f"`gbs={gbs}` states it")
+    return gbs
+
+
+def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | None) -> int:
+    """Set the micro-batch that the plan chose, or the largest that fits the memory, and return it."""
+    if of.model.model_type in IMAGE_FAMILIES:
+        of.set("batch.micro", 1, "the memory of images is not known")
+        if gbs % world == 0:
+            known = "no micro-batch is written: micro=1, because the memory of images is not known"
+            of.note("batch.micro", known, "`micro=1` states it")
+        return 1
+    strategy = str(of.get("strategy"))
+    stage = SPREADS.get(strategy, 0)
+    seq = -(-(of.integer("batch.seq") or 1024) // (of.integer("strategy.context_parallel") or 1))
+    need = plan.Need(
+        of.model.facts,
+        of.hardware.gpu,
+        of.get("precision") != "fp32",
+        stage,
+        (of.integer("strategy.shard") if strategy == "hsdp" else None) or of.hardware.world,
+        seq,
+        of.get("memory.checkpointing") is True,
+        of.stack.facts.liger_fused_loss is False or of.get("memory.liger") is True,
+        of.get("strategy.offload") in ("cpu", "optimizer"),
+    )
+    chosen = planned or plan.largest_micro(_trained(of, need), gbs // world if gbs % world == 0 else 1)
+    of.set("batch.micro", chosen.value, chosen.why)
+    if gbs % world == 0:
+        of.note(
+            "batch.micro",
+            f"no micro-batch is written: micro={chosen.value}, {chosen.why}",
+            f"`micro={chosen.value}` states it",
+        )
+    return chosen.value
+
+
+def _trained(of: OpenSpec, need: plan.Need) -> plan.Need:
+    """Return `need`, the quantities for the memory estimate, adjusted to an adapter or a method; unchanged for
+    plain sft.
+    """
+    if of.get("method") == USUAL and "lora.rank" not in of.values:
+        return need
+    from xpc.compiler.resolve import derive_method
+
+    return derive_method.memory(of, need)
