@@ -9,35 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.language.items import BASE, SPEC
-from xpc.compiler.language.kinds import Amount, Rope, Template, Weighted
+from xpc.compiler.language.kinds import Rope, Template
 from xpc.compiler.language.methods import METHODS, Method
 from xpc.compiler.language.methods.definition import generates_itself
 from xpc.compiler.language.methods.micro_batch import means_over_micro_batch
 from xpc.compiler.language.schema import ADAPTERS
-from xpc.compiler.language.setting import (
-    AmountPath,
-    FlagPath,
-    IntegerPath,
-    NamesPath,
-    Path,
-    RealPath,
-    RealsPath,
-    TextPath,
-    WeightedPath,
-)
+from xpc.compiler.language.setting import FlagPath, Path, WeightedPath
 from xpc.compiler.language.strategies import FSDP
 from xpc.compiler.registry.types import IMAGE_FAMILIES
+from xpc.compiler.spec.getters import Getters
 from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Hardware, ImageList, Model, kinds
-from xpc.compiler.spec.values import Value, of_path
+from xpc.compiler.spec.values import Value
 from xpc.compiler.stacks import Field, Stack
-from xpc.grammar.diagnostic import Label
-from xpc.grammar.record import evolve, field, record
+from xpc.grammar.record import field, record
 from xpc.grammar.source import Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Final, overload
+    from typing import Final
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
 """The settings that select evaluation rows; a run evaluates if one of them has a value."""
@@ -52,7 +41,7 @@ IN_MXFP4: Final = tuple(
 
 
 @record
-class Spec:
+class Spec(Getters):
     """A resolved experiment.
 
     - `bundled`: the bytes of the files that the spec names, by their path in the bundle
@@ -90,99 +79,6 @@ class Spec:
     kernels: Mapping[str, str] = field(factory=dict)
     weights: Mapping[str, str] = field(factory=dict)
     images: Mapping[str, ImageList] = field(factory=dict)
-
-    if TYPE_CHECKING:
-
-        @overload
-        def get(self, path: FlagPath) -> bool | None: ...
-        @overload
-        def get(self, path: IntegerPath) -> int | None: ...
-        @overload
-        def get(self, path: RealPath) -> float | None: ...
-        @overload
-        def get(self, path: TextPath) -> str | None: ...
-        @overload
-        def get(self, path: AmountPath) -> Amount | None: ...
-        @overload
-        def get(self, path: Path) -> object: ...
-
-    def get(self, path: Path) -> object:
-        """The value of a setting, or None if it has no value. Raises KeyError if `path` is not a setting."""
-        found = of_path(self.values, path)
-        return None if found is None else found.value
-
-    def written(self, path: Path) -> bool:
-        """Whether the spec or one of its bases states the setting. Raises KeyError if `path` is not a setting."""
-        found = of_path(self.values, path)
-        return found is not None and found.origin.kind in (SPEC, BASE)
-
-    def label(self, path: Path, text: str = "") -> Label | None:
-        """The location of a setting in the spec, as a label with the given text; None if the spec does not state the
-        setting.
-        """
-        found = of_path(self.values, path)
-        return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
-
-    def place(self, path: Path, text: str = "") -> Label:
-        """Like `label`, but returns the location of the model in the header if the spec does not state the setting."""
-        return self.label(path, text) or evolve(self.model.label, text=text)
-
-    def flag(self, path: FlagPath) -> bool:
-        """The value of a flag; no value counts as false. Raises TypeError for a setting of another kind."""
-        value = self.get(path)
-        if value is not None and not isinstance(value, bool):
-            raise TypeError(f"{path} is {value!r}, not a flag")
-        return value is True
-
-    def integer(self, path: IntegerPath) -> int:
-        """The value of a setting that is a whole number. Raises TypeError for anything else."""
-        value = self.get(path)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TypeError(f"{path} is {value!r}, not a whole number")
-        return value
-
-    def real(self, path: RealPath) -> float:
-        """The value of a setting that is a number. Raises TypeError for anything else."""
-        value = self.get(path)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise TypeError(f"{path} is {value!r}, not a number")
-        return float(value)
-
-    def text(self, path: TextPath) -> str:
-        """The value of a setting that is a text. Raises TypeError for anything else."""
-        value = self.get(path)
-        if not isinstance(value, str):
-            raise TypeError(f"{path} is {value!r}, not a text")
-        return value
-
-    def amount(self, path: AmountPath) -> Amount:
-        """The value of a setting that is an `Amount`, such as `3%` or `100` steps. Raises TypeError for anything
-        else.
-        """
-        value = self.get(path)
-        if not isinstance(value, Amount):
-            raise TypeError(f"{path} is {value!r}, not an amount")
-        return value
-
-    def reals(self, path: RealsPath) -> tuple[float, ...]:
-        """The value of a setting that is a list of numbers. Raises TypeError for anything else."""
-        value = self.get(path)
-        if not isinstance(value, tuple):
-            raise TypeError(f"{path} is {value!r}, not a list")
-        return tuple(float(item) for item in value)
-
-    def extra_value(self, escape: str, name: str) -> object:
-        """The value of a name in an `extra` block (`trl`, `accelerate`, `deepspeed`), or None."""
-        found = self.extra.get(escape, {}).get(name)
-        return None if found is None else found.value
-
-    def extra_place(self, escape: str, name: str, text: str = "") -> Label:
-        """The location of a name in an `extra` block, as a label with the given text. Raises KeyError if the block
-        lacks the name.
-        """
-        label = self.extra[escape][name].origin.label
-        assert label is not None  # all `extra` arguments are written in a spec, and so have a location
-        return evolve(label, text=text)
 
     @property
     def reads_images(self) -> bool:
@@ -276,11 +172,6 @@ class Spec:
         """Whether the adapters are LoRA's pairs of matrices (`lora`, `qlora`). Also true for a run without adapters."""
         return self.adapter in ("lora", "qlora")
 
-    def names(self, path: NamesPath) -> tuple[str, ...]:
-        """The value of a setting that is a list of names; empty if it has no value."""
-        value = self.get(path)
-        return tuple(map(str, value)) if isinstance(value, tuple) else ()
-
     @property
     def owns_optimizer(self) -> bool:
         """Whether DeepSpeed creates the optimizer, which is then DeepSpeed's AdamW with one group of parameters and one
@@ -329,11 +220,6 @@ class Spec:
     def asks_server(self) -> bool:
         """Whether completions come from a separate vLLM server."""
         return self.online and self.flag("method.vllm") and self.get("method.vllm.mode") == "server"
-
-    def weighted(self, path: WeightedPath) -> tuple[Weighted, ...]:
-        """The value of a setting that is a list of losses or reward functions; empty if it has no value."""
-        value = self.get(path)
-        return value if isinstance(value, tuple) else ()
 
     @property
     def calls_tools(self) -> bool:

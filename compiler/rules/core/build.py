@@ -131,7 +131,7 @@ def _named(function: FunctionType) -> tuple[frozenset[str], tuple[object, ...]]:
         known = {**function.__globals__, **_imported(code)}
         modules = [one for one in map(known.get, code.co_names) if isinstance(one, ModuleType)]
         for name in code.co_names:
-            attribute = None if name in GETTERS else vars(Spec).get(name)
+            attribute = None if name in GETTERS else getattr(Spec, name, None)
             values = [known.get(name), attribute, *(vars(one).get(name) for one in modules if "xpc." in one.__name__)]
             for one in values:
                 one = one.fget if isinstance(one, property) else one
