@@ -103,7 +103,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     Source: the runtime's `frozen_weights.py`; transformers 5.23 and 4.52 `modeling_*.py`, every family built.
     """
     from xpc.compiler.registry.linear_layers import HEADS
-    from xpc.compiler.rules.adapters.trained_parts import absent
+    from xpc.compiler.rules.adapters.module_names import absent
     from xpc.compiler.rules.core.modules import MODULES, all_layer_modules, layer_modules, outer_modules_and_head
 
     family, known = spec.model.model_type or "", spec.model.facts

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from xpc.compiler.language.schema import path_of
 from xpc.compiler.language.setting import FlagPath
 from xpc.compiler.registry.linear_layers import HEADS
-from xpc.compiler.rules.adapters.layer_numbers import missing_layer
 from xpc.compiler.rules.adapters.layers import READ_BY_THE_KERNEL, STATE_SPACES, adaptable
+from xpc.compiler.rules.adapters.module_names import missing_layer
 from xpc.compiler.rules.core.conditions import adapters, fused_loss
 from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write

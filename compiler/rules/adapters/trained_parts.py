@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import gcd
 
 from xpc.compiler.language.optimizers import FUSED, LAYERWISE, MADE_BY_RUNTIME
 from xpc.compiler.language.schema import OF_KIND, OF_ONE_KIND, path_of
 from xpc.compiler.language.setting import FlagPath, IntegerPath, NamesPath
 from xpc.compiler.registry.linear_layers import HEADS, TABLES, TOKEN_EMBEDDINGS
-from xpc.compiler.rules.adapters.layer_numbers import missing_layer
+from xpc.compiler.rules.adapters.module_names import (
+    absent,
+    contains,
+    is_parameter,
+    last_module_names,
+    missing_layer,
+    module_paths,
+    stacked_parameters,
+)
 from xpc.compiler.rules.core.conditions import any_of, enabled, fused_loss, written
-from xpc.compiler.rules.core.modules import EMBEDDINGS, MODULES, container_names, heads
+from xpc.compiler.rules.core.modules import EMBEDDINGS
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks.fused_experts import adapter_layers
-from xpc.compiler.stacks.modules import PARAMETER, ends, last_names, modules, paths
+from xpc.compiler.stacks.modules import ends, last_names, modules
 
 WHEN = any_of(
     enabled("freeze", "oft", "vera", "loha", "miss"),
@@ -34,34 +41,6 @@ WHOSE = {
 """For a setting that an adapter lacks: the label with the kinds of adapters that have it. Any setting without a label
 here belongs to `lora` and `qlora` only.
 """
-
-
-def _known(spec: Spec) -> tuple[str, ...] | None:
-    """The last components of the names of the model's modules, such as `q_proj`; None for an unknown family."""
-    found = last_names(path for path in _modules(spec) if not path.endswith(".N"))
-    return tuple(dict.fromkeys((*found, *heads(spec, spec.model.model_type or "")))) if found else None
-
-
-def _modules(spec: Spec) -> tuple[str, ...]:
-    """The paths of the model's modules on this stack; empty for an unknown family. A reward model has `score` instead
-    of an output head.
-    """
-    known = modules(spec.stack.name, spec.model.model_type)
-    parts = tuple(path for path, kinds in known.items() if PARAMETER not in kinds)
-    return (*(path for path in parts if path not in HEADS), "score") if parts and spec.method.scores else parts
-
-
-def absent(spec: Spec, names: tuple[str, ...]) -> list[str]:
-    """Those of `names` that no module of the model has; empty unless the family is known and dense. Any name of a norm
-    is accepted, because families name norms in many ways; another rule (XP574) checks norms outside of the layers.
-    """
-    facts = spec.model.facts
-    dense = MODULES.get(facts.model_type) if facts is not None and not facts.experts else None
-    if dense is None or facts is None:
-        return []
-    known = (*dense, *heads(spec, facts.model_type), *container_names())
-    last = [(one, one.rpartition(".")[2]) for one in names]
-    return [one for one, end in last if end not in known and "norm" not in end and not end.startswith("ln")]
 
 
 @rule("XP795", "within-without-names")
@@ -214,11 +193,11 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
     for path in ("lora.modules_to_save", "freeze.except_modules", "freeze.layer_modules"):
         yield from missing_layer(spec, path)
         names = spec.names(path)
-        table = _modules(spec) if path == "lora.modules_to_save" else ()
+        table = module_paths(spec) if path == "lora.modules_to_save" else ()
         missing = [one for one in names if not ends(one, table)] if table else absent(spec, names)
         if not missing:
             continue
-        known, gone = _known(spec) or (), set(missing)
+        known, gone = last_module_names(spec) or (), set(missing)
         outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
         better = [one for one in names if one not in gone] or (
             ["self_attn"] if path.endswith("layer_modules") else outside
@@ -230,8 +209,8 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
             write(f"{name} = [{', '.join(better)}]"),
             (spec.model.label,),
         )
-    within, known_paths = spec.get("lora.within"), _modules(spec)
-    if isinstance(within, str) and known_paths and not _contains(within, known_paths):
+    within, known_paths = spec.get("lora.within"), module_paths(spec)
+    if isinstance(within, str) and known_paths and not contains(within, known_paths):
         yield Finding(
             spec.place("lora.within"),
             f"{spec.model.name} has no module `{within[:60]}`",
@@ -297,9 +276,9 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
     """
     yield from missing_layer(spec, "lora.parameters")
     known = modules(spec.stack.name, spec.model.model_type)
-    missing = [one for one in spec.names("lora.parameters") if known and not _is_parameter(one, known)]
+    missing = [one for one in spec.names("lora.parameters") if known and not is_parameter(one, known)]
     if missing:
-        legal = last_names(_parameters(known))
+        legal = last_names(stacked_parameters(known))
         experts = any("experts" in path for path in known)
         apart = f"the experts are separate layers in {spec.stack.name}" if experts and not legal else ""
         yield Finding(
@@ -308,35 +287,6 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
             "leave `parameters` out" if not legal else f"name {' or '.join(legal)}, or leave `parameters` out",
             (spec.model.label,),
         )
-
-
-def _parameters(known: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of parameters with stacked experts. modules.json does not mark `down_proj`, because PEFT does not
-    rename it, so it is added next to each `gate_up_proj`.
-    """
-    stacked = paths(known, PARAMETER)
-    siblings = (f"{path.rpartition('.')[0]}.down_proj" for path in stacked if path.endswith(".gate_up_proj"))
-    return tuple(dict.fromkeys((*stacked, *siblings)))
-
-
-def _is_parameter(name: str, known: Mapping[str, str]) -> bool:
-    """Whether a name can be a parameter: true for stacked experts, and for the weight or bias of a module in
-    modules.json. Also true for other names below a module, such as `sinks`: modules.json does not list them, so they
-    cannot be checked.
-    """
-    module, _, last = name.rpartition(".")
-    experts = [path.rpartition(".")[0] for path in _parameters(known)]
-    if module and ends(module, experts) and not ends(name, _parameters(known)):
-        return last.endswith("_bias")
-    if ends(name, _parameters(known)) or (last in ("weight", "bias") and ends(module, known)):
-        return True
-    return last not in (*last_names(known), "gate_up_proj", "down_proj") and (not module or ends(module, known))
-
-
-def _contains(part: str, known: tuple[str, ...]) -> bool:
-    """Whether a dotted path names a module that contains other modules, such as `self_attn`."""
-    inside = re.sub(r"(?<![^.])\d+(?![^.])", "N", part)
-    return any(f".{inside}." in f".{path}" for path in known)
 
 
 @rule("XP469", "two-rates-of-one")
@@ -377,7 +327,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.names("model.tokens"):
         return
-    known = _known(spec) or ("embed_tokens", "lm_head")
+    known = last_module_names(spec) or ("embed_tokens", "lm_head")
     rows = [next((one for one in known if one in EMBEDDINGS), "embed_tokens"),
             *(one for one in known if one in HEADS)]  # fmt: skip
     path: NamesPath = "lora.modules_to_save" if spec.lora else "freeze.except_modules"

@@ -87,6 +87,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.method.preference", preferences),
     ("rules.method.prompt_rows", generates),
     ("rules.method.ratios", all_of(grouped, has_value("method.generations"))),
+    ("rules.method.rewards", all_of(grouped, has_value("method.generations"))),
     ("rules.method.sampling", generates),
     ("rules.method.sft", chosen("method", "sft")),
     ("rules.method.support", any_of(not_chosen("method", "sft"), has_value("method.loss"))),

@@ -8,7 +8,7 @@ from xpc.compiler.data import rows
 from xpc.compiler.rules.core.conditions import generates
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.structure import have
-from xpc.compiler.rules.method.online import WITH_SOLUTION
+from xpc.compiler.rules.method.rewards import WITH_SOLUTION
 from xpc.compiler.spec import Spec
 
 WHEN = generates

@@ -8,7 +8,7 @@ import pytest
 from case_support import spec
 from compile_support import checked, errors, shown
 
-from xpc.compiler.rules.adapters.trained_parts import absent
+from xpc.compiler.rules.adapters.module_names import absent
 
 
 def test_no_name_is_absent_where_the_modules_are_not_known() -> None:

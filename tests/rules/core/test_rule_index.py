@@ -29,8 +29,8 @@ def declared() -> dict[str, set[str]]:
 
 PRECONDITION = {
     "rules.adapters.lora", "rules.adapters.frozen", "rules.method.support", "rules.method.online",
-    "rules.method.dpo", "rules.method.preference", "rules.saving.publishing", "rules.method.vllm",
-    "rules.method.distill", "rules.method.kto", "rules.strategy.offload", "rules.method.sampling",
+    "rules.method.rewards", "rules.method.dpo", "rules.method.preference", "rules.saving.publishing",
+    "rules.method.vllm", "rules.method.distill", "rules.method.kto", "rules.strategy.offload", "rules.method.sampling",
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
     "rules.numerics.newer_files",
 }  # fmt: skip

@@ -1,0 +1,148 @@
+"""Rules about the rewards of grpo and rloo (XP662, XP663, XP674)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import evolve
+
+WHEN = all_of(grouped, has_value("method.generations"))
+
+WITH_SOLUTION = ("accuracy", "cosine", "len", "length")
+"""The registered rewards that read the column `solution`."""
+
+
+@rule("XP662", "no-reward")
+def no_reward(spec: Spec) -> Iterator[Finding]:
+    """grpo and rloo need a reward: a registered function, or a function of a file; grpo also accepts an environment
+    with a method `get_reward`.
+
+    Why it is bad: without a reward, the trainer cannot know which completion is better.
+
+    Without this rule: trl 1.16 raises ValueError, trl 0.18 reports a missing argument, both after the model is loaded.
+
+    Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py`; confirmed by running it.
+    """
+    if spec.weighted("method.rewards") or "method.rewards" in spec.wrong:
+        return
+    environment = next(iter(spec.weighted("method.environment")), None)
+    if environment is None:
+        yield Finding(
+            spec.place("method", "needs reward functions"),
+            f"{spec.text('method')} has no reward",
+            'write `rewards = [accuracy]`, or your own function: `rewards = ["rewards.py:tag_count"]`',
+        )
+        return
+    from xpc.compiler.rules.core.reward_files import methods
+
+    name = environment.function or ""
+    found = methods(spec.bundled.get(environment.file or "", b""), name)
+    if found is not None and "get_reward" not in found:
+        yield Finding(
+            spec.place("method.environment", "has no `get_reward`"),
+            f"nothing is rewarded: the environment `{name}` has no method `get_reward`",
+            f"write `rewards = [accuracy]`, or `def get_reward(self) -> float:` in `{name}`",
+        )
+
+
+def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
+    for source in spec.data:
+        if source.found is None or (source.only and "solution" in (source.columns or ())):
+            continue
+        there = source.columns or () if source.only else source.found
+        if "solution" not in there:
+            yield Finding(
+                evolve(spec.place("method.rewards"), text=f"`{reward}` needs `solution`"),
+                f"the rows have no column `solution`, which the reward `{reward}` needs",
+                "rename the column with the right answer to `solution`, or write your own function: "
+                '`rewards = ["rewards.py:right"]`',
+                (source.label,),
+            )
+            return
+
+
+@rule("XP674", "reward-that-cannot-be-called")
+def uncallable(spec: Spec) -> Iterator[Finding]:
+    """A reward function must accept the keyword arguments that the trainer passes: `completions`, the trainer's other
+    values, and the columns of the rows. `accuracy`, `cosine` and `len` need a column `solution`. If the spec sets
+    arguments of the function, its signature must name them. xpc reads only the signature and executes nothing; a
+    decorated or assigned function is not checked before the launch.
+
+    Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
+    accept the others as `**kwargs`.
+
+    Without this rule: TypeError, after the model is loaded and the first completions are generated.
+
+    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`); confirmed by running it.
+    """
+    given = spec.stack.facts.reward_given
+    for reward in spec.weighted("method.rewards"):
+        if reward.file is None:
+            if reward.name in WITH_SOLUTION:
+                yield from _without_solution(spec, reward.name)
+            continue
+        from xpc.compiler.rules.core.reward_files import signature
+
+        known = signature(spec.bundled.get(reward.file, b""), reward.function or "")
+        if known is None:
+            continue
+        place = spec.place("method.rewards")
+        takes, needs, others = known
+        stated = {name for name, _ in reward.arguments}
+        foreign = sorted(stated - set(takes))  # a function's `**kwargs` would accept a misspelt argument
+        if foreign:
+            yield Finding(
+                evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
+                f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, but has no such parameter",
+                f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
+            )
+            continue
+        needs = needs - stated
+        for source in spec.data:
+            first, *rest = source.columns or ("prompt",)
+            columns = (
+                rest if source.only else None if source.found is None else [one for one in source.found if one != first]
+            )
+            lacks = sorted(needs - {*given, *columns}) if columns is not None else []
+            extra = [one for one in (*given, *(columns or ())) if one not in takes and not others]
+            if lacks:
+                listed = ", ".join(f"`{one}`" for one in columns or ()) or "only the prompt column"
+                yield Finding(
+                    evolve(place, text=f"`{reward.function}` needs {', '.join(lacks)}"),
+                    f"the rows have no column `{lacks[0][:40]}`, which the reward `{reward.function}` needs",
+                    f"the reward can take {', '.join(given[:2])} and the columns of the rows: {listed}",
+                    (source.label,),
+                )
+                break
+            if extra:
+                arguments = ", ".join([*(one for one in takes if one not in ("args", "kwargs")), "**kwargs"])
+                yield Finding(
+                    evolve(place, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
+                    f"the reward `{reward.function}` is called with `{extra[0]}`, which it does not accept",
+                    f"begin the function with `def {reward.function}({arguments}):`",
+                )
+                break
+
+
+@rule("XP663", "rewards-of-no-weight")
+def no_weight(spec: Spec) -> Iterator[Finding]:
+    """At least one reward needs a weight other than 0.
+
+    Why it is bad: with all weights 0 every completion scores the same, so every advantage is 0.
+
+    Without this rule: nothing is reported; the loss is 0 and no weight changes.
+
+    Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are summed by their weights); confirmed by running it.
+    """
+    rewards = spec.weighted("method.rewards")
+    if rewards and all(one.weight == 0 for one in rewards):
+        yield Finding(
+            spec.place("method.rewards", "all weights are 0"),
+            "every reward has the weight 0",
+            f"write `rewards = [{rewards[0].name}(weight=1)]`"
+            if rewards[0].file is None
+            else "leave the weight out, or write `weight=1`",
+        )
