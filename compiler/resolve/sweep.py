@@ -236,7 +236,7 @@ class _Reader(Reporter):
                          help, None if drawn else typed)  # fmt: skip
             return None
         if not node.value.items:
-            from xpc.compiler.suggest.example import example  # imported late, because only wrong sweeps need it
+            from xpc.compiler.suggest.legal import example  # imported late, because only wrong sweeps need it
 
             row = schema.BY_PATH.get(path)
             form = f"[{'qwen2.5-3b' if row is None else example(row)}]"

@@ -35,7 +35,7 @@ class Suggestions(Advisor):
 
         A block in place of the value (`rewards { accuracy = 1 }`) gets no edit.
         """
-        from xpc.compiler.suggest.example import example
+        from xpc.compiler.suggest.legal import example
 
         message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"
         if row.path == "hardware" and not body:

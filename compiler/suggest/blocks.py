@@ -17,9 +17,10 @@ from xpc.compiler.language.kinds import FLAG
 from xpc.compiler.suggest.converted_values import COUNTED
 from xpc.compiler.suggest.first_line import rewrite_first_line
 from xpc.compiler.suggest.flag_values import NAMED
+from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
-from xpc.compiler.suggest.numbers import join_values, rewrite_number
+from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, as_value, rewrite_options, rewritten
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters

@@ -7,7 +7,8 @@ from __future__ import annotations
 from functools import cache
 
 from xpc.compiler import stacks
-from xpc.compiler.language.extras import MAPPING, legal_names, wrong_value
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.extras import MAPPING, ONLY_FSDP1, legal_names, wrong_value
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
 from xpc.compiler.suggest.likeness import canonical
@@ -15,6 +16,9 @@ from xpc.compiler.suggest.tables import extra_aliases
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
 from xpc.grammar.tree import Value
+
+READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
+"""For accelerate and DeepSpeed, the strategies that read their arguments, as the end of a help."""
 
 
 @record
@@ -30,6 +34,20 @@ class PassedOn:
     name: str
     fits: bool
     method: str = ""
+
+
+def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
+    """The suggestion to write a name in `extra`, which passes it to a library; None if no library has it."""
+    found = passed_on(unknown.name, unknown.node, unknown.typed, unknown.header)
+    if found is None or (found.escape != "trl" and unknown.clause not in (None, "strategy", "precision")):
+        return None
+    outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
+    library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
+    reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")
+    reader = f", which `strategy fsdp1` reads; FSDP2 always does it: {unknown.name} is left out there" if (
+        found.name in ONLY_FSDP1) else reader  # fmt: skip
+    edit = found.form if found.fits and not outside else None
+    return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 
 
 def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:

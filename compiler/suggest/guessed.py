@@ -13,8 +13,7 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import methods_with
-from xpc.compiler.suggest.example import example
-from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, leave_out, unset_advice
+from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice
 from xpc.compiler.suggest.sentence import named_by_value, sentence
 from xpc.compiler.suggest.typed_form import decided_value, typed

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 
+from xpc.compiler import stacks
 from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
@@ -13,9 +14,10 @@ from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import COUNTED, SHARED, SWITCHES, bounds, converted, expected, unit_of
 from xpc.compiler.suggest.converted_values import legal as in_words
-from xpc.compiler.suggest.example import example
+from xpc.compiler.suggest.joined_values import following
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
-from xpc.compiler.suggest.numbers import PRODUCT, computed, following
+from xpc.compiler.suggest.numbers import PRODUCT, computed
+from xpc.compiler.suggest.tables import examples
 from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
@@ -77,6 +79,8 @@ NOUNS = {
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
+EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
+"""Matches a value in a line of the examples file."""
 
 
 def answer(wrong: Wrong) -> Diagnostic:
@@ -342,3 +346,28 @@ def legal(row: Setting, item: Item, node: Value | None) -> str:
         words = words.partition(" such as ")[0] if such else words
         return f"write {words}{such}" if words.startswith(("a ", "an ")) else words
     return f"`{row.name}` takes {in_words(row)}, such as `{_form(row, example(row))}`"
+
+
+def example(row: Setting) -> str:
+    """A legal value of a setting, for help texts: from the table of settings, the examples file, its default, or its
+    type.
+    """
+    default = row.default
+    if row.path == "target":
+        return stacks.DEFAULT
+    shown = row.example or _listed_example(row.path)
+    if shown:
+        return shown
+    if row.choices:
+        return row.choices[0]
+    if isinstance(default, int | float) and not isinstance(default, bool):
+        return f"{default}s" if row.kind.name == "duration" else f"{default:g}"
+    return row.kind.example
+
+
+def _listed_example(path: str) -> str:
+    """The value in the setting's line of the examples file, or ""."""
+    clause, _, name = path.rpartition(".")
+    form = rf"\bfor (\S+) {name}" if clause == "train" else rf"\b{name}={EXAMPLE}" if clause else rf"{name} {EXAMPLE}"
+    match = re.search(form, examples().get(path, ""))
+    return match[1] if match is not None else ""

@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
-from xpc.compiler.language.extras import ONLY_FSDP1
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.suggest.components import after_component, by_last_part, by_parent, of_evaluation, with_shared_word
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
-from xpc.compiler.suggest.extra_form import passed_on
+from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.first_line import FILLERS, sentence_of
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested, wrong_value
@@ -23,7 +22,7 @@ from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import ALREADY
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name, one_letter, shares_word
-from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, advice, loose_reason, own_reason, reason
+from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
 from xpc.compiler.suggest.tables import general_words
@@ -40,7 +39,6 @@ FILES = ("fsdp_", "zero_", "stage3_")
 """Prefixes of keys that exist only in configuration files of accelerate and DeepSpeed."""
 TYPO = 0.9
 """Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
-READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 
 
 def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
@@ -146,7 +144,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
             and (name not in schema.CLAUSES or (unknown.node is not None and name not in schema.BY_PATH))
         ):
             return of_guess(unknown, clause, message, together)
-        no_equivalent = _without_equivalent(message, joined, loosely=False)
+        no_equivalent = without_equivalent(message, joined, loosely=False)
         if no_equivalent is not None:
             return no_equivalent
     if name in schema.SOURCE_SETTINGS and (clause == "data" or f"data.{name}" not in schema.BY_PATH):
@@ -154,14 +152,14 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
             return _source_setting(unknown)
         return of_guess(unknown, clause, message, together)
     rows = [row for row in schema.TABLE if row.name == name and row.path not in NEVER_LEGAL]
-    no_equivalent = _without_equivalent(message, f"{clause} {name}")
+    no_equivalent = without_equivalent(message, f"{clause} {name}")
     if no_equivalent is not None and not rows:
         return no_equivalent
     # such as `size` in `eval`, which is `eval_size`
     if together is not None and not rows and together.path in schema.BY_PATH:
         return of_guess(unknown, clause, message, together)
     argument = evolve(unknown, name=f"{clause.rpartition('.')[2]}_{name}")  # `delay` in `eval` is `eval_delay`
-    if not rows and name not in schema.CLAUSES and (found := _passed_on(argument, message)) is not None:
+    if not rows and name not in schema.CLAUSES and (found := extra_suggestion(argument, message)) is not None:
         return found
     if name in general_words() and name not in schema.CLAUSES and meaning(name, clause, exact=True) is None:
         return Suggestion("XP101", message, help=_children(clause))
@@ -222,7 +220,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     advised = advice(named, "") or advice(name, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
-    if unknown.typed and (found := _without_equivalent(message, named, loosely=False)) is not None:
+    if unknown.typed and (found := without_equivalent(message, named, loosely=False)) is not None:
         return found
     guess = _of_method(name) or meaning(name, clause, valued=unknown.node is not None)
     if clause is None and (guess is None or guess.likeness < SAME):
@@ -250,17 +248,17 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             guess = Meaning(inner[deep], "", SAME - 0.01, own=True)  # `privat` in `save` is `hub(private)`
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words in another form, such as `eval_iters`
-        found = _without_equivalent(message, name, loosely=False)
+        found = without_equivalent(message, name, loosely=False)
         if found is not None:
             return found
     if guess is None or not exact or not guess.own:
         own = name.startswith(FILES) and (guess is None or guess.path == "strategy")
         # for a typo of a known name, names that only share a beginning do not count
         loosely = guess is None or guess.likeness < TYPO
-        found = _without_equivalent(message, name, loosely=False)
-        found = found or (_passed_on(unknown, message) if own or not exact else None)
-        found = found or (_without_equivalent(message, name) if loosely else None)
-        found = found or (None if exact else _excluded(message, name))
+        found = without_equivalent(message, name, loosely=False)
+        found = found or (extra_suggestion(unknown, message) if own or not exact else None)
+        found = found or (without_equivalent(message, name) if loosely else None)
+        found = found or (None if exact else excluded(message, name))
         if found is not None:
             return found
     tracker, dot, _ = name.partition(".")
@@ -361,42 +359,12 @@ def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | Non
     return last if last.name not in general_words() and _unknown(last, clause).help != REFERENCE else None
 
 
-def _without_equivalent(message: str, name: str, loosely: bool = True) -> Suggestion | None:
-    """The suggestion to leave out a name that has no equivalent in xpc; None for other names. With `loosely`, its words
-    may have another order, and a known beginning (`ema_...`) suffices.
-    """
-    why = loose_reason(name) if loosely else own_reason(name)
-    return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)
-
-
-def _excluded(message: str, name: str) -> Suggestion | None:
-    """The suggestion to leave out an argument that the stack has removed or that importers drop; None for other
-    names.
-    """
-    why = reason(name)
-    return None if why is None else Suggestion("XP101", message, help=f"leave it out: it has no equivalent ({why})")
-
-
-def _passed_on(unknown: UnknownName, message: str) -> Suggestion | None:
-    """The suggestion to write a name in `extra`, which passes it to a library; None if no library has it."""
-    found = passed_on(unknown.name, unknown.node, unknown.typed, unknown.header)
-    if found is None or (found.escape != "trl" and unknown.clause not in (None, "strategy", "precision")):
-        return None
-    outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
-    library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
-    reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")
-    reader = f", which `strategy fsdp1` reads; FSDP2 always does it: {unknown.name} is left out there" if (
-        found.name in ONLY_FSDP1) else reader  # fmt: skip
-    edit = found.form if found.fits and not outside else None
-    return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
-
-
 def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestion:
     """The suggestion for a typo of `near`, which is an argument for `extra` or a name without an equivalent."""
     advised = advice(near, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
-    found = _passed_on(evolve(unknown, name=near), message) or _excluded(message, near)
+    found = extra_suggestion(evolve(unknown, name=near), message) or excluded(message, near)
     if found is None:  # a name whose help needs a number, which is not written
         return Suggestion("XP101", message, help=_children(unknown.clause))
     return evolve(found, text=f"did you mean `{near}`?")

@@ -11,6 +11,7 @@ import re
 from functools import cache
 
 from xpc.compiler import stacks
+from xpc.compiler.language.advisor import Suggestion
 from xpc.compiler.suggest.likeness import parts, words
 from xpc.compiler.suggest.tables import switch_words
 from xpc.grammar.package_data import read_text
@@ -149,3 +150,19 @@ def _of_stacks() -> dict[str, str]:
 def reason(name: str) -> str | None:
     """The reason why a name has no equivalent, or None if that is not known."""
     return reasons().get(_letters(name))
+
+
+def without_equivalent(message: str, name: str, loosely: bool = True) -> Suggestion | None:
+    """The suggestion to leave out a name that has no equivalent in xpc; None for other names. With `loosely`, its words
+    may have another order, and a known beginning (`ema_...`) suffices.
+    """
+    why = loose_reason(name) if loosely else own_reason(name)
+    return None if why is None else Suggestion("XP101", message, help=NO_EQUIVALENT + why)
+
+
+def excluded(message: str, name: str) -> Suggestion | None:
+    """The suggestion to leave out an argument that the stack has removed or that importers drop; None for other
+    names.
+    """
+    why = reason(name)
+    return None if why is None else Suggestion("XP101", message, help=f"leave it out: it has no equivalent ({why})")

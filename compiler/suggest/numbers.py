@@ -1,19 +1,14 @@
-"""Rewrite numbers in other notations (`4,096`, `8*16`, `0x2a`, `1x10^-5`, `1d12h`), lists without brackets and values
-of several words. Loaded only for such a mistake.
-"""
+"""Rewrite numbers in other notations: `4,096`, `8*16`, `0x2a`, `1x10^-5`, `1d12h`. Loaded only for such a mistake."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cache
 from operator import add, mul, truediv
 
 from xpc.compiler import registry
-from xpc.compiler.language.rewards import REWARDS
-from xpc.compiler.language.schema import CLAUSES, TABLE, Setting, bare_choices
+from xpc.compiler.language.schema import TABLE
 from xpc.grammar.diagnostic import Diagnostic, Edit
-from xpc.grammar.record import evolve, record
+from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
@@ -225,166 +220,3 @@ _FORMS = {
     "XP025": _commas,
     "XP104": _commas,
 }
-
-
-PERCENT = ("pct", "percent", "perc", "percents")
-NAMES = frozenset((*CLAUSES, *bare_choices(), *(row.name for row in TABLE)))
-WORDS = re.compile(r"(?:[ \t]+[\w.%-]+)+(?=[ \t]*(?:[,)}#\n]|$))")
-"""Words that follow a value, up to the end of the setting."""
-ITEM = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)[A-Za-z_][\w.]*(?![\w.]*[ \t]*[=({])")
-"""A further item of a list without brackets."""
-VALUED = re.compile(r"\b(?P<name>\w+)[ \t]*=[ \t]*(?P<value>[\w.-]+)")
-LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
-"""Kinds of settings whose value is a list of names, or a text."""
-NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
-NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
-NEAR = 300
-"""The most characters between the beginning of a value and a further word of it: a hostile line has thousands."""
-MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
-
-
-@record
-class Joined:
-    """A value of several words or items: its place, and how it is written."""
-
-    span: Span
-    form: str
-
-
-def following(row: Setting, text: str, span: Span) -> Joined | None:
-    """The complete value of a list without brackets (`targets = q_proj, v_proj`) or of a text without quotes (`name =
-    my run`), of which only the first word was read; or None.
-    """
-    start, end = line_bounds(text, span.start, span.start)
-    listed = row.kind.name in (*LISTS, "weighted")
-    chosen = row.kind.name == "choice" and not row.head
-    pattern = NUMERALS if row.kind.name == "reals" else ITEM if listed else None
-    pattern = WORDS if chosen or row.kind.name in TEXTS else pattern
-    inside = not text[start : span.start].rpartition("=")[0].strip().isidentifier()
-    words, at = [text[span.start : span.end]], span.end
-    while pattern is not None and (item := pattern.match(text, at, end)) is not None:
-        one = item[0].strip(" \t,").split()
-        if not chosen and not all(_is_item(row, word, inside) for word in one):
-            break
-        words, at = [*words, *one], item.end()
-    if len(words) == 1:
-        return None
-    if chosen:
-        from xpc.compiler.suggest.known_names import known_choice
-
-        form = known_choice(row, " ".join(words))
-        return None if form is None else Joined(Span(span.start, at), form)
-    return Joined(Span(span.start, at), f"[{', '.join(words)}]" if listed else f'"{" ".join(words)}"')
-
-
-def _is_item(row: Setting, word: str, inside: bool) -> bool:
-    """Whether a word can be a further item of a value. `inside` is true in a call or a block on one line, where it can
-    also be the next setting.
-    """
-    from xpc.compiler.suggest.converted_values import methods_with
-    from xpc.compiler.suggest.meaning import is_known
-
-    if row.kind.name == "weighted":
-        return word in REWARDS or bool(methods_with(word))
-    return not inside or not (word in NAMES or is_known(word, loosely=False))
-
-
-def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with one for each value of several words and for each list without brackets.
-
-    The finding of such a value itself comes later, when values are converted; here, those about its further words go.
-    """
-    out: list[Diagnostic] = []
-    shown: set[tuple[str, int]] = set()
-    problems = _of_words(problems)
-    for found in problems:
-        label = found.primary
-        second = found.code in _SECOND or found.message.endswith("is a value without a setting")
-        value = None if label is None or not second else _value_at(label.source.text, label.span.start)
-        if value is None or label is None:
-            out.append(found)
-            continue
-        row, joined = value
-        later = row.kind.name in (*LISTS, *TEXTS, "choice") and found.code not in ("XP023", "XP025")
-        place = (label.source.name, joined.span.start)
-        if not later and place not in shown:
-            help = f"write `{row.name} = {joined.form}`"
-            message = f"`{row.name}` takes {row.kind.phrase}"
-            out.append(evolve(found, message=message, help=help, edits=(Edit(joined.span, joined.form),)))
-        shown.add(place)
-    return out
-
-
-_SECOND = ("XP022", "XP023", "XP024", "XP025", "XP101", "XP102")
-"""Codes of findings about the second word of a value."""
-
-
-@cache
-def _settings() -> dict[str, list[Setting]]:
-    """The settings whose value follows `=`, by name."""
-    out: dict[str, list[Setting]] = {}
-    for row in TABLE:
-        if not row.head:
-            out.setdefault(row.name, []).append(row)
-    return out
-
-
-def _value_at(text: str, at: int) -> tuple[Setting, Joined] | None:
-    """The setting whose value has a further word at an offset, and the complete value; or None."""
-    start, _ = line_bounds(text, at, at)
-    for found in VALUED.finditer(text, max(start, at - NEAR), at):
-        for row in _settings().get(found["name"], ()):
-            joined = following(row, text, Span(*found.span("value")))
-            if joined is not None and at < joined.span.end:
-                return row, joined
-    return None
-
-
-def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with one for each number that words follow, as in `warmup = 5 pct`."""
-    out: list[Diagnostic] = []
-    places: list[tuple[str, Span]] = []
-    for found in problems:
-        joined = _counted_words(found)
-        out.append(found if joined is None else joined[0])
-        if joined is not None and found.primary is not None:
-            places.append((found.primary.source.name, joined[1]))
-    return [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, places)]
-
-
-def _is_inside(found: Diagnostic, places: list[tuple[str, Span]]) -> bool:
-    """Whether a finding is about a further word of a value, and does not report the value itself."""
-    label = found.primary
-    return label is not None and not found.message.startswith("a value is one word") and any(
-        name == label.source.name and span.start < label.span.start < span.end for name, span in places
-    )  # fmt: skip
-
-
-def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
-    """The finding for a number and the words after it, and the place of both; None if the second word is a setting
-    without its comma.
-    """
-    if found.primary is None or not found.message.startswith("expected `,`"):
-        return None
-    text, at = found.primary.source.text, found.primary.span.start
-    start, _ = line_bounds(text, at, at)
-    before = re.search(r"(?P<name>\w+)[ \t]*=[ \t]*(?P<value>\d[\w.%+-]*)[ \t]*$", text[start:at])
-    words = WORDS.match(text, start + before.end("value")) if before is not None else None
-    if before is None or words is None:
-        return None
-    rest, value = words[0].split(), before["value"]
-    if (rest[0] in NAMES and rest != ["tokens"]) or NUMERAL.fullmatch(rest[0]):
-        return None
-    message = f"a value is one word, and `{value} {' '.join(rest)}` is {len(rest) + 1} words"
-    span = Span(start + before.start("value"), words.end())
-    if rest[0] in ("per", "a", "each") and rest[-1].removesuffix("s") in MACHINE:
-        help = f"write `micro={value}` for the sequences of one process, or the total as `gbs`"
-        return evolve(found, message=message, help=help, edits=()), span
-    if rest == ["tokens"] and before["name"] in ("gbs", "micro", "accum"):
-        help = f"write the tokens divided by `seq`: `{before['name']}` counts sequences"
-        return evolve(found, message=message, help=help, edits=()), span
-    exponent = re.fullmatch(r"[eE][+-]?\d+", rest[0])
-    if len(rest) > 1 or not (exponent or rest[0] in PERCENT):
-        return evolve(found, message=message, help=f"leave `{' '.join(rest)}` out", edits=()), span
-    form = value + rest[0] if exponent else f"{value}%"
-    return evolve(found, message=message, help=f"write `{form}`", edits=(Edit(span, form),)), span

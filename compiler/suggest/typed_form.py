@@ -10,9 +10,8 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import YES
-from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.known_names import known_choice
-from xpc.compiler.suggest.legal import AUTO, answer
+from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.meaning import Meaning, choice
 from xpc.grammar.tree import Count, Value
 

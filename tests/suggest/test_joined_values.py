@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from compile_support import checked, edited
 
-from xpc.compiler.suggest import numbers
+from xpc.compiler.suggest import joined_values
 
 HEAD = "xpc 1\ntrain qwen2.5-3b on alpaca for 2 epochs\n"
 WRITTEN = [
@@ -112,5 +112,5 @@ def test_only_a_typo_of_a_hub_id_is_a_warning(typed: str, severity: str) -> None
 
 def test_a_line_of_many_unknown_settings_is_not_searched_for_each_of_them() -> None:
     """The search for the value that a word belongs to looks at the text just before the word."""
-    assert numbers._value_at("targets = q_proj" + " " * 400 + "v_proj", 420) is None
-    assert numbers._value_at("targets = q_proj v_proj", 17) is not None
+    assert joined_values._value_at("targets = q_proj" + " " * 400 + "v_proj", 420) is None
+    assert joined_values._value_at("targets = q_proj v_proj", 17) is not None

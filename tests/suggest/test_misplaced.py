@@ -18,7 +18,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.suggest.example import example
+from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.meaning import meaning
 from xpc.compiler.suggest.misplaced import unknown_name
 from xpc.compiler.suggest.tables import other_names
