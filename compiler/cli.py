@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import Checked
-    from xpc.grammar.diagnostic import Diagnostic
-    from xpc.grammar.silenced import Silenced
+    from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 TEXTS = ("full", "concise")
 """Values of `--format` for people. With any other format, standard output has only the findings, for a program to

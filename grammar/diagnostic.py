@@ -52,6 +52,15 @@ class Diagnostic:
     edits: tuple[Edit, ...] = ()
 
 
+@record
+class Silenced:
+    """A silenced finding, with the location of the comment and the reason given in the comment."""
+
+    finding: Diagnostic
+    place: Label
+    reason: str
+
+
 def applied(text: str, edits: Iterable[Edit]) -> str:
     """Apply edits to a text, and return the new text."""
     for edit in sorted(edits, key=lambda one: one.span, reverse=True):

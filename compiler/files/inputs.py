@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from xpc.compiler.files.streams import standard_input
 from xpc.compiler.files.workspace import Workspace, read_file
-from xpc.grammar.diagnostic import Diagnostic, Label
-from xpc.grammar.silenced import Silenced
+from xpc.grammar.diagnostic import Diagnostic, Label, Silenced
 
 MAX_SPEC = 16 * 2**20
 """Maximum size of a spec in bytes."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xpc.compiler.resolve.image_digests import Known
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
-    from xpc.grammar.silenced import Silenced
+    from xpc.grammar.diagnostic import Silenced
 
 ASSUMED = "XP190"
 PASTED = (

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
 from xpc.compiler.language.codes import report
-from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label
+from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, Label, Silenced
 from xpc.grammar.record import field, mutable
 from xpc.grammar.scan import line_bounds, scan
-from xpc.grammar.silenced import Silenced
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Comment, File
 

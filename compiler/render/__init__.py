@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from xpc.compiler.files.secrets import suspect
 from xpc.compiler.render.place import labels, ordered
-from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.diagnostic import Diagnostic, Silenced
 from xpc.grammar.record import evolve
-from xpc.grammar.silenced import Silenced
 
 
 def render(

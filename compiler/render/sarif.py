@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from xpc.compiler import __version__
 from xpc.compiler.render.place import place
 from xpc.compiler.render.visible import in_json
-from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label
-from xpc.grammar.silenced import Silenced
+from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label, Silenced
 from xpc.grammar.source import Source, Span
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

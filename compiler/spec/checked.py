@@ -9,8 +9,7 @@ from xpc.grammar.diagnostic import ERROR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.grammar.diagnostic import Diagnostic
-    from xpc.grammar.silenced import Silenced
+    from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
 """Codes of findings about a spec's text and not about the run: a missing edition line, and useless comments that

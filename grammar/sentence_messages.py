@@ -1,0 +1,92 @@
+"""Write the message for a syntax error in the first line of a spec, such as `train M on D 3 epochs`."""
+
+from __future__ import annotations
+
+import re
+
+from xpc.grammar import codes
+from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.place import Place
+from xpc.grammar.scan import line_bounds
+from xpc.grammar.source import Span
+
+FORMS = (
+    (re.compile(r"(?:(?:over|during|in|about)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
+    (re.compile(r"(?:num_)?(?:train_)?(epochs)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
+    (re.compile(r"(?:max_)?(steps)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
+    (re.compile(r"(using|and|via|plus|by)\b"), r"write `with` instead of `\1`"),
+    (re.compile(r"without\s+(\S+)"), r"leave `without \1` out: choices go after `with`"),
+    (re.compile(r"split\s*=?\s*\"?([\w-]+)"), r"write `{data}[\1]`: the split follows the dataset's name"),
+    (re.compile(r"(?:in)?to\s+\"?([^\s\"]+)"), r'write `save "\1"` on a line of its own'),
+    (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
+)
+"""Patterns for the text after the dataset, each with the text of the help."""
+INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
+"""Words that users write before the dataset instead of `on`."""
+
+
+def in_sentence(place: Place) -> Diagnostic:
+    """The error in the first line of a spec, at the place where the parser stopped."""
+    code = codes.INCOMPLETE_SENTENCE
+    kinds = [item.kind for item in place.stack]
+    since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
+    if place.met == "LBRACE":
+        return place.error(code, "the sentence takes no block", "write clauses on the lines below")
+    if "FOR" in since and since[-1] == "NUMBER":
+        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", place.word)
+        if joined and place.before:
+            unit = joined[2] if joined[2] in ("epoch", "epochs", "step", "steps") else "epochs"
+            remedy = f"{joined[1]} {unit}"
+            edits = (Edit(place.before, remedy),)
+            message = "the budget is a number, a space and a unit"
+            return place.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
+        message = f"expected `epochs` or `steps` after `for {place.word}`"
+        return place.error(code, message, "write `for 3 epochs`", at_last=True)
+    if "ON" not in since:
+        if place.word == "on":
+            return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
+        rest = place.source.text[place.span.end : line_bounds(place.source.text, place.span.end, place.span.end)[1]]
+        size = place.shown.strip("`")
+        if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and place.before:  # `qwen2.5 0.5b`
+            edits = (Edit(Span(place.before.end, place.span.start), "-"),)
+            message = f"a model's name is one word, and `{place.word} {size}` is two"
+            return place.error(code, message, f"write `train {place.word}-{size} on`", edits=edits)
+        data = place.shown.strip("`") if place.met in ("NAME", "REF") and " on " not in rest else "DATA"
+        if data in INSTEAD_OF_ON:
+            data = (rest.split() or ["DATA"])[0]
+        return place.error(
+            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on {data}`"
+        )
+    if place.met == "LSQB":
+        if "WITH" not in since:
+            remedy = (
+                f"write `{place.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
+            )
+            return place.error(code, "a part of the rows begins with the name of their split", remedy)
+        return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")
+    if place.met == "EQUAL":
+        return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
+    if not {"FOR", "WITH"} & {*since} and place.shown in ("`,`", "`and`", "`plus`"):
+        remedy = (
+            f"write `on rows`, and below the header `data rows {{`, `{place.word}` and the others on a line each, `}}`"
+        )
+        also = "; choices go after `with`" if place.met == "COMMA" else ""
+        return place.error(code, "several datasets go into a `data` block", remedy + also)
+    if place.met == "COMMA":
+        return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
+    if place.met == "LPAR" and "WITH" not in since:
+        remedy = f"write `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
+        return place.error(code, "settings of one source go into a `data` block", remedy)
+    if "WITH" not in since:
+        return place.error(
+            code, f"expected `for`, `with` or the end of the line, found {place.shown}", _help_after_data(place)
+        )
+    return place.error(code, f"expected a choice, a setting or the end of the line, found {place.shown}")
+
+
+def _help_after_data(place: Place) -> str:
+    """Return the help for illegal text that follows the dataset in the first line, such as `3 epochs`."""
+    for pattern, form in FORMS:
+        if found := pattern.match(place.source.text, place.span.start):
+            return found.expand(form).replace("{data}", place.word)
+    return "choices go after `with`"
