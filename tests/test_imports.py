@@ -62,7 +62,7 @@ def test_the_runtime_never_imports_xpc():
 
 
 def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
-    shared = {"xpc.runtime.core", "xpc.runtime.core.payload", "xpc.runtime.core.conditions"}
+    shared = {f"xpc.runtime.core{name}" for name in ("", ".payload", ".payload_data", ".conditions")}
     shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}  # computes the rows of a mixture
     shared |= {"xpc.runtime.prepare_rows"}  # computes the folder of prepared rows, whose counts the plan reads
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}  # reads curves and totals as the run does

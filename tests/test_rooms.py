@@ -17,7 +17,7 @@ ORDER = (
     "render", "files", "registry", "grammar",
 )  # fmt: skip
 """The rooms in order. A room imports only rooms to its right; CONTRIBUTING.md says what lives in each."""
-MOST_ROOMS, MOST_LOOSE, MOST_FILES = 25, 6, 25
+MOST_ROOMS, MOST_LOOSE, MOST_FILES, MOST_LINES = 25, 6, 25, 400
 
 
 @cache
@@ -86,3 +86,14 @@ def test_no_folder_has_more_files_than_one_can_survey() -> None:
 def test_no_file_repeats_the_name_of_its_folder() -> None:
     repeated = [path for path in files() if os.path.basename(os.path.dirname(path)) == os.path.basename(path)[:-3]]
     assert not repeated
+
+
+@pytest.mark.parametrize("top", ["compiler", "grammar", "runtime"])
+def test_no_file_is_longer_than_one_can_survey(top: str) -> None:
+    lengths = {}
+    for folder, _, names in os.walk(os.path.join(ROOT, top)):
+        for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
+            with open(path, "rb") as handle:
+                lengths[os.path.relpath(path, ROOT)] = handle.read().count(b"\n")
+    assert lengths
+    assert not {path: length for path, length in lengths.items() if length > MOST_LINES}

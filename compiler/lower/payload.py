@@ -22,8 +22,9 @@ from xpc.runtime.core.conditions import trainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.runtime.core.payload import Data, Division, Evaluation, Hub, Model, Payload, Rows, Run, Source, Words
+    from xpc.runtime.core.payload import Division, Hub, Model, Payload, Run
     from xpc.runtime.core.payload import Stack as StackSection
+    from xpc.runtime.core.payload_data import Data, Evaluation, Rows, Source, Words
 
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 """The published RoPE parameters of Llama 3.1."""

@@ -26,8 +26,8 @@ NEXT_TO_TRAINER = ("stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py
 """Files that a bundle has next to `trainer/`, and not in it: some work before a run (they fetch files, rehearse the run
 or prepare rows), the others after it (they plot a run or compute its result).
 """
-ELSEWHERE = ("core/payload.py", "core/conditions.py")
-"""Files of runtime/ that no bundle contains: one is for type checkers, the other for the compiler."""
+ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/conditions.py")
+"""Files of runtime/ that no bundle contains: types for type checkers, and conditions.py for the compiler."""
 CHOSEN = ("features", "library_internals")
 """Folders of runtime/ from which a bundle contains only the imported files."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)

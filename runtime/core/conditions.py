@@ -15,7 +15,8 @@ from ..features.launch.packages import EIGHT_BIT
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .payload import Gpu, Payload, Source, Trainer
+    from .payload import Gpu, Payload, Trainer
+    from .payload_data import Source
 
 CHATS = ("text", "messages", "conversations", "tokens", "images")
 """Row shapes (values of a source's `shape`) without a separate prompt."""

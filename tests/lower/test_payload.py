@@ -1,4 +1,4 @@
-"""trainer_args.json is one type that the compiler writes and the runtime reads (runtime/core/payload.py)."""
+"""trainer_args.json is one type that the compiler writes and the runtime reads (runtime/core/payload*.py)."""
 
 import json
 import os

@@ -1,0 +1,108 @@
+"""The types of the part `data` of trainer_args.json: where the rows come from, and how they are read."""
+
+from typing import NotRequired, TypedDict
+
+
+class Rows(TypedDict):
+    """A number of rows, or a fraction of them."""
+
+    rows: NotRequired[int]
+    fraction: NotRequired[float]
+
+
+class File(TypedDict):
+    """A file of a folder of data, with its copy in the bundle."""
+
+    path: str
+    bundled: str | None
+    sha256: str | None
+
+
+class Source(TypedDict):
+    """A source of data: a hub id, or a local file or folder. `columns` are in the order of the shape.
+
+    `kind` names the shape of its rows in a run that mixes shapes. `documents` says what one row of a .txt file is:
+    "paragraph", "file", or a line if it is missing. `tokens` is for rows of token ids: the column that says which of
+    them are learned ("labels" or "completion_mask"), or "" if all are. `images` is the bundle's file that lists the
+    images of the rows (null if compiling did not read the rows).
+    """
+
+    id: str | None
+    config: str | None
+    split: str
+    slice: str | None
+    revision: str | None
+    path: str | None
+    bundled: str | None
+    sha256: str | None
+    files: list[File] | None
+    shape: str
+    columns: list[str] | None
+    only: bool
+    context: str | None
+    wording: str | None
+    take: Rows | None
+    limit: NotRequired[int | None]
+    share: NotRequired[float]
+    documents: NotRequired[str]
+    kind: NotRequired[str]
+    tokens: NotRequired[str]
+    images: NotRequired[str | None]
+    images_sha256: NotRequired[str | None]
+
+
+class EvaluationSet(TypedDict):
+    """Rows for evaluation only."""
+
+    name: str
+    sources: list[Source]
+
+
+class Evaluation(TypedDict):
+    """The evaluation sets. If `named` is true, each has its own metrics."""
+
+    named: bool
+    sets: list[EvaluationSet]
+
+
+class Streaming(TypedDict):
+    """How rows are read while the run trains."""
+
+    shuffle_buffer: int | None
+    """The number of rows from which the next one is drawn; None for the stored order."""
+
+
+class Words(TypedDict):
+    """Settings of the data that few runs have.
+
+    `prompt_template` builds a prompt from a row's columns; `system_column` is the column with system prompts; `roles`
+    maps names of speakers to roles; `exhausted` is "stop" if a mixture ends with the first source that has no more
+    rows; `omit` lists what the chat template may leave out of the rows; `long` is "chunk" if long texts are split;
+    `max_pixels` is the most pixels of an image.
+    """
+
+    prompt_template: NotRequired[str]
+    system_column: NotRequired[str]
+    roles: NotRequired[dict[str, str]]
+    exhausted: NotRequired[str]
+    omit: NotRequired[list[str]]
+    long: NotRequired[str]
+    streaming: NotRequired[Streaming]
+    max_pixels: NotRequired[int]
+
+
+class Data(Words):
+    """The data, and how its rows are read, filtered, shuffled and split."""
+
+    sources: list[Source]
+    seed: int
+    shuffle: bool
+    holdout: Rows | None
+    workers: int | None
+    system: str | None
+    max_prompt: int | None
+    unique: bool
+    min_tokens: int | None
+    max_tokens: NotRequired[int | None]
+    eval_split: str | None
+    evaluation: Evaluation | None
