@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from xpc.compiler.importing.draft import NULL, Draft
 from xpc.compiler.importing.keys import load
-from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, number, plain, text
 from xpc.compiler.language import extras
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.lower.accelerate import ATTENTION
 
 STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 KEYS = load("accelerate/deepspeed.toml")
@@ -333,3 +334,23 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
             draft.warn(one, "accelerate does not pass it on to DeepSpeed: it belongs into a DeepSpeed file")
         elif name != "deepspeed_config_file":
             draft.error(one, "a bundle's accelerate.yaml has no such key")
+
+
+def ulysses(draft: Draft, block: Entry | None) -> None:
+    """Import `parallelism_config` of a DeepSpeed run: Ulysses, where `sp_size` processes split each sequence."""
+    table = {} if block is None else block.mapping
+    for key, one in table.items():
+        name, value = key.removeprefix("parallelism_config_"), integer(one)
+        if name == "sp_size" and value is not None and value > 1:
+            draft.put("strategy.context_parallel", value, one)
+        elif name == "sp_attn_implementation" and not one.empty:
+            attention = next((own for own, theirs in ATTENTION.items() if theirs == text(one)), None)
+            if attention is None:
+                draft.error(one, "sequences are split with sdpa, flash_attention_2 or flash_attention_3")
+            else:
+                draft.default("model.attn", attention, "the attention that splits sequences")
+                draft.mark(one, "mapped", "model.attn")
+        elif name in ("cp_size", "tp_size") and value is not None and value > 1:
+            draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
+        else:
+            draft.note(one, "a bundle states what its target needs")

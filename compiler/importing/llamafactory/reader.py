@@ -14,8 +14,8 @@ from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
-from xpc.compiler.importing.llamafactory import muon
-from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, MEDIA, PADDED, PROJECTED, SPLIT, STAGES
+from xpc.compiler.importing.llamafactory import optimizer
+from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, MEDIA, PADDED, SPLIT, STAGES
 from xpc.compiler.importing.llamafactory.refusals import refusals
 from xpc.compiler.importing.llamafactory.switches import (
     layout,
@@ -29,7 +29,7 @@ from xpc.compiler.importing.llamafactory.switches import (
 from xpc.compiler.importing.llamafactory.tuning import quantized, tuning
 from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.rope import by_length
-from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text
 from xpc.compiler.importing.text.values import ATTENTION
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -55,8 +55,6 @@ SECOND: Mapping[str, object] = {
 
 SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
 """Values of `pref_loss` for which the spec needs another method than dpo: orpo is a method, and simpo a loss of cpo."""
-GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
-"""xpc's GaLore optimizer for each base optimizer."""
 
 
 def llamafactory(
@@ -101,7 +99,7 @@ def llamafactory(
     _precision(draft, named, overrides.method)
     tuning(draft, named)
     models.continued(draft, named.get("adapter_name_or_path"))
-    _optimizer(draft, named)
+    optimizer.older(draft, named)
     trlyaml.shard(draft, named, overrides, launch, zero, found)
     _second(draft, named, overrides)
     _megatron(draft, named)
@@ -163,38 +161,6 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
         )
 
 
-def _optimizer(draft: Draft, named: Entries) -> None:
-    """Set the optimizer from the keys of GaLore, APOLLO and Muon."""
-    for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
-        use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
-        scaled = named.get("apollo_scale_type") if kind == "apollo" else None
-        if scaled is not None and scaled.value == "channel":
-            draft.note(scaled, "a bundle does the same")
-        elif scaled is not None:
-            draft.error(scaled, "the language scales APOLLO by channels")
-        inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
-        if use is None or use.off:
-            for one in [*([use] if use is not None else []), *inside]:
-                draft.note(one, f"`use_{kind}` is not on")
-            continue
-        old = draft.settings.pop("optimizer", None)
-        base = GALORE.get(old.text if old is not None else "", "galore_adamw") if kind == "galore" else "apollo_adamw"
-        name = base + ("_layerwise" if layer is not None and boolean(layer) else "")
-        if old is not None and old.entry is not None:
-            draft.mark(old.entry, "mapped", f"optimizer = {name}")
-        for entry in (use, layer):
-            if entry is not None:
-                draft.put("optimizer", name, entry)
-        names = [] if target is None else words(target) or []
-        if target is not None:
-            draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
-        for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
-            draft.setting(f"optimizer.{path}", named.get(f"{kind}_{key}"))
-        for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
-            draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's default")
-    muon.first(draft, named.get("use_muon"))
-
-
 def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
     """Import keys that only the newer layout (v1) has, such as `dist_config`, `optim_config` and
     `batching_strategy`.
@@ -219,7 +185,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
             else:
                 draft.error(one, "the language has no such option")
     if optim is not None:
-        for one in muon.second(draft, optim):
+        for one in optimizer.newer(draft, optim):
             draft.error(one, "the language has no such optimizer, or names it by `optim`")
     if batching is not None:
         word = str(batching.value)

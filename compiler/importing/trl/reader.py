@@ -11,6 +11,7 @@ from xpc.compiler import registry, stacks
 from xpc.compiler.importing import families, local_model, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import deepspeed as zeros
+from xpc.compiler.importing.accelerate.fsdp import trainer_fsdp
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.outcomes import Decision
 from xpc.compiler.importing.overrides import Machines, Overrides, load, machines, native, number
@@ -273,7 +274,7 @@ def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | 
         sharding.named_file(draft, own, overrides)
     elif own is not None:
         draft.note(own, "it is off")
-    sharding.trainer_fsdp(draft, named)
+    trainer_fsdp(draft, named)
     if launch is not None:
         sharding.accelerate(draft, launch, overrides, found)
     if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's Muon, which scales updates as torch's `match_rms_adamw` does. AdamW trains the weights that
-are no hidden matrices, with the same learning rate.
+"""Import LLaMA-Factory's optimizers GaLore, APOLLO and Muon, which have keys of their own. Its Muon scales updates as
+torch's `match_rms_adamw` does, and AdamW trains the weights that are not hidden matrices, with the same learning rate.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entry, number
+from xpc.compiler.importing.llamafactory.keys import PROJECTED
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, words
 from xpc.compiler.language.setting import Path
 
 NUMBERS: Mapping[str, Path] = {
@@ -19,9 +20,43 @@ NUMBERS: Mapping[str, Path] = {
 FIXED = {"nesterov": True, "ns_steps": 5}
 """Options of LLaMA-Factory's Muon, with the values that torch's Muon always has."""
 OWN = "not set: that of LLaMA-Factory's Muon"
+GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
+"""xpc's GaLore optimizer for each base optimizer."""
 
 
-def first(draft: Draft, switch: Entry | None) -> None:
+def older(draft: Draft, named: Entries) -> None:
+    """Import the keys of GaLore, APOLLO and Muon, which override `optim` of the older layout."""
+    for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
+        use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
+        scaled = named.get("apollo_scale_type") if kind == "apollo" else None
+        if scaled is not None and scaled.value == "channel":
+            draft.note(scaled, "a bundle does the same")
+        elif scaled is not None:
+            draft.error(scaled, "the language scales APOLLO by channels")
+        inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
+        if use is None or use.off:
+            for one in [*([use] if use is not None else []), *inside]:
+                draft.note(one, f"`use_{kind}` is not on")
+            continue
+        old = draft.settings.pop("optimizer", None)
+        base = GALORE.get(old.text if old is not None else "", "galore_adamw") if kind == "galore" else "apollo_adamw"
+        name = base + ("_layerwise" if layer is not None and boolean(layer) else "")
+        if old is not None and old.entry is not None:
+            draft.mark(old.entry, "mapped", f"optimizer = {name}")
+        for entry in (use, layer):
+            if entry is not None:
+                draft.put("optimizer", name, entry)
+        names = [] if target is None else words(target) or []
+        if target is not None:
+            draft.put("optimizer.targets", "all-linear" if names == ["all"] else tuple(names), target)
+        for key, path in (("rank", "rank"), ("scale", "scale"), ("update_interval", "update_proj_gap")):
+            draft.setting(f"optimizer.{path}", named.get(f"{kind}_{key}"))
+        for path, value in (("targets", "all-linear"), ("rank", 16), ("scale", scale)):
+            draft.default(f"optimizer.{path}", value, "not set: LLaMA-Factory's default")
+    _older_muon(draft, named.get("use_muon"))
+
+
+def _older_muon(draft: Draft, switch: Entry | None) -> None:
     """Import `use_muon` of the older layout, which overrides `optim`."""
     if switch is None:
         return
@@ -32,7 +67,7 @@ def first(draft: Draft, switch: Entry | None) -> None:
     _decay_of_norms(draft, "use_muon")
 
 
-def second(draft: Draft, optim: Entry) -> list[Entry]:
+def newer(draft: Draft, optim: Entry) -> list[Entry]:
     """Import `optim_config` of the newer layout (v1), if it names muon. Returns the keys that no setting expresses."""
     name = optim.mapping.get("name")
     if name is None or name.value != "muon":

@@ -1,0 +1,163 @@
+"""Import FSDP: accelerate's `fsdp_config` and `parallelism_config`, and transformers' `fsdp` and `fsdp_config`."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import NULL, Draft
+from xpc.compiler.importing.keys import is_usual, load
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
+from xpc.compiler.stacks import able
+
+KEYS = load("accelerate/keys.toml")
+SHARDING = {
+    "FULL_SHARD": ("fsdp1", True), "SHARD_GRAD_OP": ("fsdp1", False), "NO_SHARD": ("ddp", None),
+    "HYBRID_SHARD": ("hsdp", True), "HYBRID_SHARD_ZERO2": ("hsdp", False),
+}  # fmt: skip
+CODES = {"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2"}
+
+
+def fsdp(draft: Draft, block: Entry | None) -> None:
+    """Import `fsdp_config`, whose keys may lack the prefix `fsdp_`. A file without `fsdp_version` means FSDP1."""
+    table: dict[str, Entry] = {}
+    for key, one in ({} if block is None else block.mapping).items():
+        table[key if key.startswith("fsdp_") else f"fsdp_{key}"] = one
+    version, sharding = table.get("fsdp_version"), table.get("fsdp_sharding_strategy")
+    reshard = table.get("fsdp_reshard_after_forward")
+    second = version is not None and integer(version) == 2
+    hybrid = draft.has("strategy") and draft.settings["strategy"].text == "hsdp"
+    if version is not None and integer(version) not in (1, 2):
+        draft.error(version, "FSDP has versions 1 and 2")
+    word = "" if sharding is None else str(text(sharding)).upper()
+    word = CODES.get(word, word)
+    if reshard is not None and boolean(reshard) is None and str(reshard.value).upper() in SHARDING:
+        sharding, word, reshard = reshard, str(reshard.value).upper(), None
+    name, kept = SHARDING.get(word, ("fsdp1", None))
+    if sharding is not None and not sharding.empty and word not in SHARDING:
+        draft.error(sharding, "FSDP has FULL_SHARD, SHARD_GRAD_OP, NO_SHARD and HYBRID_SHARD")
+    name = "fsdp" if second and name == "fsdp1" else name
+    if name == "fsdp" and not draft.stack.facts.fsdp2 and version is not None:
+        other = able(lambda one: one.facts.fsdp2)
+        draft.error(version, f"{draft.stack.name} has no FSDP2", f"write `--target {other}`")
+    if not hybrid:
+        for entry in (sharding, version):
+            if entry is not None and not entry.empty:
+                draft.put("strategy", name, entry)
+        draft.default("strategy", name, "not set: accelerate's FSDP")
+    else:
+        for entry in (sharding, version):
+            draft.note(entry, "the device mesh decides")
+    if kept is False and sharding is not None:
+        draft.put("strategy.reshard", False, sharding)
+    if reshard is not None and second:
+        draft.setting("strategy.reshard", reshard)
+    elif reshard is not None:
+        draft.note(reshard, "FSDP1 does not read it")
+    _fsdp_rest(draft, table)
+
+
+def _fsdp_rest(draft: Draft, table: Entries) -> None:
+    state, params, again = (
+        table.get(f"fsdp_{name}") for name in ("state_dict_type", "offload_params", "activation_checkpointing")
+    )
+    if state is not None:
+        form = {"FULL_STATE_DICT": "full", "SHARDED_STATE_DICT": "sharded"}.get(str(state.value).upper())
+        if form is None:
+            draft.error(state, "checkpoints are full or sharded", "write `FULL_STATE_DICT` or `SHARDED_STATE_DICT`")
+        else:
+            draft.put("strategy.state_dict", form, state)
+    if params is not None:
+        if boolean(params):
+            draft.put("strategy.offload", "cpu", params)
+        else:
+            draft.note(params, "nothing is offloaded")
+    if again is not None and boolean(again):
+        draft.put("memory.checkpointing", True, again, "the language has one setting for both")
+    elif again is not None:
+        draft.note(again, "`gradient_checkpointing` decides")
+    for key, one in table.items():
+        if (one.file, one.key) in draft.fates:
+            continue
+        row = KEYS.get(f"fsdp_config.{key}")
+        if one.empty:
+            draft.note(one, NULL)
+        elif row is not None and is_usual(row, one):
+            draft.note(one, "a bundle states the same")
+        elif key == "fsdp_transformer_layer_cls_to_wrap":
+            draft.note(one, "the model names its layers")
+        elif key == "fsdp_limit_all_gathers":
+            draft.note(one, "a bundle keeps torch's default")
+        elif not draft.escape("accelerate", key, one):
+            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle decides it")
+
+
+def mesh(draft: Draft, block: Entry | None) -> None:
+    """Import `parallelism_config` of an FSDP run: hybrid sharding and context parallelism. Tensor parallelism is an
+    error.
+    """
+    table = {
+        key.removeprefix("parallelism_config_"): one for key, one in ({} if block is None else block.mapping).items()
+    }
+    replicate, shard, context = (table.get(name) for name in ("dp_replicate_size", "dp_shard_size", "cp_size"))
+    parallel = integer(context) if context is not None else None
+    if context is not None and parallel and parallel > 1:
+        draft.put("strategy.context_parallel", parallel, context)
+    if replicate is not None and (integer(replicate) or 0) > 1:
+        draft.put("strategy", "hsdp", replicate)
+        if shard is not None and integer(shard):
+            draft.put("strategy.shard", (integer(shard) or 1) * (parallel or 1), shard)
+    for key, one in table.items():
+        if (one.file, one.key) in draft.fates:
+            continue
+        if key in ("dp_replicate_size", "dp_shard_size", "cp_size", "tp_size", "sp_size") and (
+            integer(one) in (0, 1, None) or key == "dp_shard_size"
+        ):
+            draft.note(one, "it follows the number of processes")
+        elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
+            draft.note(one, "a bundle states what its target needs")
+        else:
+            draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
+
+
+def trainer_fsdp(draft: Draft, named: Entries) -> None:
+    """Import transformers' arguments `fsdp`, such as "full_shard auto_wrap", and `fsdp_config`."""
+    entry, config = named.get("fsdp"), named.get("fsdp_config")
+    wrap = named.get("fsdp_transformer_layer_cls_to_wrap")
+    least = named.get("fsdp_min_num_params")
+    if entry is None or entry.off:
+        for one in (entry, config, wrap, least):
+            if one is not None:
+                for part in one.mapping.values() or [one]:
+                    draft.note(part, "`fsdp` is not on")
+        return
+    terms = [one.lower() for one in words(entry) or []]
+    if boolean(entry):
+        terms = ["full_shard"]
+    old = [one for one in terms if one.upper() in SHARDING]
+    if "offload" in terms:
+        draft.put("strategy.offload", "cpu", entry)
+    odd = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
+    if odd or len(old) > 1:
+        draft.error(entry, f"`{odd[0] if odd else old[1]}` is not an option of it")
+        return
+    name, kept = SHARDING[(old or ["full_shard"])[0].upper()]
+    version = config.mapping.get("version", config.mapping.get("fsdp_version")) if config is not None else None
+    outer = named.get("fsdp_version")
+    version = version or outer
+    if name == "fsdp1" and version is not None and integer(version) == 2:
+        name = "fsdp"
+    if draft.has("strategy") and draft.settings["strategy"].text == "hsdp":
+        name = "hsdp"  # `parallelism_config` already chose hybrid sharding
+    draft.put("strategy", name, entry)
+    if outer is not None:
+        draft.put("strategy", name, outer)
+    if kept is False:
+        draft.put("strategy.reshard", False, entry)
+    draft.note(wrap, "the model names its layers")
+    draft.note(least, "the layers are wrapped by their class")
+    if config is not None and config.mapping:
+        if outer is not None and not any(key.endswith("version") for key in config.mapping):
+            joined = {**config.mapping, "fsdp_version": outer}
+            fsdp(draft, Entry(config.key, joined, config.file, config.line))
+        else:
+            fsdp(draft, config)
+    elif config is not None and not config.empty:
+        draft.error(config, "write the mapping itself, not the name of a file")
