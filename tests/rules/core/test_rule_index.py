@@ -93,6 +93,12 @@ def test_explain_lists_the_rules_of_a_setting():
     assert "XP860" not in explain("method.vllm")
 
 
+def test_a_field_of_a_record_is_not_the_setting_of_its_name():
+    """XP431 calls `evolve`, which reads the names of all fields of a record, such as `hardware` of `Spec`."""
+    assert "hardware" not in codes()["XP431"][1]
+    assert "hardware" in codes()["XP330"][1]
+
+
 def test_the_codes_of_the_rules_are_known_without_their_modules():
     assert set(codes()) == {rule.code for rule in every()}
     assert len(codes()) == len(every())
