@@ -7,12 +7,11 @@ from __future__ import annotations
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Place, Unknown
+from xpc.compiler.importing.python.row_shape import ENDED, ONCE, PREFERRED, Shape
 from xpc.compiler.importing.python.rows import Prompt, Turns, columns_of, divided, prompt_of, rendered, turns_of
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
-from xpc.compiler.importing.trl.data import system_prompt
 from xpc.compiler.language.methods import METHODS
-from xpc.grammar.record import mutable
 
 TEXTS = (
     "the script gives the model texts, and reward functions get completions as texts; the spec makes each prompt a "
@@ -22,69 +21,7 @@ RENDERED = (
     "the script renders the prompts, so that reward functions get completions as texts; in the spec prompts are turns, "
     "and completions, too"
 )
-ONCE = "map the rows once, and name the file that has them"
 ANSWERS = "the script trains on answers only, and a spec does not find the answer in a text"
-ENDED = "0.17"
-"""The first TRL version whose SFTTrainer appends the eos token to texts that lack it."""
-PREFERRED = "0.15"
-"""The first TRL version whose SFTTrainer uses the columns `prompt` and `completion` if the rows have them."""
-
-
-@mutable
-class Shape:
-    """The row format of a data source while it is derived: its columns in the order of the format. `plain` is true for
-    transformers' Trainer, for which the script tokenizes the rows itself.
-    """
-
-    draft: Draft
-    data: Data
-    place: Place
-    columns: tuple[str, ...] = ()
-    plain: bool = False
-
-    def entry(self, key: str, value: object = None) -> Entry:
-        """A configuration entry for a column that the script makes, with the file and line where it is made."""
-        place = self.data.made.get(key, self.place)
-        return Entry(f"rows.{key}", value, place.file, place.line)
-
-    def refuse(self, key: str, why: str = "") -> None:
-        """Report an error for a column that a spec cannot express."""
-        value = self.data.columns.get(key)
-        reason = why or (value.why if isinstance(value, Unknown) else "a spec cannot say how the script makes it")
-        self.draft.error(self.entry(key), f"the column `{key}`: {reason}", ONCE)
-
-    def template(self, prompt: Prompt, key: str) -> str | None:
-        """Set the prompt template. Returns the column of the prompt; None if the prompt contains no column."""
-        if prompt.column:
-            return prompt.column
-        if prompt.known is not None and not prompt.template:
-            return None
-        self.draft.put("data.prompt_template", prompt.template, self.entry(key, prompt.template))
-        # the template reads this column, and its output replaces the column
-        name = prompt.template.partition("{{ ")[2].partition(" ")[0]
-        return name or None
-
-    def before(self, version: str) -> str:
-        """The TRL versions below `version` that fit the script, such as `trl 0.12 to 0.14`; "" if there are none."""
-        order = versions.numbers()
-        older = [one for one in self.draft.fitting if order.index(one) < order.index(version)]
-        return f"trl {older[0]}" + (f" to {older[-1]}" if len(older) > 1 else "") if older else ""
-
-    def end(self, key: str, ended: bool) -> None:
-        """Report texts without an eos token as a difference, because a run of the spec adds it and trains on it."""
-        old = self.before(ENDED)
-        if ended or not (self.plain or old):
-            return
-        trainer = "the script" if self.plain else f"{old}, for which the script may be written,"
-        why = f"{trainer} adds no end token to these texts; the spec learns one at the end of each row"
-        self.draft.differs(key, why, self.entry(key))
-
-    def turns(self, turns: Turns, key: str) -> None:
-        """Set the system prompt of a conversation, or the column that contains it."""
-        if turns.system:
-            system_prompt(self.draft, self.entry(key, turns.system))
-        elif turns.system_column:
-            self.draft.put("data.system_column", turns.system_column, self.entry(key, turns.system_column))
 
 
 def write(
