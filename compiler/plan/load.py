@@ -6,13 +6,10 @@ the closed forms of `memory.py`.
 
 from __future__ import annotations
 
-from xpc.compiler.registry.linear_layers import ATTENTION, Linear
+from xpc.compiler.registry.linear_layers import Linear
 from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.stacks import DEFAULT
 from xpc.grammar.record import record
-
-SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
-"""Names for the sets of linear layers that have adapters, as used in coefficients.json."""
 
 
 @record

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import points
 import utilisation
-from points import Row
+from points import SITES, Row
 
 from xpc.compiler.plan import GIB, packed_bytes, verdict
-from xpc.compiler.plan.load import SITES, Adapters, Load
+from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.plan.time import Speed, speed
 from xpc.compiler.registry import find_gpu

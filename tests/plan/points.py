@@ -10,7 +10,7 @@ from typing import Any
 from xpc.compiler.plan import packed_bytes
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry import find_model
-from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
+from xpc.compiler.registry.linear_layers import ATTENTION, linear_layers, lora_parameters
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import evolve
 
@@ -28,6 +28,8 @@ Qwen2.
 """
 LOSSES = {"nll": "kept", "nll_old": "shifted", "fast_ce": "in_place", "flce": "fused"}
 TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o"}
+SITES = {"qv": ("q", "v", "qkv"), "qkvo": ATTENTION, "all": (*ATTENTION, "gate", "up", "gate_up", "down")}
+"""Names for the sets of linear layers that have adapters, as used in coefficients.json."""
 GPTQ = 0.5 + 2.5 / 128
 """Bytes per weight quantized by GPTQ: half a byte, plus an fp16 scale and a packed zero point for 128 weights."""
 NESTED = ("fms_main", "fms_liger")

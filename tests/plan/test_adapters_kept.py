@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from points import SITES
 
 from xpc.compiler.plan import adapters, coefficients
-from xpc.compiler.plan.load import SITES, Adapters, Load
+from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.registry.linear_layers import layer_parameters, linear_layers, shared_parameters
 

@@ -79,19 +79,14 @@ def _without_preparation(training: list[Call], overrides: Overrides) -> list[Cal
             if makes or TRAINS.search(_program(one)) or not programs.found(_program(one), overrides)[1]]  # fmt: skip
 
 
-def training_commands(
-    text_: str,
-    overrides: Overrides,
-    loops: dict[str, tuple[str, ...]] | None = None,
-    written: dict[str, str] | None = None,
-) -> list[Call]:
+def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]] | None = None) -> list[Call]:
     """The training commands of a shell script, or, without any, those inside its quoted strings (`bash -c "..."`).
 
     A command such as `python train.py` without arguments counts if the file creates a trainer. `loops` receives the
-    values of `for` loops, and `written` the files that the script writes.
+    values of `for` loops.
     """
     sets = overrides.sets
-    found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read, written)))
+    found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read)))
     making: dict[str, bool] = {}
     for one in found:
         if one.words and _is_python(one) and _program(one) not in making and len(making) < MOST_PROGRAMS:
