@@ -1,18 +1,18 @@
 """``Dataset.map`` for ``launch.sh --prepare``: in batches and on every core, with the results of mapping row by row.
 
-A function of one row is called for each row of a batch, twice if it tokenizes. The first call only collects its texts.
-Then one call of the tokenizer's library encodes all texts of the batch, and the second call gets the encodings. So the
-function itself, which is trl's or the bundle's, decides the ids and the masks. Two functions of trl that handle every
-token in Python are replaced by functions of Arrow columns (`COLUMNS`). Each core prepares a part of the rows.
+A function of one row is called for each row of a batch, and `batched_calls.py` encodes the texts of many rows together.
+So the function itself, which is trl's or the bundle's, decides the ids and the masks. Two functions of trl that handle
+every token in Python are replaced by functions of Arrow columns (`COLUMNS`). Each core prepares a part of the rows.
 """
 
+import gc
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from hashlib import sha256
-from typing import Any
+from runpy import run_path
+from typing import Any, NoReturn
 
 KNOWN = {
     "batched", "desc", "features", "fn_kwargs", "function", "load_from_cache_file", "num_proc", "remove_columns",
@@ -21,12 +21,8 @@ KNOWN = {
 """A call of ``Dataset.map`` is done in batches only if it has no arguments other than these."""
 FEWEST = 1000
 """Rows for each forked process: 2,500 rows are mapped by at most two processes."""
-ROWS = 200
-"""The rows whose texts are encoded together; more are not faster, and need more memory."""
-
-
-class NotBatched(Exception):
-    """Raised if a function cannot be called in batches, for example because its columns differ between rows."""
+CALLS = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "batched_calls.py"))
+NotBatched: type[Exception] = CALLS["NotBatched"]
 
 
 class Row(MutableMapping[str, Any]):
@@ -42,7 +38,7 @@ class Row(MutableMapping[str, Any]):
         self.own[name] = value
 
     def __delitem__(self, name: str) -> None:
-        raise NotBatched
+        raise NotBatched(f"it removes {name}")
 
     def __contains__(self, name: object) -> bool:
         return name in self.own or name in self.batch
@@ -54,137 +50,41 @@ class Row(MutableMapping[str, Any]):
         return len({*self.batch, *self.own})
 
 
-class Recorded:
-    """A tokenizer that collects the texts of a batch, and then returns their encodings in the same order."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self.tokenizer, self.kind = tokenizer, type(tokenizer)
-        self.texts: list[tuple[str, dict[str, Any]]] = []
-        self.rendered: list[Any] = []
-        # For each call of apply_chat_template: whether it returned token ids (of the text that it rendered).
-        self.direct: list[bool] = []
-        self.last: Any = None
-        self.encoded: Iterator[Any] | None = None
-        recorded = self
-
-        class Replaced(self.kind):  # type: ignore[misc, name-defined]
-            """The class that the tokenizer has while a batch is prepared: its calls are recorded."""
-
-            def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
-                return recorded.call(text, args, options)
-
-            def apply_chat_template(self, *args: Any, **options: Any) -> Any:
-                if recorded.encoded is not None and next(recorded.direct_again):
-                    next(recorded.again)
-                    return next(recorded.encoded)
-                out = super().apply_chat_template(*args, **options)
-                if recorded.encoded is None:
-                    masked = isinstance(out, MutableMapping) and "assistant_masks" in out
-                    recorded.direct.append(bool(recorded.texts) and out is recorded.last and not masked)
-                    if masked:
-                        out["assistant_masks"] = [1]  # trl refuses a row whose mask has no 1
-                return out
-
-        self.replaced = Replaced
-
-    def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """Record the text of a call, or return its encoding if the texts are encoded already."""
-        if not isinstance(text, str) or args or options.get("text_pair") or options.get("return_tensors"):
-            return self.kind.__call__(self.tokenizer, text, *args, **options)
-        if self.encoded is not None:
-            return next(self.encoded)
-        self.texts.append((text, options))
-        self.last = _nothing()
-        return self.last
-
-    def render(self, real: Callable[..., Any], options: dict[str, Any]) -> Any:
-        """Render the chat template in the first call of a function, and return the same text in the second."""
-        if self.encoded is not None:
-            return next(self.again)
-        self.rendered.append(real(**options))
-        return self.rendered[-1]
-
-    def encode(self) -> None:
-        """Encode the collected texts, with one call of the tokenizer for all texts that have the same options."""
-        from transformers import BatchEncoding
-
-        groups: dict[str, list[int]] = {}
-        for at, (_, options) in enumerate(self.texts):
-            groups.setdefault(repr(sorted(options.items())), []).append(at)
-        found: list[Any] = [None] * len(self.texts)
-        for places in groups.values():
-            options = self.texts[places[0]][1]
-            batch = self.kind.__call__(self.tokenizer, [self.texts[at][0] for at in places], **options)
-            for at, place in enumerate(places):
-                values = {name: column[at] for name, column in batch.items()}
-                found[place] = BatchEncoding(values, encoding=batch.encodings[at])
-        self.encoded, self.again, self.direct_again = iter(found), iter(self.rendered), iter(self.direct)
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """A context in which the calls of the tokenizer are recorded."""
-        from transformers import tokenization_utils_base as base
-
-        render = base.render_jinja_template
-        base.render_jinja_template = lambda **options: self.render(render, options)
-        self.tokenizer.__class__ = self.replaced
-        try:
-            yield
-        finally:
-            self.tokenizer.__class__ = self.kind
-            base.render_jinja_template = render
-            self.texts, self.rendered, self.last = [], [], None  # Replaced, and so this object, is freed much later
-            self.encoded = self.again = self.direct_again = iter(())
-
-
-def _nothing() -> Any:
-    """The encoding that the tokenizer returns while texts are collected: one token, since trl 0.24 reads the first."""
-    from tokenizers import Encoding
-    from transformers import BatchEncoding
-
-    return BatchEncoding({"input_ids": [0], "attention_mask": [1]}, encoding=Encoding())
-
-
 def _batched(
-    function: Callable[..., Any], tokenizer: Any, first: int, options: Mapping[str, Any]
+    function: Callable[..., Any], recorder: Any, first: int, removed: Collection[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """Make a function of a batch of rows from a function of one row.
 
     ``first`` is added to the indices of the rows, because each process maps rows from ``first`` on.
     """
 
-    def called(batch: Mapping[str, Any], places: range, indices: Sequence[int]) -> list[Any]:
-        return [function(Row(batch, at), *[first + one for one in indices[at : at + 1]], **options) for at in places]
-
     def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[Any]]:
-        many, out = len(next(iter(batch.values()))), list[Any]()
-        for begin in range(0, many, ROWS):
-            places = range(begin, min(begin + ROWS, many))
-            if not getattr(tokenizer, "is_fast", False):
-                out += called(batch, places, indices)
-                continue
-            recorded = Recorded(tokenizer)
-            with recorded.recording():
-                made = called(batch, places, indices)
-                if recorded.texts:
-                    recorded.encode()
-                    made = called(batch, places, indices)
-            out += made
-        return _columns(batch, out)
+        def called(at: int) -> dict[str, Any]:
+            row = Row(batch, at)
+            out = function(row, *[first + one for one in indices[at : at + 1]], **options)
+            if not isinstance(out, Mapping):
+                raise NotBatched(f"it returns {type(out).__name__}")
+            own = {name: value for name, value in row.own.items() if name not in removed}
+            return own if out is row else own | dict(out)
+
+        many, rows, begin = len(next(iter(batch.values()))), list[dict[str, Any]](), 0
+        while begin < many:
+            places = range(begin, min(begin + (recorder.rows if recorder else many), many))
+            rows += recorder.results(called, places) if recorder else map(called, places)
+            begin = places.stop
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: _compact([_value(batch, row, at, name) for at, row in enumerate(rows)]) for name in names}
 
     return grouped
 
 
-def _columns(batch: Mapping[str, Any], rows: list[Any]) -> dict[str, list[Any]]:
-    """The results of a batch as columns. Raises NotBatched if the rows have different columns."""
-    kind = rows[0]
-    if isinstance(kind, Row):
-        names = dict.fromkeys(name for row in rows for name in row.own)
-    elif isinstance(kind, Mapping) and all(isinstance(row, Mapping) and row.keys() == kind.keys() for row in rows):
-        names = dict.fromkeys(rows[0])
-    else:
-        raise NotBatched
-    return {name: _compact([row[name] for row in rows]) for name in names}
+def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
+    """The value of a row, which may be unchanged. Raises NotBatched if there is none."""
+    if name in row:
+        return row[name]
+    if name not in batch:
+        raise NotBatched(f"some rows have no {name}")
+    return batch[name][at]
 
 
 def _compact(values: list[Any]) -> list[Any]:
@@ -266,13 +166,12 @@ def on_columns(function: Callable[..., Any]) -> Callable[..., dict[str, Any]] | 
 
 
 def _of_tables(
-    function: Callable[..., dict[str, Any]], removed: str | Sequence[str] | None, options: Mapping[str, Any]
+    function: Callable[..., dict[str, Any]], removed: Sequence[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """The function of a batch that adds the results of ``function`` and drops the ``removed`` columns."""
-    names = [removed] if isinstance(removed, str) else list(removed or ())
 
     def made(table: Any, *_: Any) -> Any:
-        out = table.drop_columns(names)
+        out = table.drop_columns(removed)
         for name, values in function(table, **options).items():
             at = out.schema.get_field_index(name)
             out = out.append_column(name, values) if at < 0 else out.set_column(at, name, values)
@@ -281,18 +180,28 @@ def _of_tables(
     return made
 
 
-def mapped(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, **options: Any) -> Any:
+def mapped(
+    real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, note: Callable[[str], None], **options: Any
+) -> Any:
     """Do the work of ``Dataset.map`` with these options, and write the result to files whose names begin with
-    ``path``.
+    ``path``. ``note`` gets the reason why a function is called row by row.
     """
     function = options.get("function")
     as_it_is = {**options, "cache_file_name": f"{path}.arrow", "load_from_cache_file": False}
-    if function is None or options.get("batched") or not options.keys() <= KNOWN or not len(rows):
+    if function is None or options.get("batched") or not len(rows):
         return real(rows, **as_it_is)
     try:
+        if unknown := options.keys() - KNOWN:
+            raise NotBatched(f"the arguments of the call have {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
-    except Exception:  # calling the function row by row raises its own error, if it has one
+    except Exception as error:  # calling the function row by row raises its own error, if it has one
+        note(_reason(error))
         return real(rows, **as_it_is)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0][:200]
+    return text if isinstance(error, NotBatched) else f"{type(error).__name__}: {text}"
 
 
 def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, options: dict[str, Any]) -> Any:
@@ -301,45 +210,65 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
 
     cores = max(1, min(len(os.sched_getaffinity(0)), len(rows) // FEWEST))
     bounds = [len(rows) * at // cores for at in range(cores + 1)]
-    given = {name: value for name, value in options.items() if name not in ("function", "num_proc", "fn_kwargs")}
-    arguments = options.get("fn_kwargs") or {}
-    columns = None if rows.format["type"] else on_columns(options["function"])
     names = [f"{path}-{at}.arrow" for at in range(cores)]
 
     def part(at: int) -> Any:
-        first, last = bounds[at], bounds[at + 1]
-        some = rows if cores == 1 else rows.select(range(first, last))
-        if columns is None:
-            grouped = _batched(options["function"], tokenizer, first, arguments)
-        else:
-            some, grouped = some.with_format("arrow"), _of_tables(columns, options.get("remove_columns"), arguments)
-        out = real(
-            some, grouped,
-            **{**given, "batched": True, "cache_file_name": names[at], "load_from_cache_file": False,
-               "new_fingerprint": f"{os.path.basename(path)}{at}"},
-        )  # fmt: skip
-        return out if columns is None else out.with_format(None)
+        some = rows if cores == 1 else rows.select(range(bounds[at], bounds[at + 1]))
+        return _part(real, some, bounds[at], names[at], tokenizer, options)
 
-    if cores == 1:
-        return part(0)
-    children = []
-    for at in range(1, cores):
-        sys.stdout.flush()
-        child = os.fork()
-        if child == 0:
-            try:
-                part(at)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        children.append(child)
+    gc.freeze()  # the libraries' objects are not garbage: the collector would look at all of them again and again
+    children = {}
     try:
+        for at in range(1, cores):
+            sys.stdout.flush()
+            if (child := os.fork()) == 0:
+                _in_child(part, at, f"{names[at]}.txt")
+            children[child] = f"{names[at]}.txt"
         parts = [part(0)]
     finally:
-        failed = [os.waitstatus_to_exitcode(os.waitpid(one, 0)[1]) for one in children]
-    if any(failed):
-        raise NotBatched
+        failed = [name for child, name in children.items() if os.waitpid(child, 0)[1]]
+        gc.unfreeze()
+    if failed:
+        raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # types differ, for example if a part has only empty lists
-        raise NotBatched
-    return datasets.concatenate_datasets(parts)
+    if len({repr(one.features) for one in parts}) > 1:  # for example, a part has only empty lists
+        raise NotBatched("its results have other types in some parts of the rows")
+    return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
+
+
+def _part(real: Callable[..., Any], rows: Any, first: int, name: str, tokenizer: Any, options: dict[str, Any]) -> Any:
+    """Map some rows, of which the first has the number ``first``, and write them to the file ``name``."""
+    arguments, removed = options.get("fn_kwargs") or {}, options.get("remove_columns") or ()
+    removed = [removed] if isinstance(removed, str) else list(removed)
+    columns = None if rows.format["type"] else on_columns(options["function"])
+    if columns is None:
+        recorder = CALLS["Recorder"](tokenizer) if getattr(tokenizer, "is_fast", False) else None
+        grouped = _batched(options["function"], recorder, first, removed, arguments)
+    else:
+        rows, grouped = rows.with_format("arrow"), _of_tables(columns, removed, arguments)
+    given = {one: value for one, value in options.items() if one not in ("function", "num_proc", "fn_kwargs")}
+    own = {"batched": True, "cache_file_name": name, "load_from_cache_file": False}
+    out = real(rows, grouped, **{**given, **own, "new_fingerprint": os.path.basename(name)})
+    return out if columns is None else out.with_format(None)
+
+
+def _in_child(part: Callable[[int], Any], at: int, failed: str) -> NoReturn:
+    """Map a part of the rows in a forked process, and write the reason of a failure to the file ``failed``."""
+    try:
+        part(at)
+        os._exit(0)
+    except Exception as error:
+        with open(failed, "w", encoding="utf-8") as out:
+            out.write(_reason(error))
+    finally:
+        os._exit(1)
+
+
+def _read(failed: str) -> str:
+    """The reason that a forked process wrote, if it could."""
+    if not os.path.exists(failed):
+        return "a process ended early"
+    with open(failed, encoding="utf-8") as handle:
+        reason = handle.read()
+    os.remove(failed)
+    return reason

@@ -273,7 +273,16 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
         if options.get("desc"):
             say(f"{options['desc']}: {len(rows):,} rows")
         path = os.path.join(folder, f"{len(calls):03d}")
-        out = batched(real, rows, path, tokenizer, function=function, **options)
+        what = options.get("desc") or "Converting rows"
+        out = batched(
+            real,
+            rows,
+            path,
+            tokenizer,
+            lambda why: say(f"{what}: row by row, because {why}"),
+            function=function,
+            **options,
+        )
         files = [os.path.basename(one["filename"]) for one in out.cache_files] if out is not rows else []
         calls.append({"rows": len(rows), "columns": list(rows.column_names), "files": files})
         return out

@@ -1,0 +1,280 @@
+"""Calls a function for each row of a group, and encodes the texts of all its rows together (``launch.sh --prepare``).
+
+Example: trl's function renders the conversation of a row and calls ``tokenizer(text)``. This call returns an encoding
+with placeholders. If the function returns them unread, as SFT's does, they are filled in once the texts of all rows are
+encoded. If the function reads a placeholder, for example ``len(ids)``, it is stopped there and called again later: the
+same calls then return the texts that were rendered and the ids that were encoded. So the function decides the result.
+
+Offsets of tokens in the text, which cost a third of the time, are computed once a function has asked for them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+ROWS = 200
+"""The rows whose texts are encoded together; more are not faster, and need more memory."""
+FIRST = 10
+"""The rows of the first group, which shows whether the function needs offsets."""
+COMPARED = 5
+"""The number of texts that are encoded with and without offsets, to see that everything else is equal."""
+SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
+"""Arguments with which a text is not encoded together with others."""
+PLAIN = (str, int, float, bool, type(None))
+"""Types of values that contain no placeholders."""
+
+
+class NotBatched(Exception):
+    """Raised if a function cannot be called in batches; its text says why."""
+
+
+class Stopped(BaseException):
+    """Raised in a function that reads what is not known yet. It is no Exception, so that functions do not handle it."""
+
+
+class Placeholder:
+    """A value of an encoding that is not known yet: reading it raises Stopped."""
+
+    def __init__(self, text: "Text", name: str) -> None:
+        object.__setattr__(self, "place", (text, name))
+
+    def __getattribute__(self, name: str) -> Any:
+        raise Stopped
+
+    def _read(self, *_: Any) -> Any:
+        raise Stopped
+
+    __bool__ = __len__ = __iter__ = __reversed__ = __getitem__ = __setitem__ = __delitem__ = __contains__ = _read
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _read
+    __add__ = __radd__ = __iadd__ = __mul__ = __rmul__ = __sub__ = __rsub__ = __and__ = __or__ = __ror__ = _read
+    __int__ = __float__ = __index__ = __array__ = __copy__ = __deepcopy__ = __reduce__ = _read
+    __repr__ = __str__ = __format__ = __dir__ = __reduce_ex__ = __setattr__ = _read
+
+
+class Text:
+    """A text that the tokenizer was called with; ``values`` and ``encoding`` are None until they are known."""
+
+    __slots__ = ("encoding", "options", "text", "values")
+
+    def __init__(self, text: str, options: "Options") -> None:
+        self.text, self.options = text, options
+        self.values: dict[str, Any] | None = None
+        self.encoding: Any = None
+
+
+class Options:
+    """The arguments of calls of the tokenizer, and the names of the values that such a call returns."""
+
+    def __init__(self, given: dict[str, Any], names: Sequence[str]) -> None:
+        self.given, self.names = given, names
+        self.offsets: bool | None = None
+        """Whether offsets are computed; None before both ways were compared."""
+
+
+class Encoding:
+    """Has the attributes of a tokenizers.Encoding, such as offsets; reading one before it is known raises Stopped."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    def __getattr__(self, name: str) -> Any:
+        if self._text.encoding is None:
+            self._text.options.offsets = True
+            raise Stopped
+        return getattr(self._text.encoding, name)
+
+
+class WithoutOffsets:
+    """The tokenizers.Tokenizer of a tokenizer, whose method for a batch computes no offsets."""
+
+    def __init__(self, core: Any) -> None:
+        object.__setattr__(self, "core", core)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.core, "encode_batch_fast" if name == "encode_batch" else name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.core, name, value)
+
+
+class Calls:
+    """The calls that the function of one row has made so far, in their order."""
+
+    def __init__(self) -> None:
+        self.texts, self.rendered = list[Text](), list[Any]()
+        self.chats = list[tuple[Text | None, int, int]]()
+        """For each call of apply_chat_template: the text whose encoding it returned, if it did nothing else, and the
+        numbers of texts and renderings after it."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again: the next calls repeat the recorded ones."""
+        self.text = self.rendering = self.chat = 0
+
+
+class Recorder:
+    """A tokenizer whose calls are recorded, and answered for many rows together."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        from transformers import BatchEncoding
+
+        self.tokenizer, self.kind, self.made = tokenizer, type(tokenizer), BatchEncoding
+        self.options = list[Options]()
+        self.calls = Calls()
+        self.differs = False
+        self.last: Any = None
+        self.rows = FIRST
+        recorder = self
+
+        class Replaced(self.kind):  # type: ignore[misc, name-defined]
+            """The class that the tokenizer has while a group is prepared."""
+
+            def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
+                return recorder.call(text, args, options)
+
+            def apply_chat_template(self, *args: Any, **options: Any) -> Any:
+                return recorder.chat(super().apply_chat_template, args, options)
+
+        self.replaced = Replaced
+
+    def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows that the function returns for these places. Raises NotBatched."""
+        found, calls = dict[int, dict[str, Any]](), {place: Calls() for place in places}
+        left = list(places)
+        with self._recording():
+            while left:
+                again = []
+                for place in left:
+                    self.calls = calls[place]
+                    self.calls.restart()
+                    try:
+                        found[place] = function(place)
+                    except Stopped:
+                        again.append(place)
+                    else:
+                        if any(one.values is None for one in self.calls.texts) and _hidden(found[place]):
+                            again.append(place)
+                if self.differs:
+                    raise NotBatched("its calls of the tokenizer differ from one time to the next")
+                texts = {place: [one for one in calls[place].texts if lacking(one)] for place in left}
+                if not all(texts[place] for place in again):
+                    raise NotBatched("it reads encodings in an unknown way")
+                self._encode([one for each in texts.values() for one in each])
+                left = again
+        self.rows = ROWS
+        return [{name: filled(one) for name, one in found[place].items()} for place in places]
+
+    def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The encoding of a text, with placeholders if it is not encoded yet. Other calls are not recorded."""
+        if not isinstance(text, str) or args or any(options.get(one) for one in SEPARATE):
+            return self.kind.__call__(self.tokenizer, text, *args, **options)
+        if options.get("padding") not in (None, False):
+            return self.kind.__call__(self.tokenizer, text, **options)
+        calls = self.calls
+        if calls.text == len(calls.texts):
+            calls.texts.append(Text(text, self._options(options)))
+        found = calls.texts[calls.text]
+        calls.text += 1
+        if found.text != text or found.options.given != options:
+            self.differs = True
+            raise Stopped
+        self.last = self._made(found)
+        return self.last
+
+    def chat(self, real: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The result of apply_chat_template. A repeated call whose result is an encoding does not render again."""
+        calls, number = self.calls, self.calls.chat
+        if number < len(calls.chats):
+            text, *after = calls.chats[number]
+            if text is not None:
+                calls.text, calls.rendering = after
+                calls.chat += 1
+                return self._made(text)
+        out = real(*args, **options)
+        calls.chat += 1
+        if number == len(calls.chats):
+            same = out is self.last and len(out) == len(calls.texts[calls.text - 1].options.names)
+            calls.chats.append((calls.texts[calls.text - 1] if same else None, calls.text, calls.rendering))
+        return out
+
+    def render(self, real: Callable[..., Any], options: dict[str, Any]) -> Any:
+        """Render a chat template, or return the text that the same call rendered before."""
+        calls = self.calls
+        if calls.rendering == len(calls.rendered):
+            calls.rendered.append(real(**options))
+        calls.rendering += 1
+        return calls.rendered[calls.rendering - 1]
+
+    def _made(self, text: Text) -> Any:
+        """A new encoding, as the tokenizer returns it for this text."""
+        values: dict[str, Any] = {name: Placeholder(text, name) for name in text.options.names}
+        if text.values is not None:
+            values = {name: list(one) if type(one) is list else one for name, one in text.values.items()}
+        return self.made(values, encoding=[Encoding(text)], n_sequences=1)
+
+    def _options(self, given: dict[str, Any]) -> Options:
+        for one in self.options:
+            if one.given == given:
+                return one
+        self.options.append(Options(given, list(self.kind.__call__(self.tokenizer, "a", **given))))
+        return self.options[-1]
+
+    def _encode(self, texts: list[Text]) -> None:
+        for options in self.options:
+            some = [one for one in texts if one.options is options]
+            if options.offsets is None and some:
+                ways = [self._batch(some[:COMPARED], options, offsets).data for offsets in (True, False)]
+                options.offsets = ways[0] != ways[1]
+            if some:
+                batch = self._batch(some, options, options.offsets)
+                for at, one in enumerate(some):
+                    one.values = {name: column[at] for name, column in batch.items()}
+                    one.encoding = batch.encodings[at] if options.offsets else None
+
+    def _batch(self, texts: list[Text], options: Options, offsets: bool | None) -> Any:
+        core = self.tokenizer._tokenizer
+        if not offsets:
+            self.tokenizer._tokenizer = WithoutOffsets(core)
+        try:
+            return self.kind.__call__(self.tokenizer, [one.text for one in texts], **options.given)
+        finally:
+            self.tokenizer._tokenizer = core
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        from transformers import tokenization_utils_base as base
+
+        render = base.render_jinja_template
+        base.render_jinja_template = lambda **options: self.render(render, options)
+        self.tokenizer.__class__ = self.replaced
+        try:
+            yield
+        finally:
+            self.tokenizer.__class__ = self.kind
+            base.render_jinja_template = render
+            self.calls, self.last = Calls(), None
+
+
+def lacking(text: Text) -> bool:
+    """Whether the text is not encoded, or lacks the offsets that a function needs."""
+    return text.values is None or bool(text.options.offsets and text.encoding is None)
+
+
+def holds_placeholders(value: Any) -> bool:
+    """Whether a value may contain placeholders."""
+    if type(value) is dict:
+        return any(map(holds_placeholders, value.values()))
+    return any(map(holds_placeholders, value)) if type(value) in (list, tuple) else type(value) not in PLAIN
+
+
+def _hidden(row: Mapping[str, Any]) -> bool:
+    """Whether a row has placeholders inside of its values, where `filled` does not find them."""
+    return any(type(one) is not Placeholder and holds_placeholders(one) for one in row.values())
+
+
+def filled(value: Any) -> Any:
+    """The value of a placeholder; any other value is returned unchanged."""
+    if type(value) is not Placeholder:
+        return value
+    text, name = object.__getattribute__(value, "place")
+    return text.values[name]
