@@ -254,9 +254,11 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     assert spec is not None  # without errors, `compile_text` returns files
     from xpc.compiler.resolve.weights import local_models
 
-    for path, images in spec.images.items():
-        if images.missing:
-            _print_line(f"{images.missing:,} of {images.files:,} images of {path} are not here, and get no digest", to)
+    if spec.images:
+        from xpc.compiler.resolve.image_digests import without_digests
+
+        for sentence in without_digests(spec):
+            _print_line(sentence, to)
     away = [*local_models(spec), *(f"{one} with its images" for one in spec.images)]
     away = [one for one in away if not os.path.isabs(one)]
     if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):

@@ -67,8 +67,9 @@ class Workspace:
     `located` has the names of all files that were looked up; `reads` maps those that were read to their digests.
     `memory` stores counts over data files for later commands; without it every data file is read. A data file that is
     copied into a bundle (`copies`) is always read. A file of more than `most_copied` bytes (None: MAX_DATA) is not
-    copied; it is read only for its digest, if `hashes` is true. `lock` is the name of the spec's lock, which need not
-    exist, and `pins` its contents. For the spec of a bundle, `named` is the file that it was compiled from. With
+    copied; it is read only for its digest, if `hashes` is true. With `trusts_memory`, a digest in `memory` stands for a
+    file of a local model whose size, times and inode are unchanged. `lock` is the name of the spec's lock, which need
+    not exist, and `pins` its contents. For the spec of a bundle, `named` is the file that it was compiled from. With
     `allow_oom`, a run that does not fit its GPUs is reported as a note instead of an error. At most `most_members` of a
     sweep are checked; 0 means all. The members of a sweep share `answers`, so that each file is read once for all
     members; each member has its own `reads`.
@@ -87,6 +88,7 @@ class Workspace:
     named: str = ""
     answers: dict[tuple[str, str, int], Read | str] | None = None
     most_members: int = 0
+    trusts_memory: bool = False
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """The name and the path of a file that is named in the file `base`. The name is relative to `root`."""

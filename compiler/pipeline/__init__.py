@@ -164,7 +164,7 @@ def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> Che
     """The spec with digests of files that are not copied into the bundle: local models, and images of rows."""
     from xpc.compiler.resolve.weights import with_weights
 
-    spec = with_weights(spec, workspace, workspace.memory)
+    spec = with_weights(spec, workspace, workspace.memory, workspace.trusts_memory)
     if spec.reads_images:
         from xpc.compiler.resolve.image_digests import with_images  # imported late, because few specs have images
 

@@ -87,6 +87,17 @@ def pictured(spec: Spec) -> Iterator[DataSource]:
     return (one for one in spec.sources if one.shape in (IMAGES, IMAGE_PAIRS) and one.path is not None)
 
 
+def without_digests(spec: CheckedSpec) -> Iterator[str]:
+    """A sentence for each data source with images that have no digest, so that `verify` cannot notice their changes."""
+    for path, images in spec.images.items():
+        if images.missing:
+            yield f"{images.missing:,} of {images.files:,} images of {path} are not here, and get no digest"
+        elif not images.name:
+            jsonl = path.lower().endswith(".jsonl")
+            why = "their list is too long" if jsonl else "a file of rows as .jsonl gives each a digest"
+            yield f"images that the rows of {path} name by path have no digest, so that changes are not noticed; {why}"
+
+
 def list_name(path: str) -> str:
     """The name in the bundle of the list of a source's images."""
     digest = sha256(path.encode("utf-8", "surrogatepass")).hexdigest()

@@ -15,6 +15,7 @@ from xpc.compiler.files.folder_contents import Tree, tree
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import visible
+from xpc.compiler.resolve.image_digests import without_digests
 from xpc.compiler.review.verifying.file_differences import differences
 from xpc.compiler.review.verifying.images import image_drifts
 from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
@@ -94,7 +95,7 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
         assert table is not None
         return _run((folder, table), out)
 
-    text, status = chain(options.folders[0] if options.folders else ".", verify, verify_run)
+    text, status = chain(options.folders[0] if options.folders else ".", verify, verify_run, options.quick)
     return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
 
 
@@ -134,27 +135,26 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
             f"{folder} was written by xpc {others[0]} and is unchanged, but this is xpc {__version__}: "
             f"xpc {others[0]} can compile it again, in a clone at that version"
         )
-    text, status = _compared(folder, found, bundles, options)
-    if status == 0 and options.spec is not None:
-        return _stale(folder, found, bundles[0][1], options)
-    return text, status
+    return _compared(folder, found, bundles, options)
 
 
-def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, int]:
-    """Compare a bundle with the files that the spec `options.spec` compiles to now."""
+def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> str:
+    """Lines about the first difference between a bundle and the files that the spec `options.spec` compiles to now;
+    empty if they are equal.
+    """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
 
     data, name, workspace = read_spec(options.spec)
     workspace.memory, workspace.allow_oom = user_memory(), bool(table["bundle"].get("allow_oom"))
+    workspace.trusts_memory = options.quick
     made, checked = compile_text(data, name, workspace)
     if made is None:
         error = next(one.message for one in checked.problems if one.severity == ERROR)
-        return f"{visible(options.spec)} does not compile: {visible(error)}\n", 1
-    drifts = list(differences(folder, found, made))
-    if not drifts:
-        return f"{visible(folder)} is what {visible(options.spec)} compiles to\n", 0
-    return f"{visible(drifts[0])}\n{visible(folder)} is not what {visible(options.spec)} compiles to now\n", 1
+        return f"{visible(options.spec)} does not compile: {visible(error)}\n"
+    for drift in differences(folder, found, made):
+        return f"{visible(drift)}\n{visible(folder)} is not what {visible(options.spec)} compiles to now\n"
+    return ""
 
 
 def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
@@ -204,12 +204,17 @@ def _compared(
         return "".join(f"{visible(line)}\n" for line in lines if line), 1
     if bytecode and options.strict:
         return "".join(f"{visible(line)}\n" for line in bytecode), 1
+    stale = "" if options.spec is None else _stale(folder, found, bundles[0][1], options)
+    if stale:
+        return stale, 1
     many = f", {len(bundles)} members" if len(bundles) > 1 else ""
     read = {"local models": any(spec.weights for spec, _ in members.values()),
-            "images": any(spec.images for spec, _ in members.values())}  # fmt: skip
+            "images": any(one.name for spec, _ in members.values() for one in spec.images.values())}  # fmt: skip
     quick = " and ".join(f"the files of {what}" for what, there in read.items() if there)
     quick = f"; {quick} were compared by size, times and inode" if options.quick and quick else ""
-    lines = [f"{folder} is what its spec compiles to{many}{quick}", *bytecode]
+    unseen = dict.fromkeys(one for spec, _ in members.values() if spec.images for one in without_digests(spec))
+    made_of = "its spec" if options.spec is None else options.spec
+    lines = [f"{folder} is what {made_of} compiles to{many}{quick}", *unseen, *bytecode]
     return "".join(f"{visible(line)}\n" for line in lines), 0
 
 

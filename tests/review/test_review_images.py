@@ -272,6 +272,28 @@ def test_a_file_of_rows_that_is_not_copied(place: Path, monkeypatch: pytest.Monk
     assert compared("x.bundle", "x.xp")[1] == 0
 
 
+@pytest.mark.parametrize("name", ["rows.json", "rows.csv", "rows.parquet"])
+def test_compile_and_verify_say_which_images_have_no_digest(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling does not read Parquet's rows, nor those of a JSON or CSV file that is not copied."""
+    from xpc.compiler.data import contents
+
+    monkeypatch.setattr(contents, "MAX_DATA", 100)
+    rows = [{"messages": TALK, "images": ["photos/cat.png"]}] * 4
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(rows), place / "rows.parquet")
+    data = {"json": json.dumps(rows), "csv": "messages,images\n" + 'x,"photos/cat.png"\n' * 9}
+    put(place, {name: data.get(name.rpartition(".")[2], (place / "rows.parquet").read_bytes())})
+    put(place, {"x.xp": SPEC.replace("rows.jsonl", name)})
+    said = f"images that the rows of {name} name by path have no digest, so that changes are not noticed"
+    status, out = run(place, "compile", "x.xp")
+    assert (status, said in out) == (0, True), out
+    for words in (["x.bundle"], ["x.bundle", "--spec", "x.xp"], ["--all"], ["--all", "--quick"]):
+        status, out = run(place, "verify", *words)
+        assert (status, said in out, "by size" in out) == (0, True, False), out
+
+
 def test_images_of_a_folder_are_relative_to_it(place: Path) -> None:
     put(place, {"rows/train.jsonl": row("cat.png"), "rows/cat.png": b"cat", "x.xp": SPEC.replace("rows.jsonl", "rows")})
     assert run(place, "compile", "x.xp")[0] == 0

@@ -68,7 +68,7 @@ def test_a_complete_chain(place):
         "specs/base.xp: is a base of other specs",
         "specs/s.xp: compiles",
         "specs/x.xp: compiles",
-        "specs/s.bundle: is what specs/s.xp compiles to",
+        "specs/s.bundle: is what specs/s.xp compiles to, 2 members",
         f"models/tiny: {len(MODEL)} files are those that specs/s.bundle was compiled with",
         "specs/x.bundle: is what specs/x.xp compiles to",
         f"models/tiny: {len(MODEL)} files are those that specs/x.bundle was compiled with",

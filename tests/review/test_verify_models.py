@@ -75,6 +75,21 @@ def test_quick_trusts_size_times_and_inode(place, monkeypatch):
     assert run(place, "verify", "x.bundle", "--quick")[0] == 1
 
 
+@pytest.mark.parametrize("words", [["--spec", "x.xp", "x.bundle"], ["--all"]])
+def test_quick_reads_no_weights_for_the_spec_and_the_lock(place, monkeypatch, words):
+    """The spec was once compiled with all files read again, and the output did not say how they were compared."""
+    monkeypatch.setattr(file_memory, "SETTLED", -1.0)
+    assert run(place, "lock", "x.xp")[0] == 1  # packages are not pinned
+    file_digests._known.clear()
+    assert run(place, "compile", "x.xp")[0] == 0
+    file_digests._known.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(file_digests, "_read", lambda path: pytest.fail(path))
+        out = run(place, "verify", *words, "--quick")[1]
+    assert "x.xp compiles to; the files of local models were compared by size, times and inode" in out
+    assert "compared by size" not in run(place, "verify", *words)[1]
+
+
 def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(place, tmp_path):
     status, out = run(place, "compile", "x.xp", "-o", "../away/x.bundle")
     assert (status, "models/tiny is not next to it: XPC_DATA_ROOT=." in out) == (0, True), out

@@ -42,15 +42,16 @@ class Found:
     runs: list[str] = field(factory=list)
 
 
-def chain(folder: str, verify: Verify, verify_run: Verify) -> tuple[str, int]:
+def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) -> tuple[str, int]:
     """Return the printed lines and the highest exit status. The argument `verify` is a function that checks a bundle,
-    and its spec if there is one; the function `verify_run` checks a finished run against its bundle. Raises UsageError.
+    and its spec if there is one; the function `verify_run` checks a finished run against its bundle. With `quick`,
+    unchanged files of local models are not hashed again for the lines on locks. Raises UsageError.
     """
     found = _walked(folder)
     lines = [*_commit(folder)]
     for spec in found.specs:
         try:
-            lines += [*_spec(spec)]
+            lines += [*_spec(spec, quick)]
         except UsageError as error:  # print the lines on other specs in any case
             lines.append((str(error) if spec in str(error) else f"{spec}: {error}", 1))
     for bundle in found.bundles:
@@ -133,7 +134,7 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
     return out
 
 
-def _spec(path: str) -> Iterator[Line]:
+def _spec(path: str, quick: bool) -> Iterator[Line]:
     """Lines on whether a spec compiles, and whether its lock is current."""
     from xpc.compiler.pipeline import check_text
 
@@ -148,15 +149,16 @@ def _spec(path: str) -> Iterator[Line]:
     else:
         yield f"{path}: compiles", 0
         if os.path.lexists(f"{path}.lock"):
-            yield _lock(path)
+            yield _lock(path, quick)
 
 
-def _lock(path: str) -> Line:
+def _lock(path: str, quick: bool) -> Line:
+    from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.locking.state import refusals
     from xpc.compiler.pipeline import compile_text
 
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True
+    workspace.allow_oom, workspace.memory, workspace.trusts_memory = True, user_memory(), quick
     files, checked = compile_text(data, name, workspace)
     wrong = [] if files is None else list(refusals(workspace.pins, checked, workspace, files))
     return f"{path}.lock: {wrong[0] if wrong else 'is current'}", int(bool(wrong))
@@ -166,7 +168,7 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
     """Lines on whether a bundle or a sweep is what its spec compiles to, and whether its local models are unchanged."""
     spec = _spec_of(folder, specs)
     text, status = verify(folder, spec)
-    line = text.partition("\n")[0]
+    line, _, more = text.partition("\n")
     told = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
     yield f"{folder}: {told}", status
     if status == 0:
@@ -178,6 +180,7 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
         for source in table.get("data", ()):
             if source.get("image_files"):
                 yield f"{source['path']}: {source['image_files']:,} images are those that {folder} was compiled with", 0
+        yield from ((f"{folder}: {one}" if folder not in one else one, 0) for one in more.splitlines())
 
 
 def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
