@@ -85,8 +85,7 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
             digest = known[key] = sha256(read_regular(os.path.join(folder, name))).hexdigest()
         if name in PROGRAMS and not status.st_mode & stat.S_IXUSR:
             digest += NOT_EXECUTABLE
-        cached = name.split("/")[-2:-1] == ["__pycache__"]
-        (bytecode if cached else digests)[name] = digest
+        (bytecode if os.path.dirname(name) in found.bytecode else digests)[name] = digest
     return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)), listed)
 
 

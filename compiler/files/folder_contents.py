@@ -7,6 +7,7 @@ compiler copies no data above a size limit, so larger files are not read.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 
@@ -22,6 +23,8 @@ KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 BYTECODE = "__pycache__"
+COMPILED = re.compile(r"\.pyc(\.\d+)?\Z")
+"""The end of the name of a file of bytecode. While Python writes the file, it appends a number."""
 
 
 @mutable
@@ -71,7 +74,7 @@ def is_bytecode(folder: str) -> bool:
     if os.path.basename(folder) != BYTECODE or os.path.islink(folder):
         return False
     with os.scandir(folder) as inside:
-        return all(".pyc" in one.name and one.is_file(follow_symlinks=False) for one in inside)
+        return all(COMPILED.search(one.name) and one.is_file(follow_symlinks=False) for one in inside)
 
 
 def without_following(path: str, flags: int) -> int:

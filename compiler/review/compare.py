@@ -17,7 +17,7 @@ from xpc.compiler.review.differences.change import Change as Change
 from xpc.compiler.review.differences.change import scalar, short
 from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
 from xpc.compiler.review.differences.images import about_images, image_changes
-from xpc.compiler.review.differences.models import model_changes
+from xpc.compiler.review.differences.models import model_changes, without_digests
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
 from xpc.compiler.review.differences.rows import row_changes
 from xpc.compiler.review.meaning import plain
@@ -117,6 +117,8 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     changed_tables = {each.name.partition(" ")[0] for each in (*arguments, *renamed, *facts)}
     decisive = [name for name in names if decides(name, *files, changed_tables)]
     listed = list(file_changes(decisive, (one.digests, other.digests), *files))
+    if unknown := without_digests(one, other):
+        listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of them"))
     if not names and one.stale != other.stale:
         listed.append(FileChange(MANIFEST, f"has other digests than its files ({(*one.stale, *other.stale)[0]})"))
     gone, new = _only_in_either(_findings(one.spec), _findings(other.spec))
@@ -124,7 +126,8 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     found = Difference(
         tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
         tuple(listed), packages, new, gone, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
-        tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)), model_changes(one.models, other.models),
+        tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
+        model_changes(one, other),
     )  # fmt: skip
     first = before.length.headline(after.length, settings)
     return evolve(found, headline=_headline(found, first, verdict_change(before.plan, after.plan)))

@@ -105,12 +105,14 @@ class Run:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Files on disk whose digest differs from the digest in the manifest."""
+        """Files on disk whose digest differs from the digest in the manifest, or of which only one has a digest."""
         if self.tree is None:
             return ()
         found = self.tree.listed
         actual = {name: f"sha256:{digest.partition(' ')[0]}" for name, digest in self.tree.digests.items()}
-        return tuple(name for name in sorted(found) if found[name] != actual.get(name) and not is_prose(name))
+        return tuple(
+            name for name in sorted({*found, *actual}) if found.get(name) != actual.get(name) and not is_prose(name)
+        )
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         """The contents of the named files, without files that do not exist in this run."""

@@ -18,6 +18,9 @@ hardware, and the list of trainer modules.
 """
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
+BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""The line breaks of YAML 1.1. A text with one of them in a comment has a line that does not look like one."""
+ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that only repeat other files, as text or as digests. Any change of a bundle changes them."""
 
@@ -57,14 +60,16 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def _yaml(text: str) -> dict[str, object]:
-    """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as
-    JSON.
+    """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as JSON. A
+    line in another form, such as the second line of a value, becomes an entry of its own.
     """
     out: dict[str, object] = {}
     block = ""
-    for line in text.split("\n"):
+    for number, line in enumerate(BREAKS.split(text)):
         key, _, value = line.strip().partition(":")
-        if line and not line.startswith("#"):
+        if key and not key.startswith("#") and not ENTRY.fullmatch(line):
+            out[f"line {number}"] = line
+        elif key and not key.startswith("#"):
             block = block if line[0] == " " else ""
             if value:
                 value = without_comment(value.strip())

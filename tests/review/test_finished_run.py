@@ -164,6 +164,28 @@ def test_an_edited_summary(place, old, new, sealed):
     assert status == (1 if known or not sealed else 0), out
 
 
+ADDED = (
+    "adapter_config.json", "merged/adapter_model.safetensors", "chat_template.jinja", "generation_config.json",
+    "additional_chat_templates/tool_use.jinja", "modeling_x.py", "pytorch_model.bin", "tokenizer.model",
+)  # fmt: skip
+
+
+def test_added_files_that_loading_the_model_would_read(place):
+    """An adapter_config.json makes transformers load another model."""
+    out = finished(place)
+    for name in ADDED:
+        put(out, {name: "{}"})
+        status, text = of_run(place)
+        assert (status, f"{name} was added after the run" in text) == (1, True), text
+        os.remove(out / name)
+    os.rmdir(out / "additional_chat_templates")
+    os.symlink(place, out / "additional_chat_templates")
+    assert "additional_chat_templates was added" in of_run(place)[1]
+    os.remove(out / "additional_chat_templates")
+    put(out, {"notes.txt": "", "loss.png": "", "eval/results.json": "{}", "all_results.json": "{}", "_x/a.py": ""})
+    assert of_run(place)[0] == 0, of_run(place)
+
+
 def test_added_weights_and_a_summary_without_digests(place):
     out = finished(place)
     put(out, {"model-00002.safetensors": b"x"})

@@ -51,7 +51,8 @@ method grpo(generations=8, rewards=["r.py:f"])
 save "out/g"
 """
 FILES = {
-    "a.xp": SPEC, "g.xp": GRPO, "s.xp": SPEC + "sweep { lr = [1e-5, 2e-5, 3e-5] }\n", "rows.jsonl": ROWS,
+    "a.xp": SPEC, "g.xp": GRPO, "k.xp": SPEC + "launch sky(volume=shared)\n",
+    "s.xp": SPEC + "sweep { lr = [1e-5, 2e-5, 3e-5] }\n", "rows.jsonl": ROWS,
     "p.jsonl": "".join(json.dumps({"prompt": f"q{n}"}) + "\n" for n in range(64)),
     "r.py": "def f(completions, **kw):\n    return [1.0 for _ in completions]\n",
     "t.jinja": "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}",
@@ -72,7 +73,7 @@ def replaced(name: str, pattern: str, new: str) -> Edit:
 def appended(name: str, text: str) -> Edit:
     def edit(folder: Path) -> None:
         (path,) = sorted(folder.glob(name))[:1]
-        path.write_text(path.read_text() + text)
+        path.write_bytes(path.read_bytes() + text.encode())
 
     return edit
 
@@ -131,6 +132,11 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "a comment after a value of YAML": ("a", SAME, replaced(YAML, "(num_processes: 2)", r"\1  # two")),
     "a value of YAML": ("a", DIFFERS, replaced(YAML, "num_processes: 2", "num_processes: 3")),
     "a key of YAML twice": ("a", DIFFERS, appended(YAML, "num_processes: 3\n")),
+    "a key of YAML on a line that only YAML ends": ("a", DIFFERS, appended(YAML, "# x\rnum_processes: 3\n")),
+    "a key after a line separator": ("a", DIFFERS, appended(YAML, "# x\u2028num_processes: 3\n")),
+    "a key after a next line": ("a", DIFFERS, appended(YAML, "# x\x85num_processes: 3\n")),
+    "a second document of YAML": ("a", DIFFERS, appended(YAML, "---\nnum_processes: 3\n")),
+    "a second line of a value": ("a", DIFFERS, replaced(YAML, "(num_processes: 2)\n", r"\1\n  3\n")),
     "a new key of YAML": ("a", DIFFERS, appended(YAML, "debug: true\n")),
     "a comment among the packages": ("a", SAME, appended(PIP, "# x\n")),
     "packages in another order": ("a", SAME, rewritten(PIP, backwards)),
@@ -140,6 +146,9 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "a local version": ("a", CODE, replaced(PIP, r"torch==2\.13\.0", "torch==2.13.0+cpu")),
     "an index": ("a", CODE, appended(PIP, "--index-url https://x\n")),
     "an index on two lines": ("a", CODE, appended(PIP, "--index-url \\\n https://x\n")),
+    "a comment that swallows the next package": ("a", CODE, replaced(PIP, r"(trl==1\.16\.0)\n", r"\1 # x \\\n")),
+    "a comment with a backslash": ("a", SAME, appended(PIP, "# x \\\n")),
+    "an index behind a form feed": ("a", CODE, appended(PIP, "# x\x0c--index-url https://x\n")),
     "another file of packages": ("a", CODE, appended(PIP, "-r other.txt\n")),
     "a package less": ("a", CODE, replaced(PIP, r"trl==1\.16\.0\n", "")),
     "a package more": ("a", CODE, appended(PIP, "evil_package==1\n")),
@@ -165,6 +174,11 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "an empty folder": ("a", SAME, lambda folder: os.makedirs(folder / "trainer" / "core" / "empty")),
     "other line ends": ("a", CODE, rewritten("trainer/core/run.py", lambda text: text.replace("\n", "\r\n"))),
     "bytecode next to a module": ("a", CODE, added("trainer/core/run.pyc")),
+    "a module among bytecode": ("a", CODE, added("trainer/core/__pycache__/x.py")),
+    "a module with a name like bytecode": ("a", CODE, added("trainer/core/__pycache__/x.pyc.py")),
+    "bytecode that nothing reads": ("a", SAME, added("trainer/core/__pycache__/run.cpython-311.pyc")),
+    "a digest less in the manifest": ("a", CODE, replaced("bundle.toml", '"trainer/main.py" = .*\n', "")),
+    "a comment in a script of SkyPilot": ("k", CODE, appended("sky.yaml", "# x\n")),
     "a module less": ("a", CODE, lambda folder: os.remove(folder / "trainer" / "core" / "run.py")),
     "a link": ("a", REFUSED, linked),
     "a sweep's README": ("s", SAME, appended("README.md", "x\n")),
@@ -216,7 +230,7 @@ LOCKS = {
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("edits")
     put(place, FILES)
-    for name in "ags":
+    for name in "agks":
         assert xpc("compile", f"{name}.xp", cwd=str(place)).returncode == 0
     return place
 

@@ -121,3 +121,27 @@ def test_pipes_and_links_to_nothing_are_not_waited_for(place: Path) -> None:
     os.mkfifo(place / WEIGHTS)
     text, status = compared("a.bundle", "x.xp")
     assert (status, "-> unreadable" in text) == (1, True)
+
+
+def test_a_new_file_in_a_folder_of_the_model(place: Path) -> None:
+    """Transformers uses `additional_chat_templates/tool_use.jinja` for rows with tools."""
+    compiled("a.bundle")
+    committed(".")
+    put(place, {"models/tiny/additional_chat_templates/tool_use.jinja": "x"})
+    for before in ("main:x.xp", "a.bundle"):
+        text, status = compared(before, "x.xp")
+        assert (status, "additional_chat_templates/tool_use.jinja absent -> " in text) == (1, True), text
+
+
+@pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
+def test_a_bundle_without_its_digests_of_the_model(place: Path, more: str) -> None:
+    """A launch of such a bundle compares no file of the model."""
+    put(place, {"x.xp": LOCAL + more})
+    compiled("a.bundle")
+    compiled("b.bundle")
+    for manifest in (place / "b.bundle").rglob("bundle.toml"):
+        above, _, rest = manifest.read_text().partition("[weights]\n")
+        manifest.write_text(above + "[" + rest.partition("\n[")[2])
+    for one, other in (("a.bundle", "b.bundle"), ("b.bundle", "a.bundle")):
+        text, status = compared(one, other)
+        assert (status, "has a digest of models/tiny/" in text) == (4, True), text

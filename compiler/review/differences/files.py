@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterator, Mapping
 from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files.bundle_digests import NOT_EXECUTABLE
 from xpc.compiler.review.differences.packages import installs
-from xpc.compiler.review.tables import without_comment
 from xpc.grammar.record import record
 
 MANIFEST = "bundle.toml"
+ACCELERATE = "accelerate.yaml"
 CONTENT = ("data/", "files/")
 """Folders of a bundle with training inputs: rows, templates, reward functions, tasks."""
 
@@ -52,25 +52,14 @@ def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
     """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value differs.
 
-    False for a list of packages, because packages are compared separately. A JSON file counts only if a value changed,
-    a YAML file only if something outside its comments changed.
+    False for a list of packages, because packages are compared separately. A JSON file and accelerate.yaml count only
+    if a value changed. The YAML files of an engine contain scripts, in which `#` need not begin a comment.
     """
     if installs(name):
         return False
     if name in tables or name not in before or name not in after:
         return True
-    if name.endswith(".yaml"):
-        return _without_comments(before[name]) != _without_comments(after[name])
-    return "/" in name or not name.endswith(".json")
-
-
-def _without_comments(data: bytes) -> list[str]:
-    lines = (line.rstrip().partition(":") for line in data.decode("utf-8", "surrogateescape").split("\n"))
-    return [
-        f"{key}:{without_comment(value.strip())}" if colon else key
-        for key, colon, value in lines
-        if key.strip() and not key.lstrip().startswith("#")
-    ]
+    return name != ACCELERATE and ("/" in name or not name.endswith(".json"))
 
 
 def file_changes(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from xpc.compiler.files.file_digests import size_and_digest
 from xpc.compiler.files.file_memory import user_memory
-from xpc.compiler.resolve.weights import model_files
+from xpc.compiler.resolve.weights import local_models, model_files
 from xpc.compiler.review.differences.change import Change
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.files.workspace import Workspace
+    from xpc.compiler.review.operands import Run
 
 ABSENT = "absent"
 LARGEST = 2**50
@@ -28,23 +28,43 @@ def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
     return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
 
 
-def model_changes(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Change, ...]:
-    """The files that differ. The values of `before` and `after` are digests from bundle.toml (`sha256:...`) or paths of
-    files, which are hashed.
+def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
+    """The files of local models that differ. Equal paths name the same file, which is not read.
 
-    Only folders that both runs use are compared, because another folder is another model. Equal paths name the same
-    file, which is not read.
+    Only folders that both runs use are compared, because another folder is another model. A folder without files in one
+    run is not compared, because it need not exist on this machine.
     """
-    folders = {os.path.dirname(name) for name in before} & {os.path.dirname(name) for name in after}
     found = []
-    for name in sorted({*before, *after}):
-        was, now = before.get(name), after.get(name)
-        if os.path.dirname(name) not in folders or was == now:
-            continue
-        texts = [ABSENT if one is None else _digest(one) for one in (was, now)]
-        if texts[0] != texts[1]:
-            found.append(Change(name, texts[0][:DIGITS], texts[1][:DIGITS]))
+    for was, now in _shared(one, other):
+        for name in sorted({*was, *now}) if was and now else ():
+            if was.get(name) != now.get(name):
+                texts = [ABSENT if one is None else _digest(one) for one in (was.get(name), now.get(name))]
+                if texts[0] != texts[1]:
+                    found.append(Change(name, texts[0][:DIGITS], texts[1][:DIGITS]))
     return tuple(found)
+
+
+def without_digests(one: Run, other: Run) -> str:
+    """A file of a local model that has a digest in one run, while the other run is a bundle without any digest of that
+    model; empty if there is none.
+    """
+    for was, now in _shared(one, other):
+        if (one.tree is not None and now and not was) or (other.tree is not None and was and not now):
+            return next(iter(was or now))
+    return ""
+
+
+def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
+    """Two mappings for each folder of a local model that both runs use: from each file to its digest in bundle.toml
+    (`sha256:...`), or to its path.
+    """
+    for folder in local_models(one.spec):
+        if folder in local_models(other.spec):
+            was, now = (
+                {name: place for name, place in run.models.items() if name.startswith(f"{folder}/")}
+                for run in (one, other)
+            )
+            yield was, now
 
 
 def _digest(stated_or_path: str) -> str:

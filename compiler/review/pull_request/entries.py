@@ -340,7 +340,7 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
         return ()
     one, other = was.runs[0].spec, now.runs[0].spec
     files, lists = zip(*(_bundled(spec) for spec in (one, other)), strict=True)
-    if files[0] != files[1] or package_changes(*lists) or model_changes(was.runs[0].models, now.runs[0].models):
+    if files[0] != files[1] or package_changes(*lists) or model_changes(was.runs[0], now.runs[0]):
         return ()
     out = []
     for change in changes(one, other)[0]:

@@ -16,11 +16,20 @@ from hashlib import sha256
 from typing import Any
 
 from xpc.compiler.files.folder_contents import LARGEST, parts, read, without_following
+from xpc.compiler.resolve.weights import RECORDS
 
 SUMMARY, METRICS = "summary.json", "metrics.jsonl"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
-WEIGHTS = (".safetensors", ".bin")
+READ = (".safetensors", ".bin", ".json", ".jinja", ".model", ".tiktoken", ".py", "vocab.txt", "merges.txt")
+"""Endings of files that transformers and peft read from a model's folder."""
+NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "xpc_files.json", *RECORDS)
+"""Beginnings of names of files without digests in the summary: they change after a run, or only a resumed run reads
+them (runtime/core/checkpoint_integrity.py).
+"""
+TEMPLATES = "additional_chat_templates"
+MOST = 100_000
+"""Maximum number of folders of a run that are searched for added files."""
 SHOWN = 5
 """Maximum number of edited, missing or added files that a report names."""
 
@@ -55,9 +64,25 @@ def _edited(out: str, files: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is missing"
         elif seal != stated:
             yield f"{name} was edited after the run"
-    for name in sorted(os.listdir(out)):
-        if name.endswith(WEIGHTS) and name not in files:
-            yield f"{name} was added after the run"
+    yield from (f"{name} was added after the run" for name in _present(out) if name not in files)
+
+
+def _present(out: str) -> Iterator[str]:
+    """The files of a run's folder that transformers or peft would read, and a link in place of a folder of
+    templates.
+    """
+    for count, (where, folders, names) in enumerate(os.walk(out)):
+        if count > MOST:
+            return
+        prefix = os.path.relpath(where, out).replace(os.sep, "/") + "/"
+        prefix = "" if prefix == "./" else prefix
+        yield from (prefix + one for one in folders if one == TEMPLATES and os.path.islink(os.path.join(where, one)))
+        yield from (prefix + one for one in sorted(names) if one.endswith(READ) and not _is_excluded(prefix + one))
+        folders[:] = sorted(one for one in folders if not _is_excluded(f"{prefix}{one}/"))
+
+
+def _is_excluded(name: str) -> bool:
+    return name.startswith(NOT_FINAL)
 
 
 def _is_inside(name: str) -> bool:
