@@ -218,6 +218,13 @@ class Stack:
         """Every `model_type` whose causal language model has a recurrent state."""
         return _strings(self.table["library"]["carrying"])
 
+    def positions(self, model_type: str | None) -> dict[str, Json]:
+        """The default rotary positions of a `model_type` in transformers 4, by the key of config.json, without those
+        that most families have, such as a `rope_theta` of 10,000.
+        """
+        found = _mapping(self.table["library"]["positions"]).get(model_type or "", {})
+        return {name: value for name, value in _mapping(found).items() if name != "type"}
+
     def lacks_family(self, model_type: str | None) -> bool:
         """Whether a `model_type` is in the registry but not in the stack's transformers."""
         return _mapping(self.table["library"]["families"]).get(model_type or "", {}) is None

@@ -42,6 +42,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
             "schedulers": _schedulers(),
             "families": _load("introspect_families.families")(),
             "carrying": _load("introspect_families.carrying")(),
+            "positions": _load("introspect_families.positions")(),
             # These modules are loaded from the script's folder, because the environment does not have the package xpc.
             "accelerate": _load("introspect_launch.accelerate")(),
             "deepspeed": _load("introspect_launch.deepspeed")(),

@@ -20,6 +20,9 @@ STATE = re.compile(
 and linear attention.
 """
 
+USUAL = {"rope_theta": 10000.0, "rope_local_base_freq": None, "partial_rotary_factor": 1.0, "rope_scaling": None}
+"""The default rotary positions of most families, by the key of config.json in transformers 4."""
+
 
 def carrying() -> list[str]:
     """Every `model_type` whose causal language model has a recurrent state, in the registry or not.
@@ -71,6 +74,29 @@ def families() -> dict[str, Any]:
             "attention": [one for one, flag in _attention(real).items() if flag],
             "scores": name in auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
         }
+    return out
+
+
+def positions() -> dict[str, Any]:
+    """The default rotary positions by `model_type` of a causal language model: the keys of config.json with a default
+    other than `USUAL`. Empty for transformers 5, which reads `rope_parameters`.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto as auto
+
+    out: dict[str, Any] = {}
+    if int(transformers.__version__.partition(".")[0]) > 4:
+        return out
+    for kind in sorted(auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES):
+        try:
+            config = transformers.CONFIG_MAPPING[kind]()
+        except ValueError:  # musicgen needs the configurations of several models
+            continue
+        if getattr(config, "rope_theta", None) is None:
+            continue
+        values = {name: getattr(config, name, usual) for name, usual in USUAL.items()}
+        other = {name: value for name, value in values.items() if value != USUAL[name]}
+        out |= {kind: {"type": "positions", **other}} if other else {}
     return out
 
 

@@ -15,16 +15,16 @@ WHEN = older_transformers
 
 CLASS = re.compile(rb'"tokenizer_class":\s*"TokenizersBackend"')
 TOKENS = re.compile(rb'"extra_special_tokens":\s*\[')
-BASE = 10000.0
-"""The base of rotary positions that most classes of transformers 4 have if config.json does not state one."""
-OTHER_BASE = ("smollm3", "mixtral", "gpt_oss", "llama4_text", "gemma3_text", "ernie4_5", "ernie4_5_moe")
-"""Families whose classes in transformers 4 have another default base."""
+USUAL = {"rope_theta": 10000.0, "partial_rotary_factor": 1.0}
+"""The rotary positions of most classes of transformers 4 if config.json does not state them."""
 
 
 @rule("XP568", "saved-by-newer-transformers")
 def newer_files(spec: Spec) -> Iterator[Finding]:
     """A model that transformers 5 saved may not load with an older stack. transformers 4 fails on the tokenizer class
-    `TokenizersBackend` and on a list in `extra_special_tokens`, and ignores rotary positions in `rope_parameters`.
+    `TokenizersBackend` and on a list in `extra_special_tokens`, and ignores rotary positions in `rope_parameters`, such
+    as their base, their scaling and the rotated part of a head. A model whose values are the defaults of its class is
+    accepted.
 
     Why it is bad: if `rope_parameters` is ignored, the model trains without an error on positions with another base or
     without scaling.
@@ -35,7 +35,7 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
     Source: transformers 4.57.6 and 4.52.3 `AutoTokenizer` and `AutoConfig`; confirmed by running them.
     """
     for model in (spec.model, spec.teacher):
-        found = None if model is None or model.path is None else _unread(model)
+        found = None if model is None or model.path is None else _unread(model, spec.stack)
         if model is not None and found is not None:
             what, help = found
             able = stacks.able(lambda stack: stack.facts.reads_newer_files)
@@ -46,7 +46,7 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
             )
 
 
-def _unread(model: Model) -> tuple[str, str] | None:
+def _unread(model: Model, stack: stacks.Stack) -> tuple[str, str] | None:
     """Return a pair of texts: which of a model's files transformers 4 cannot read, and what to change in this file.
     None if transformers 4 can read all files.
     """
@@ -55,12 +55,10 @@ def _unread(model: Model) -> tuple[str, str] | None:
         return "the tokenizer", 'write `"tokenizer_class": "PreTrainedTokenizerFast"` in its tokenizer_config.json'
     if TOKENS.search(tokens):
         return "the tokenizer", "rename `extra_special_tokens` in its tokenizer_config.json `additional_special_tokens`"
-    positions = model.config.get("rope_parameters")
-    if not isinstance(positions, dict) or "rope_theta" in model.config:
-        return None
-    base, kind = positions.get("rope_theta", BASE), positions.get("rope_type", "default")
-    if kind == "default" and (base == BASE or model.model_type in OTHER_BASE):
-        return None
-    return "config.json", f'add `"rope_theta": {base}`' + (
-        "" if kind == "default" else " and `rope_scaling` with the other values of `rope_parameters`"
-    )
+    from xpc.runtime.features.model.newer_config import ignored, written
+
+    config = model.config.get("text_config")
+    config = config if isinstance(config, dict) else model.config
+    kind = config.get("model_type")
+    missing = ignored({**USUAL, **stack.positions(kind if isinstance(kind, str) else None), **config})
+    return ("config.json", f"add {written(missing)}") if missing else None

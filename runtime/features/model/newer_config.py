@@ -1,5 +1,6 @@
 """Rotary positions in a config.json that transformers 5 has saved, which transformers 4 ignores."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ...core.errors import RunError
@@ -14,20 +15,50 @@ class NewerConfig(Feature):
         from transformers import AutoConfig
 
         config = options.get("config") or AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
-        if wrong := ignored(config):
+        if missing := ignored(config.get_text_config().to_dict()):
             raise RunError(
-                f"{bundle.model_place} was saved by transformers 5, and this transformers ignores {wrong} in its "
-                "config.json: name a newer target, or write `rope_theta` and `rope_scaling` into it"
+                f"{bundle.model_place} was saved by transformers 5, and this transformers ignores `rope_parameters` in "
+                f"its config.json: name a newer target, or add {written(missing)}"
             )
 
 
-def ignored(config: Any) -> str | None:
-    """The part of ``rope_parameters`` that has no effect on this configuration, or None."""
-    saved = getattr(config, "rope_parameters", None)
-    if not isinstance(saved, dict):
-        return None
-    base = saved.get("rope_theta")
-    if base is not None and base != getattr(config, "rope_theta", base):
-        return f"`rope_theta` {base:g} of `rope_parameters`"
-    kind = saved.get("rope_type", "default")
-    return f"the scaling {kind} of `rope_parameters`" if kind != "default" and not config.rope_scaling else None
+def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of ``rope_parameters`` that this configuration lacks, by the key that transformers 4 reads.
+
+    ``config`` has the keys of a config.json and, for keys that it lacks, the defaults of the model's class.
+    """
+    saved = config.get("rope_parameters")
+    if not isinstance(saved, Mapping):
+        return {}
+    layers = {name: one for name, one in saved.items() if isinstance(one, Mapping)}
+    out: dict[str, Any] = {}
+    for name, one in (layers or {"full_attention": saved}).items():
+        local = name == "sliding_attention"
+        base = "rope_local_base_freq" if local and config.get("rope_local_base_freq") is not None else "rope_theta"
+        part = "partial_rotary_factor" if config.get("rotary_pct") is None else "rotary_pct"
+        for key, value in ((base, one.get("rope_theta")), (part, one.get("partial_rotary_factor"))):
+            if value is not None and value != config.get(key, value):
+                out.setdefault(key, value)
+        if not local and not _is_scaled(config.get("rope_scaling"), one):
+            plain = one.get("rope_type", "default") == "default"
+            out["rope_scaling"] = None if plain else _scaling(one)
+    return out
+
+
+def _scaling(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in saved.items() if key not in ("rope_theta", "partial_rotary_factor")}
+
+
+def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
+    """Whether ``rope_scaling`` of transformers 4 says what ``rope_parameters`` say. A key that it lacks may differ."""
+    if not isinstance(stated, Mapping) or not stated:
+        return str(saved.get("rope_type", "default")) == "default"
+    both = {"rope_type": stated.get("type"), **stated}
+    return all(both.get(key, value) == value for key, value in {"rope_type": "default", **_scaling(saved)}.items())
+
+
+def written(missing: Mapping[str, Any]) -> str:
+    """Keys and values of a config.json as a phrase: `"rope_theta": 1000000.0` and `"rotary_pct": 0.4`."""
+    import json
+
+    return " and ".join(f"`{json.dumps(key)}: {json.dumps(value)}`" for key, value in missing.items())
