@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 IGNORED = -100
+OWN_ANSWERS = "distill with the rows' own answers"
 SUPERVISED = {
     "chat": ("messages", "method sft", ""),
     "answers": ("messages", "method sft(assistant_only)", ""),
@@ -36,11 +37,21 @@ SUPERVISED = {
     "packed": ("messages", "method sft", "packing(isolate=mask)"),
     "wrapped": ("messages", "method sft", "packing(isolate=mask)"),
     "split": ("messages", "method sft", "seq=20 packing(isolate=mask)"),
+    "answers-packed": ("messages", "method sft(assistant_only)", "packing(isolate=mask)"),
+    "answers-wrapped": ("messages", "method sft(assistant_only)", "packing(isolate=mask)"),
+    "answers-split": ("messages", "method sft(assistant_only)", "seq=20 packing(isolate=mask)"),
+    "completion-wrapped": ("completions", "method sft(completion_only)", "packing(isolate=mask)"),
+    "turns-split": ("talks", "method sft(completion_only)", "seq=20 packing(isolate=mask)"),
 }
 """Data, method and batch settings of runs with sft."""
-OLDEST = ("answers", "packed", "wrapped", "split")
-WITHOUT = (("trl-0.24", "split"), *(("trl-0.18", name) for name in OLDEST))
-"""Pairs of a stack and a case that this stack cannot run on a CPU."""
+PACKED = tuple(name for name, (_, _, batch) in SUPERVISED.items() if "packing" in batch)
+WITHOUT = {
+    "trl-0.24": tuple(name for name in PACKED if name.endswith("split")),
+    "trl-0.18": (*PACKED, "answers"),
+}
+"""By stack, the cases that it cannot run on a CPU."""
+PART = r"(\d+) \((?:tokens (\d+) to (\d+)|\d+ tokens)\)"
+"""Matches a row, or a part of one, in the printed name of a packed sequence."""
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
 """Packing strategies that xpc compiles only with flash attention. The test writes them into the bundle, because the
 preparation of rows needs no flash attention.
@@ -88,7 +99,7 @@ def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int]
     out = []
     for one in batches:
         batch = one["batch"]
-        if "prompts" in batch:
+        if "prompts" in batch and method != OWN_ANSWERS:
             out += [kept(ids, mask, [0] * len(ids)) for ids, mask in
                     zip(batch["prompts"], batch["prompt_attention_mask"], strict=True)]  # fmt: skip
         elif "prompt_ids" in batch:
@@ -145,26 +156,44 @@ def test_every_method_shows_the_rows_of_its_batches(warm: Warm, target: str, met
         assert sorted(shown) == sorted(real)
 
 
+OWN = f"(lmbda=0, {SETTINGS['distill'][1:]}"
+DISTILLED = [
+    *((target, data, SETTINGS["distill"]) for target in STACKS for data in ("completions", "talks")),
+    *((target, data, OWN) for target in OTHERS for data in ("completions", "talks")),
+]
+
+
+@pytest.mark.parametrize(("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[2] == OWN))
+def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings: str) -> None:
+    """The prompts of the rows if the student generates all answers; the rows' own answers with `lmbda = 0`."""
+    own = settings == OWN
+    more = ["data(format=prompt_completion)"] if own else []
+    text = written("distill", target, data, f"method distill{settings}", *more)
+    answer, batches = both(warm, f"{target}-distill-{data}-{'own' if own else 'generated'}", text, target)
+    shown, real = previewed(answer), collated(batches, OWN_ANSWERS if own else "distill")
+    assert not [one for one in [*shown, *real] if one not in shown or one not in real]
+    assert answer["bears_loss"] == own
+    assert all(any(learned) == own and not all(learned) for _, learned in shown)
+
+
 @pytest.mark.parametrize("target", EACH_STACK)
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> None:
     data, method, batch = SUPERVISED[name]
-    if (target, name) in WITHOUT:
+    if name in WITHOUT.get(target, ()):
         pytest.skip("this trl does not have it on a CPU")
     answer, batches = both(warm, f"{target}-{name}", written("sft", target, data, method, batch=batch), target)
     shown, real = previewed(answer), collated(batches, name)
     if "packing" not in batch:
         assert sorted(shown) == sorted(real)
         return
-    full = {row["row"]: [token[0] for one in row["sequences"] for token in one["tokens"]] for row in answer["rows"]}
-    joined = []
-    for pack in (pack for micro in answer["order"][0] for pack in micro):
-        ids: list[int] = []
-        for row, start, end in re.findall(r"(\d+) \((?:tokens (\d+) to (\d+)|\d+ tokens)\)", pack):
-            ids += full[int(row)][int(start or 0) : int(end or 1000)]
-        joined.append(ids)
-    flat = [token for ids, _ in real for token in ids]
-    assert flat == [token for ids in joined for token in ids]
+    full = {row["row"]: [token[:3] for one in row["sequences"] for token in one["tokens"]] for row in answer["rows"]}
+    packs = [pack for micro in answer["order"][0] for pack in micro]
+    parts = [part for pack in packs for part in re.findall(PART, pack)]
+    joined = [full[int(row)][int(start or 0) : int(end or 1000)] for row, start, end in parts]
+    assert [token for ids, _ in real for token in ids] == [token[0] for part in joined for token in part]
+    marks = [mark for _, marks in real for mark in marks]
+    assert marks == [bool(token[2]) for part in joined for token in part]
 
 
 @pytest.mark.parametrize("target", [DEFAULT, *OTHERS])

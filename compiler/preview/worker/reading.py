@@ -190,10 +190,14 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
 
 
 def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
-    """The prompt from which an online method generates, as the trainer's own code prepares it."""
+    """The prompt from which an online method generates, as the trainer's own code prepares it. If some batches are
+    trained on the rows' own answers, the prompt with this answer.
+    """
     import torch
 
     batch = trainer.data_collator([row])
+    if isinstance(batch, Mapping) and "labels" in batch:  # distillation with `lmbda` below 1
+        return [_labelled("answer", batch, "input_ids", "labels", None)]
     if isinstance(batch, Mapping) and "prompts" in batch:  # distillation before trl 1.0
         kept, _ = _kept(batch["prompts"][0], batch["prompt_attention_mask"][0])
         return [TokenSequence("prompt", kept, [False] * len(kept), None)]

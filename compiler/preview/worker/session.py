@@ -93,10 +93,16 @@ class Session:
 
     @property
     def bears_loss(self) -> bool:
-        """Whether the loss is computed per token. False for reward models, and for online methods, whose answers are
-        generated.
+        """Whether the loss is computed per token of the rows. False for reward models, and for online methods that
+        generate all answers.
         """
-        return not self.plan["method"]["scores"] and not self.plan["method"]["generates"]
+        generates = self.plan["method"]["generates"] and self.generated_share == 1
+        return not self.plan["method"]["scores"] and not generates
+
+    @property
+    def generated_share(self) -> float:
+        """The share of the batches for which the model generates the answers; below 1 only in distillation."""
+        return float(self.stated.get("lmbda", 1)) if self.plan["method"]["generates"] else 0.0
 
     @property
     def processor(self) -> Any:
