@@ -70,7 +70,8 @@ class Draft:
       the feature
     - `sweep`: the values of the settings that a script's loop changes
     - `trl`: the version of TRL whose defaults the spec states; `fitting`: all versions that the imported file may be
-      written for; `dated`: comments about defaults that differ among these versions
+      written for; `pinned`: the place of a requirement that excludes others; `dated`: comments about defaults that
+      differ among these versions
     - `transformers`: whether the import reads TrainingArguments, which has other defaults than TRL's classes
     - `undecided`: comments for lines that `--partial` could not convert; `decisions`: what a person must decide about
       them (`partial.py`)
@@ -93,6 +94,7 @@ class Draft:
     trl: str = ""
     transformers: bool = False
     fitting: tuple[str, ...] = ()
+    pinned: str = ""
     dated: dict[str, str] = field(factory=dict)
     undecided: list[str] = field(factory=list)
     decisions: list[Decision] = field(factory=list)

@@ -48,6 +48,13 @@ def nearest(draft: Draft, tool: str) -> None:
     trained_dtype(draft, tool)
 
 
+def own_code(draft: Draft, tool: str) -> None:
+    """Turn `trust_remote_code` off if transformers itself implements the model's family."""
+    family = draft.stack.family(kind_of(draft)) if draft.model else None
+    if family is not None:
+        _remote_code(draft, family, tool)
+
+
 def refuse_images(draft: Draft) -> None:
     """Report an error for a model that reads images, because other tools may also train its vision tower, and a spec
     does not.

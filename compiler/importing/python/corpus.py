@@ -7,7 +7,8 @@ import re
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
 from xpc.compiler.importing.python import program, rows, shapes
-from xpc.compiler.importing.python.data import OPENED, Chain, Data, chain_of, understood
+from xpc.compiler.importing.python.chain import OPENED, Chain, chain_of
+from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -132,6 +133,7 @@ def _joined(part: Chain, whole: Chain) -> Chain:
     """One dataset of a concatenation, with the operations on the concatenation added to its own."""
     out = Chain(part.loaded, part.file, part.rows, part.place)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
+    out.columns = dict(part.columns)
     return out
 
 
@@ -191,7 +193,8 @@ def _problems(
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
         open_ = open_ or (why, help)
-    for place in machine.filters[:2] if chain.columns else []:
+    looped = bool(chain.columns) or any(one.columns for one in chain.parts)
+    for place in machine.filters[:2] if looped else []:
         draft.error(Entry("rows", None, place.file, place.line), "a loop leaves out rows by a condition", ONCE)
     loaded = any(
         message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
@@ -300,6 +303,10 @@ def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, d
     other = understood(machine, chain)
     if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
         draft.note(found, "the rows that are held out")
+        some = other.take or other.limit
+        if some is not None and isinstance(some.value, int):
+            why = f"the script evaluates on {some.value} of the rows that it holds out; the spec on all of them"
+            draft.differs("eval_dataset", why, found)
         return
     found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)
     problems = [one for one in other.problems if rows.PADDED not in one[1]]

@@ -1,22 +1,12 @@
-"""Trace a script's dataset from the trainer back to the call that loads it."""
+"""Interpret the operations on a script's dataset, such as `shuffle`, `select`, `map` and `train_test_split`."""
 
 from __future__ import annotations
 
 from xpc.compiler.importing.python import rows
+from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.operators import LESS
-from xpc.compiler.importing.python.interpreter.values import (
-    Argument,
-    Bound,
-    Column,
-    Function,
-    Object,
-    Place,
-    Row,
-    Scalar,
-    Text,
-    Unknown,
-)
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Function, Object, Place, Unknown
 from xpc.grammar.record import field, mutable
 
 UNCHANGED = (
@@ -32,54 +22,10 @@ UNCHANGED = (
     "to_dict",
     "to_pandas",
     "reset_index",
+    "copy",
     "cache",
     "align_labels_with_mapping",
 )
-MOST = 60
-BUILT = (
-    "from_list",
-    "from_dict",
-    "from_pandas",
-    "from_records",
-    "DataFrame",
-    "Dataset",
-    "DatasetDict",
-    "list",
-    "to_list",
-    "from_generator",
-)
-"""Functions that build a dataset from rows in memory, such as `Dataset.from_list`."""
-OPENED = (
-    "open",
-    "load",
-    "read_text",
-    "read_json",
-    "read_csv",
-    "read_parquet",
-    "from_json",
-    "from_csv",
-    "from_parquet",
-    "load_jsonl",
-    "read_jsonl",
-)
-
-
-@mutable
-class Chain:
-    """How a script makes a dataset: the call that loads it, the later operations (`steps`) in order, and values that
-    cannot be traced (`unknown`). `parts` are the datasets of a concatenation.
-    """
-
-    loaded: Object | None = None
-    file: Argument | None = None
-    rows: list[dict[str, object]] = field(factory=list)
-    """The rows, if the script contains them literally."""
-    place: Place = field(default=Place("", 0))
-    steps: list[Object] = field(factory=list)
-    unknown: list[Unknown] = field(factory=list)
-    parts: list[Chain] = field(factory=list)
-    columns: dict[str, object] = field(factory=dict)
-    """Columns that a loop of the script builds for each row."""
 
 
 @mutable
@@ -95,6 +41,8 @@ class Data:
     held: str = ""
     last: bool = False
     """Whether the last rows are held out, and not rows in a random order."""
+    after_holdout: bool = False
+    """Whether the script selects rows from the part that it trains on, after it has held rows out."""
     conversations: bool = False
     removed: bool = False
     """Whether the script removes columns."""
@@ -110,125 +58,15 @@ class Data:
     """Computed columns that only reward functions read."""
 
 
-def chain_of(value: object, depth: int = 0) -> Chain:
-    """Trace a dataset back to the call or file that loads it."""
-    out = Chain()
-    for _ in range(MOST):
-        if isinstance(value, Unknown):
-            out.unknown.append(value)
-            value = value.hidden
-            continue
-        if isinstance(value, Bound):
-            value = value.receiver
-            continue
-        if isinstance(value, list | tuple) and len(value) == 1:
-            value = value[0]
-            continue
-        if isinstance(value, list | tuple) and value and isinstance(value[0], dict | Row):
-            place = next((one.place for one in out.steps), Place("", 0))
-            if place.line:
-                out.unknown.append(Unknown("the script makes several rows of one", place))
-            value = value[0]
-            continue
-        if isinstance(value, dict | Row):
-            out.columns = dict(value.written if isinstance(value, Row) else value)
-            value = value.source if isinstance(value, Row) else _made_of(value)
-            continue
-        if not isinstance(value, Object):
-            break
-        if value.last in ("load_dataset", "load_from_disk"):
-            out.loaded = value
-            break
-        if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str | Unknown):
-            out.file = value.positional[0]
-            break
-        literal = literal_rows(value)
-        if literal:
-            out.rows, out.place = literal, value.place
-            break
-        if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
-            table = value.positional[0].value
-            if value.last == "from_dict" and isinstance(table, Object) and table.last in ("load", "loads"):
-                why = "the file has a list for each column, and a spec reads rows"
-                out.unknown.append(Unknown(why, value.place))
-            value = table
-            continue
-        if value.last == "concatenate_datasets" and depth < 3:
-            inner = value.positional[0].value if value.positional else None
-            if isinstance(inner, list | tuple):
-                out.parts = [chain_of(one, depth + 1) for one in inner[:20]]
-                break
-        prepared = _prepared(value)
-        if prepared is not None:
-            value = prepared
-            continue
-        out.steps.append(value)
-        first = value.positional[0].value if value.positional else None
-        below = value.receiver if isinstance(value.receiver, Object) else first
-        value = below
-    out.steps.reverse()
-    return out
-
-
-def _prepared(value: Object) -> object:
-    """The dataset that `accelerator.prepare(...)` returns, also if it is one of several return values; None for other
-    calls.
-    """
-    if value.last == "prepare" and len(value.positional) == 1:
-        return value.positional[0].value
-    call, key = value.receiver, value.positional[0].value if value.positional else None
-    if value.path.endswith(".prepare[]") and isinstance(call, Object) and isinstance(key, int):
-        return call.positional[key].value if key < len(call.positional) else None
-    return None
-
-
-MOST_ROWS = 5_000
-
-
-def literal_rows(value: Object) -> list[dict[str, object]]:
-    """The rows of `Dataset.from_list` or `from_dict` if all their values are known; otherwise an empty list."""
-    given = value.positional[0].value if value.positional else None
-    if value.last == "from_dict" and isinstance(given, dict):
-        lists = [one for one in given.values() if isinstance(one, list)]
-        same = len(lists) == len(given) and len({len(one) for one in lists}) == 1
-        given = [dict(zip(given, row)) for row in zip(*lists)] if same else None
-    if value.last not in ("from_list", "from_dict") or not isinstance(given, list) or len(given) > MOST_ROWS:
-        return []
-    if not all(isinstance(one, dict) and _is_literal(one) for one in given):
-        return []
-    return [{str(key): one for key, one in row.items()} for row in given]
-
-
-def _is_literal(value: object, depth: int = 0) -> bool:
-    if isinstance(value, dict | list | tuple) and depth < 6:
-        inside = value.values() if isinstance(value, dict) else value
-        return all(_is_literal(one, depth + 1) for one in inside)
-    return isinstance(value, Scalar)
-
-
-def _made_of(value: object, depth: int = 0) -> object:
-    """The dataset whose rows the value is computed from; None if it uses no column."""
-    if isinstance(value, Column):
-        return value.source
-    inner: list[object] = []
-    if isinstance(value, dict):
-        inner = list(value.values())
-    elif isinstance(value, Text):
-        inner = list(value.parts)
-    elif isinstance(value, list | tuple):
-        inner = list(value)
-    elif isinstance(value, Object):
-        inner = [value.receiver, *(one.value for one in value.positional)]
-    for one in inner[:50] if depth < 8 else []:
-        found = _made_of(one, depth + 1)
-        if found is not None:
-            return found
-    return None
-
-
 def understood(machine: Machine, chain: Chain) -> Data:
     """Interpret the operations on a dataset, such as `shuffle`, `select`, `map` and `train_test_split`."""
     out = Data(columns={str(key): one for key, one in chain.columns.items()})
+    loaded = {one.receiver.place for one in chain.steps[:1] if isinstance(one.receiver, Object)}
+    out.shuffled = any(
+        call.path in ("random.shuffle", "random.Random.shuffle") and call.positional
+        and isinstance(call.positional[0].value, Object) and call.positional[0].value.place in loaded
+        for call in machine.calls
+    )  # fmt: skip
     for step in chain.steps:
         _step(machine, out, step)
     return out
@@ -241,15 +79,22 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
     out.removed |= name in ("remove_columns", "select_columns") or (removed is not None and bool(removed.value))
     if step.path.endswith("[]"):
         _item(out, step, given)
+    elif step.path.endswith("[:]") and len(step.positional) == 2:
+        _sliced(out, step)
     elif name == "shuffle":
         out.shuffled, out.seed = True, step.argument("seed", 0) or out.seed
     elif name == "select":
         _select(out, step, given)
     elif name == "take":
         out.limit = given
+    elif _of_frame(out, step):
+        pass
     elif name == "train_test_split":
-        out.holdout = step.argument("test_size", 0) or Argument(0.25, step.place)
-        out.seed = step.keywords.get("seed") or out.seed
+        frame = step.path.startswith("sklearn.")  # the rows are its first argument
+        out.holdout = step.argument("test_size", None if frame else 0) or Argument(0.25, step.place)
+        out.seed = step.keywords.get("random_state" if frame else "seed") or out.seed
+        order = step.keywords.get("shuffle")
+        out.shuffled |= order is None or order.value is not False
         if "train_size" in step.keywords and "test_size" not in step.keywords:
             out.problems.append((step, "`train_size` is set instead of `test_size`", ""))
     elif name in ("map", "filter"):
@@ -262,14 +107,65 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         out.problems.append((step, f"the rows go through `{name.strip('[]:') or 'a slice'}`, which is not read", ""))
 
 
+def _is_number(given: Argument | None, number: float) -> bool:
+    """Whether an argument is this number."""
+    return given is not None and isinstance(given.value, int | float) and given.value == number
+
+
+def _of_frame(out: Data, step: Object) -> bool:
+    """Interpret an operation of a pandas data frame that a spec can express: `sample` (all rows, or a number of them),
+    `head`, and `drop` and `rename` of columns; or `random.sample` of rows. Returns whether it is one.
+    """
+    name, columns = step.last, step.keywords.get("columns")
+    if step.path == "random.sample":
+        drawn = step.argument("k", 1)
+        if drawn is None or not isinstance(drawn.value, int):
+            return False
+        out.shuffled, out.take = True, drawn
+    elif name == "sample" and _is_number(step.argument("frac", 1), 1):
+        out.shuffled = True  # all rows, in another order
+    elif name == "sample" and (drawn := step.argument("n", 0)) is not None and isinstance(drawn.value, int):
+        out.shuffled, out.take = True, drawn
+    elif name == "head" and isinstance((first := step.argument("n", 0) or Argument(5, step.place)).value, int):
+        out.limit = first
+    elif name == "drop" and (columns is not None or _is_number(step.keywords.get("axis"), 1)):
+        out.removed = True
+    elif name == "rename" and columns is not None:
+        _renamed(out, Object(step.path, [columns], {}, step.place))
+    else:
+        return False
+    return True
+
+
 def _item(out: Data, step: Object, given: Argument | None) -> None:
     key = given.value if given is not None else None
-    if not isinstance(key, str):
+    if isinstance(key, list) and key and all(isinstance(one, str) for one in key):
+        out.removed = True  # the columns of a table that are kept
+    elif step.path == "sklearn.model_selection.train_test_split[]" and key in (0, 1):
+        out.held = "train" if key == 0 else "test"
+    elif not isinstance(key, str):
         out.problems.append((step, "a part of the data that is not known", ""))
     elif out.holdout is not None:
         out.held = key
     else:
         out.split = key
+
+
+def _sliced(out: Data, step: Object) -> None:
+    """Interpret `rows[start:end]`, also with negative numbers, which count from the last row."""
+    start, end = (one.value for one in step.positional)
+    if start in (None, 0) and end is None:
+        return
+    last = next((one for one in (start, end) if isinstance(one, int) and one < 0), None)
+    if last is None:
+        ends = [end] if start in (None, 0) else [start, end]
+        rows_ = Object("range", [Argument(one, step.place) for one in ends], {}, step.place)
+        _select(out, step, Argument(rows_, step.place))
+    elif None in (start, end) or 0 in (start, end):
+        out.holdout, out.last = Argument(-last, step.place), not out.shuffled
+        out.held = "train" if end == last else "test"
+    else:
+        out.problems.append((step, "the rows that are selected are not known", "write `limit = N` at the source"))
 
 
 def _select(out: Data, step: Object, given: Argument | None) -> None:
@@ -288,10 +184,12 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
     if not isinstance(count, int) or isinstance(count, bool):
         why = "the rows that are selected are not known, or do not begin with the first"
         out.problems.append((step, why, "write `take = N` or `limit = N` at the source"))
-    elif out.shuffled:
-        out.take = Argument(count, step.place)
     else:
-        out.limit = Argument(count, step.place)
+        out.after_holdout = out.holdout is not None
+        if out.shuffled:
+            out.take = Argument(count, step.place)
+        else:
+            out.limit = Argument(count, step.place)
 
 
 def _excluded(value: object) -> Argument | None:

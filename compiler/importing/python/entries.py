@@ -47,7 +47,7 @@ class Entries:
     def add(self, name: str, given: Argument, own: bool = False) -> None:
         """Add an argument. If its value is unknown, add a problem instead."""
         if name == "model_init_kwargs" and isinstance(given.value, dict):
-            given = Argument(_without_cache(given.value), given.place)
+            given = Argument(_other_arguments(given.value), given.place)
         why = unread(given.value)
         place = given.place
         if name.startswith("**"):
@@ -73,9 +73,16 @@ class Entries:
             self.problems.append((Entry(name, None, at.file, at.line), f"{what}: {why}"))
 
 
-def _without_cache(table: dict[object, object]) -> Table:
-    """Arguments of a model without `use_cache`, if its value is not known: it changes nothing in training."""
-    kept = {key: one for key, one in table.items() if key != "use_cache" or not unread(one)}
+def _other_arguments(table: dict[object, object]) -> Table:
+    """Arguments of a model without `use_cache`, if its value is not known (it changes nothing in training), and without
+    a BitsAndBytesConfig, which is imported on its own.
+    """
+    kept = {
+        key: one
+        for key, one in table.items()
+        if (key != "use_cache" or not unread(one))
+        and not (key == "quantization_config" and isinstance(one, Object) and one.last == "BitsAndBytesConfig")
+    }
     return Table(kept, getattr(table, "places", {}))
 
 

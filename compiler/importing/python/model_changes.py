@@ -9,15 +9,14 @@ from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Unknown
-from xpc.compiler.importing.python.models import QUANTIZED
+from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED
 from xpc.compiler.importing.python.program import Model
 from xpc.compiler.importing.text.entries import Entry
+from xpc.grammar.record import evolve
 
 LORA_DEFAULTS = {"lora.rank": 8, "lora.alpha": 8.0, "lora.dropout": 0.0}
 UNSLOTH_DEFAULTS = {"lora.rank": 16, "lora.alpha": 16.0, "lora.dropout": 0.0}
 UNSLOTH_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
-"""Attributes of a model's config that do not change the training."""
 LIBRARIES = (
     "trl",
     "transformers",
@@ -87,11 +86,16 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     if model.continued is not None:
         _continued(draft, model, trainer, machine.read)
     for step in model.steps:
-        draft.error(
-            Entry(f"model.{step.last}", None, step.place.file, step.place.line),
-            "the model goes through a function that is not read",
-            "leave it out if it changes no weights",
-        )
+        found = Entry(f"model.{step.last}", None, step.place.file, step.place.line)
+        if step.last == "merge_and_unload" and model.continued is not None:
+            draft.error(
+                evolve(entry(found.key, model.continued), line=found.line),
+                "the script merges this adapter into the model before it trains; a spec trains a model as it is saved",
+                "merge it first, and name the merged model: `--model NAME`",
+            )
+        else:
+            draft.error(found, "the model goes through a function that is not read",
+                        "leave it out if it changes no weights")  # fmt: skip
     own = {one.place for one in model.seen}
     changed = [
         place

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
@@ -19,6 +21,12 @@ OTHER_ADAPTERS = {"VeraConfig": "vera", "LoHaConfig": "loha", "MissConfig": "mis
 """peft's config classes other than LoraConfig, with xpc's adapter names."""
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
 """Endings of repository names that mean already quantized weights."""
+HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
+"""Attributes of a model's config that do not change the training."""
+ENCODERS = frozenset(
+    ("bert", "roberta", "distilbert", "distilroberta", "deberta", "electra", "albert", "modernbert", "longformer")
+)
+"""Words in the names of encoders."""
 UNSLOTH_LENGTH = 2048
 """Unsloth's default for `max_seq_length`, in tokens. Unsloth also truncates rows to this length."""
 
@@ -34,8 +42,12 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
     if loaded is not None:
         _head(loaded, trainer)
         _block(entries, "model", loaded)
+    merged = any(one.last == "merge_and_unload" for one in model.steps)
     if model.name is not None:
+        _encoder(model.name)
         entries.add("model_name_or_path", model.name)
+    elif merged and model.continued is not None:
+        entries.add("model_name_or_path", model.continued)  # the folder of the adapter, which a person merges
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):
             places = getattr(owner.value, "places", {})
@@ -86,6 +98,14 @@ def _head(loaded: Object, trainer: Object) -> None:
         raise Unreadable(why, loaded.place.line, OTHER_TRAINER)
 
 
+def _encoder(name: Argument) -> None:
+    """Raise Unreadable for the name of an encoder, such as `distilroberta-base`."""
+    words = re.findall("[a-z]+", str(name.value).rpartition("/")[2].lower()) if isinstance(name.value, str) else []
+    if not ENCODERS.isdisjoint(words):
+        why = f"its model is an encoder ({name.value}): the language trains models that generate text"
+        raise Unreadable(why, name.place.line, OTHER_HEAD)
+
+
 def is_unsloth(loaded: Object) -> bool:
     """Whether the call that loads the model is Unsloth's."""
     return "unsloth" in loaded.path or "FastLanguageModel" in loaded.path or ".FastModel." in loaded.path
@@ -99,12 +119,24 @@ def _block(entries: Entries, block: str, call: Object) -> None:
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
             continue
         row = KEYS.get(f"{block}.{name}")
+        if name == "config" and _is_own_config(given.value):
+            continue
         if name.startswith("**"):
             entries.problem("**", given.value, f"arguments of `{call.last}`", given.place)
         elif row is not None and row.renamed:
             entries.add(row.renamed, given)
         elif row is None or not row.read:
             entries.others.append((f"{block}.{name}", given))
+
+
+def _is_own_config(value: object) -> bool:
+    """Whether a value is `AutoConfig.from_pretrained(...)` without changes that have an effect in training."""
+    if not isinstance(value, Object) or not value.path.endswith("AutoConfig.from_pretrained"):
+        return False
+    set_ = {name for name in value.attributes if name in value.places}
+    given = {name for name in value.keywords if not name.startswith("pretrained_")}
+    harmless = {"trust_remote_code", "token", "use_auth_token", "cache_dir", "revision", "attn_implementation"}
+    return set_ <= set(HARMLESS) and given <= harmless | set(HARMLESS)
 
 
 def _quantization(entries: Entries, loaded: Object | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python import runs
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Place, Unknown
 from xpc.compiler.importing.text.entries import NO_TRAINER, OTHER_TRAINER, Unreadable
@@ -71,30 +71,6 @@ class Model:
     """The return values of all calls from loading the model to the trainer."""
 
 
-def trainers_of(machine: Machine) -> list[Object]:
-    """The trainers on which the script calls `train`; if there are none, all trainers that it creates."""
-    made: list[Object] = []
-    for one in machine.calls:  # interpreting a function twice creates its trainer twice
-        if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
-            made.append(one)
-    trained: list[Object] = []
-    for one in machine.trained:
-        base = one
-        while base.last == "train_on_responses_only" and base.positional:
-            inner = base.positional[0].value
-            if not isinstance(inner, Object):
-                break
-            base = inner
-        if not any(base is other or base.place == other.place for other in trained):
-            trained.append(base)
-    return trained or made
-
-
-def listed(found: list[Object]) -> str:
-    """The trainers with their numbers and lines, for messages: "1. SFTTrainer on line 20"."""
-    return ", ".join(f"{n}. {one.last} on line {one.place.line}" for n, one in enumerate(found[:8], 1))
-
-
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
     """Choose the trainer to import: the one that `pick` numbers, or the only one; with `partial` the first of several.
 
@@ -104,7 +80,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
         if pick is not None and 0 < pick <= len(found):
             return found[pick - 1]
         if not partial:
-            raise Unreadable(f"it trains {len(found)} times ({listed(found)}); `--pick N` chooses one")
+            raise Unreadable(f"it trains {len(found)} times ({runs.listed(found)}); `--pick N` chooses one")
     if found:
         config = argument(found[0], "args")
         value = revealed(config.value) if config is not None else None
@@ -138,7 +114,7 @@ def responses_only(machine: Machine, trainer: Object) -> Object | None:
 
 def argument(trainer: Object, name: str) -> Argument | None:
     """The trainer's argument `name`, passed by name or position or assigned later; None if it is missing."""
-    if name in trainer.attributes and not isinstance(trainer.attributes[name], Object):
+    if name in trainer.attributes and (name in trainer.places or not isinstance(trainer.attributes[name], Object)):
         return Argument(trainer.attributes[name], trainer.places.get(name, trainer.place))
     order = POSITIONS.get(trainer.last, POSITIONS["SFTTrainer"])
     return trainer.argument(name, order.index(name) if name in order else None)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.importing import keys
+from xpc.compiler.importing import families, keys
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Machines, Overrides, load
 from xpc.compiler.importing.python import (
@@ -20,6 +20,7 @@ from xpc.compiler.importing.python import (
     models,
     program,
     rewards,
+    runs,
     tokenizers,
     trackers,
     trainer_arguments,
@@ -174,7 +175,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     launch = overrides.launch
     command = None if launch is None else Command(launch.arguments, launch.used, launch.declared, overrides.environment)
     machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, command)
-    trainers = program.trainers_of(machine)
+    trainers = runs.trainers_of(machine)
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
     entries = Entries()
     trainer_arguments.gather(entries, trainer)
@@ -189,6 +190,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
         entries.values,
         file,
         trainer_arguments.dating_entries(entries, own, model, trainer),
+        text,
     )
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     for cell in broken:
@@ -196,6 +198,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     tokenizers.write(draft, model, trainer)
     model_changes.write(draft, entries, model, trainer, machine)
     _own_trainer(draft, trainer)
+    runs.changed_parts(draft, trainer)
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
@@ -207,15 +210,17 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     _settle(draft, entries)
     computes = entries.values.pop("bnb_4bit_compute_dtype", None)
     trlyaml.arguments(draft, entries.values, overrides, source, options, None if launch is None else launch.zero, names)
+    families.own_code(draft, "the script")
     models.compute_dtype(draft, entries, computes)
     models.loaded_dtype(draft, entries, model)
     _command_line(draft, machine, entries)
     visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and overrides.hardware is None and "," in str(visible.value):
+    count_visible = len(visible.value.split(",")) if visible is not None and isinstance(visible.value, str) else 0
+    if visible is not None and overrides.hardware is None and count_visible > 1:
         draft.warn(
             entry("CUDA_VISIBLE_DEVICES", visible),
             "the script names several GPUs, and the spec is for one, with one process's batch",
-            "`--hardware '4 x h100-80gb'` names them",
+            f"`--hardware '{count_visible} x h100-80gb'` names them",
         )
     for place in machine.assumed[:3]:
         draft.warn(
@@ -232,7 +237,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     if len(trainers) > 1 and overrides.pick is None:
         draft.error(
             Entry(trainer.last, None, trainer.place.file, trainer.place.line),
-            f"the script trains {len(trainers)} times ({program.listed(trainers)}), and the spec is its first training",
+            f"the script trains {len(trainers)} times ({runs.listed(trainers)}), and the spec is its first training",
             "`--pick N` chooses one",
         )
     return draft, machine

@@ -203,7 +203,29 @@ def _copy(
         for label in labels
     ]
     head = "import functools\n" if wrapper else ""
-    draft.files[file] = (head + "\n".join(made).strip() + "\n" + wrapper).encode()
+    text = head + "\n".join(made).strip() + "\n" + wrapper
+    draft.files[file] = text.encode()
+    copied = {name for node in ast.parse(text).body for name in _defines(node)}
+    for label in labels:
+        _changed_globals(draft, machine, label, copied)
+
+
+def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str]) -> None:
+    """Report globals of the rewards that a function of the script sets (`global categories`), unless the function is in
+    the file of the rewards, too. The file has the values from before the script calls that function.
+    """
+    called = {one.node.name for one in machine.functions if one.called and isinstance(one.node, ast.FunctionDef)}
+    for where, node in _statements(machine, label):
+        if not isinstance(node, ast.FunctionDef) or node.name not in called - copied:
+            continue
+        names = {name for one in ast.walk(node) if isinstance(one, ast.Global) for name in one.names}
+        for name in sorted(names & copied):
+            draft.error(
+                Entry(f"reward_functions.{name}", None, where, node.lineno),
+                f"`{node.name}` sets this global of the rewards before the training; the file of the rewards has its "
+                "first value",
+                "write its value in the file of the rewards",
+            )
 
 
 def _statements(machine: Machine, label: str) -> list[tuple[str, ast.stmt]]:

@@ -259,6 +259,7 @@ def is_end(value: object) -> bool:
 
 END_TOKENS = (
     "</s>", "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "<|end|>",
+    "<｜end▁of▁sentence｜>", "<|eot|>", "<turn|>", "<|return|>", "<|end_of_turn|>", "[EOS]",
 )  # fmt: skip
 """End-of-turn and eos tokens of model families, which scripts write literally."""
 

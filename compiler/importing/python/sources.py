@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft, Source
-from xpc.compiler.importing.python.data import Chain, Data
+from xpc.compiler.importing.python.chain import Chain
+from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Table, Unknown
-from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.importing.trl.data import SPLIT
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
@@ -29,20 +31,39 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
     for name, one in (("take", data.take), ("limit", data.limit)):
         if one is None or not isinstance(one.value, int):
             continue
-        draft.mark(Entry(f"data.{name}", one.value, one.place.file, one.place.line), "mapped", f"{name} = {one.value}")
+        number = _with_held_rows(draft, data, one)
+        draft.mark(Entry(f"data.{name}", one.value, one.place.file, one.place.line), "mapped", f"{name} = {number}")
         if name == "take":
-            take = Amount("count", one.value)
+            take = Amount("count", number)
             draft.differs(
                 "select",
                 "the script shuffles the rows and takes the first ones; the spec shuffles them in "
                 "its own order, and takes as many",
             )
         else:
-            limit = one.value
+            limit = number
     if ref.startswith('"'):
         limit = _part_of_file(draft, chain, data, found, limit)
         return Source(ref, columns, take, limit)
     return Source(_with_parts(draft, chain, data, ref, place), columns, take, limit)
+
+
+def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
+    """The number of rows that a source must have so that the run trains on `given` of them. A spec takes rows before it
+    holds some out; the script may do it in the other order.
+    """
+    count = given.value
+    assert isinstance(count, int)
+    held = data.holdout.value if data.after_holdout and data.holdout is not None else 0
+    if isinstance(held, bool) or not isinstance(held, int | float) or not 0 < held < LARGEST:
+        return count
+    draft.differs(
+        "select",
+        f"the script holds rows out first and takes {count} of the others; the spec takes the rows first, as many more "
+        "as it holds out",
+        Entry("select", count, given.place.file, given.place.line),
+    )
+    return count + int(held) if held >= 1 else ceil(count / (1 - held))
 
 
 def _written(draft: Draft, chain: Chain) -> Entry:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.python import models, program
 from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.interpreter import functions
 from xpc.compiler.importing.python.interpreter.values import Argument, Class, Instance, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.values import RENAMES
+from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.schema import TABLE
 
 KEYS = keys.load("python/keys.toml")
@@ -45,7 +48,7 @@ def gather(entries: Entries, trainer: Object) -> None:
         entries.problem("args", config.value, "the configuration of the trainer")
     if isinstance(value, Instance) and value.made is not None:
         value = value.made
-    own = _own_fields(value)
+    own = _own_fields(value, functions.TRAINERS[trainer.last])
     if isinstance(value, Object):
         if value.positional:
             entries.add("output_dir", value.positional[0])
@@ -75,8 +78,8 @@ def dating_entries(entries: Entries, own: set[str], model: program.Model, traine
     """The entries by whose names the TRL version is recognized: the trainer's arguments.
 
     Arguments of the model and the adapter do not count, because the import itself gave them TRL's names. Without
-    Unsloth, which accepts arguments of all versions, three more names count: the trainer's `tokenizer` and
-    `max_seq_length`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
+    Unsloth, which accepts arguments of all versions, four more names count: the trainer's `tokenizer`,
+    `processing_class` and `max_seq_length`, and `dtype` of `from_pretrained`, which was `torch_dtype` earlier.
     """
     out = {name: one for name, one in entries.values.items() if name in own}
     loaded = model.loaded
@@ -85,15 +88,20 @@ def dating_entries(entries: Entries, own: set[str], model: program.Model, traine
     if loaded is not None and "dtype" in loaded.keywords and "dtype" in entries.values:
         out["dtype"] = entries.values["dtype"]
     if trainer.last not in PLAIN:
-        for name in {"tokenizer", "max_seq_length"} & set(trainer.keywords):
+        for name in {"tokenizer", "max_seq_length", "processing_class"} & set(trainer.keywords):
             out[f"trainer.{name}"] = entry(name, trainer.keywords[name])
     return out
 
 
-def _own_fields(value: object) -> set[str]:
-    """The fields that the script's own subclass of a configuration class adds."""
+def _own_fields(value: object, method: str) -> set[str]:
+    """The fields that the script's own subclass of a configuration class adds: those that no version of TRL has."""
     kind = value.attributes.get("<class>") if isinstance(value, Object) else None
     if not isinstance(kind, Class):
         return set()
     ours = {argument for row in TABLE for argument in row.args}
-    return {name for one in kind.lineage() for name in one.fields if name not in ours}
+    return {
+        name
+        for one in kind.lineage()
+        for name in one.fields
+        if name not in ours and (name not in RENAMES or not versions.having(method, name))
+    }

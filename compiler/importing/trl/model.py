@@ -40,6 +40,15 @@ ADAPTER_OPTIONS = {
 """Settings for further adapter keys of TRL's ModelConfig."""
 
 
+FOLDERS = (
+    "checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out", "result", "results", "run", "runs",
+    "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "weights", "saves",
+)  # fmt: skip
+"""Names of folders in which training scripts keep models and rows: `checkpoints/sft` is a path, and not a model of the
+hub's owner `checkpoints`.
+"""
+
+
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     """A Hub name unchanged, a local path in quotes. None, after reporting an error, for an empty name or one with a
     `$`.
@@ -52,6 +61,8 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
         draft.error(entry, SECRETS, f"write the {what}'s own name")
         return None
     local = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(DATA_FORMATS)
+    if name.partition("/")[0].lower() in FOLDERS:
+        local = True
     if HUB.fullmatch(name) and not local:
         return name
     found = registry.find_model(name) if what == "model" else registry.find_dataset(name)

@@ -18,7 +18,7 @@ from xpc.compiler.importing.overrides import Machines, Overrides, load, machines
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, as_json, boolean, shown, text, words
 from xpc.compiler.importing.text.values import KEYS, RENAMES
 from xpc.compiler.importing.trl import data as corpus
-from xpc.compiler.importing.trl import defaults, methods, switches, trainer, versions
+from xpc.compiler.importing.trl import defaults, methods, pins, switches, trainer, versions
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import ADAPTERS, TABLE
@@ -56,15 +56,22 @@ def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: En
     return "sft"
 
 
-def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None) -> tuple[Draft, Stack]:
+def start(
+    overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = ""
+) -> tuple[Draft, Stack]:
     """An empty draft with its method and target stack, and the stack whose defaults the file relies on. `dating` are
-    the entries by which the TRL version is recognized; None means all entries.
+    the entries by which the TRL version is recognized; None means all entries. `source_text` may state the version, as
+    may the repository's requirements.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)
     entry, reports = entries.get("model_name_or_path"), entries.get("report_to")
     model = overrides.model or (text(entry) if entry is not None else None)
-    fitting = (overrides.trl,) if overrides.trl else versions.possible(method, dating)
+    fitting, pinned = (overrides.trl,) if overrides.trl else versions.possible(method, dating), ""
+    if not overrides.trl:
+        allowed, pinned = pins.stated(source_text, file, overrides.read)
+        narrowed = tuple(one for one in fitting if one in allowed)
+        fitting, pinned = (narrowed, pinned) if 0 < len(narrowed) < len(fitting) else (fitting, "")
     trackio = "trackio" in ((words(reports) if reports else None) or [])
     source, stack = native(set(dating), method, model, trackio, fitting, overrides.trl is not None)
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
@@ -73,7 +80,10 @@ def start(overrides: Overrides, entries: Entries, file: str, dating: Entries | N
         stack = load(stacks.DEFAULT)  # the default stack masks packed documents apart
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
-    draft.fitting = fitting
+    draft.fitting, draft.pinned = fitting, pinned
+    if pinned:
+        where, _, line = pinned.rpartition(":")
+        draft.mark(Entry("trl", draft.trl, where, int(line)), "mapped", f"defaults of trl {draft.trl}")
     given(draft, overrides)
     return draft, source
 

@@ -23,11 +23,12 @@ SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
     "trainer.tokenizer": ("0.9", "0.15"),
     "trainer.max_seq_length": ("0.9", "0.12"),
+    "trainer.processing_class": ("0.12", "1.16"),
     **dict.fromkeys(("hub_model_revision", "benchmarks", "callbacks", "overwrite_hub_revision"), ("0.14", "0.18")),
 }
 """The first and last version for names that TRL's classes do not have: transformers removed `evaluation_strategy` in
-4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15, and
-SFTTrainer took `max_seq_length` until 0.12.
+4.46, and Open-R1's scripts of 2025 pin trl 0.14 to 0.18. In Python, TRL's trainers took `tokenizer` until 0.15 and
+take `processing_class` since 0.12, and SFTTrainer took `max_seq_length` until 0.12.
 """
 
 VALUES = {
@@ -219,6 +220,8 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
     span = _span(list(draft.fitting))
     open_ = list(draft.fitting) == since(draft.method)
     why = "no name in it tells which" if open_ else f"its names fit {span}"
+    if draft.pinned:
+        why = f"{draft.pinned} and its names fit {span}"
     for name, values in different.items():
         draft.dated[name] = f"not set, and by default {', '.join(values)}; the spec follows trl {draft.trl}"
     draft.warn(

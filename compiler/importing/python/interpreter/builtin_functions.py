@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from xpc.compiler.importing.python.interpreter import row_lists
 from xpc.compiler.importing.python.interpreter.attributes import EACH
 from xpc.compiler.importing.python.interpreter.functions import (
     first,
@@ -59,6 +60,8 @@ def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
+    if isinstance(value, list) and row_lists.is_row_list(machine, value):
+        return machine.unknown(node, "a length that is not known", row_lists.length(machine, value, node))
     if isinstance(value, str | list | tuple | dict):
         return len(value)
     if isinstance(value, Column) and value.batch:

@@ -9,6 +9,7 @@ from xpc.compiler.importing.python.interpreter.functions import dotted, is_libra
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.parsed_classes import value_of
 from xpc.compiler.importing.python.interpreter.values import (
+    NO_DEFAULT,
     Argument,
     Class,
     Function,
@@ -210,7 +211,7 @@ def field_default(machine: Machine, value: object) -> object:
         return machine.call(factory.value, [], {}, ast.Pass(lineno=value.place.line))
     if value.last == "Field" and value.positional:
         return value.positional[0].value
-    return Unknown("it has no default", value.place)
+    return Unknown(NO_DEFAULT, value.place)
 
 
 def option_default(value: object) -> object:

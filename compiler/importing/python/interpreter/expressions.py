@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter import functions, row_lists
 from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.attributes import attribute, item
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -51,6 +51,8 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
         ends: list[Any] = [
             None if one is None else machine.evaluate(one) for one in (node.slice.lower, node.slice.upper)
         ]
+        if isinstance(value, list) and row_lists.is_row_list(machine, value) and node.slice.step is None:
+            return row_lists.part(machine, value, ends, node)
         if isinstance(value, str | list | tuple) and all(one is None or isinstance(one, int) for one in ends):
             return (
                 value[slice(ends[0], ends[1])]

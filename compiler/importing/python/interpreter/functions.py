@@ -127,6 +127,10 @@ def is_trainer(path: str) -> bool:
     return path.rpartition(".")[2] in TRAINERS and is_library(path)
 
 
+QUANTIZED = re.compile(r"(?:-unsloth)?-bnb-4bit$", re.IGNORECASE)
+"""Matches the end of a repository's name that means already quantized weights of the model before it."""
+
+
 def ships_template(value: object) -> bool | None:
     """For the value of `tokenizer.chat_template`: whether the tokenizer has a chat template. None for other values, and
     if the tokenizer's model is not registered.
@@ -134,7 +138,11 @@ def ships_template(value: object) -> bool | None:
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None
     loaded = value.receiver
+    if isinstance(loaded, Object) and loaded.path.endswith(".from_pretrained[]"):
+        loaded = loaded.receiver  # Unsloth returns the model and the tokenizer
     name = loaded.argument("pretrained_model_name_or_path", 0) if isinstance(loaded, Object) else None
+    if name is None and isinstance(loaded, Object):
+        name = loaded.keywords.get("model_name")
     if (
         name is None
         or not isinstance(name.value, str)
@@ -142,7 +150,7 @@ def ships_template(value: object) -> bool | None:
         or loaded.last != "from_pretrained"
     ):
         return None
-    known = find_model(name.value)
+    known = find_model(name.value) or find_model(QUANTIZED.sub("", name.value.rpartition("/")[2]))
     return known.chat if known is not None else None
 
 
@@ -277,6 +285,8 @@ def rows_of(value: Object) -> list[object] | None:
     """
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.place, opened(value) or value)]
+    if value.path.endswith("[:]") and isinstance(value.receiver, Object):
+        return [Row(source=value)] if rows_of(value.receiver) is not None else None
     if value.last in ("iterrows", "itertuples") and any(is_data(one) for one in lineage(value)):
         return [(0, Row(source=value))] if value.last == "iterrows" else None
     if value.last in (
@@ -310,7 +320,7 @@ def iterated(value: object) -> list[object] | None:
     if isinstance(value, Object):
         return rows_of(value)
     if isinstance(value, dict):
-        value = list(value)
+        value = list(value) if set(value) != {OPEN} else None
     if isinstance(value, list | tuple) and len(value) <= MAX_ITEMS:
         return list(value)
     return None

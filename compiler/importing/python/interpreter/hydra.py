@@ -29,10 +29,15 @@ def configuration(machine: Machine, function: Function) -> object:
     command's overrides. None for other functions, and if the file cannot be read.
     """
     for one in getattr(function.node, "decorator_list", []):
-        if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "main"):
+        if isinstance(one, ast.Call) and dotted(one) in ("hydra.main", "pydra.main", "main"):
             words = {key.arg: machine.evaluate(key.value) for key in one.keywords}
+            if isinstance(words.get("base"), Class):
+                return _of_class(machine, words["base"], one)
             folder = machine.option("config_path") or words.get("config_path", ".")
             name = machine.option("config_name") or words.get("config_name")
+            if isinstance(folder, str) and name is None and dotted(one) == "hydra.main":
+                why = "the command line gives `--config-name`, which has no default: `--set config_name=VALUE` does"
+                return machine.unknown(one, why)
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None
             folder = posixpath.normpath(posixpath.join(posixpath.dirname(function.label), folder))
@@ -47,6 +52,21 @@ def configuration(machine: Machine, function: Function) -> object:
                 _change(machine, found, word, folder, one)
             return namespace(_resolved(found, found, machine, one))
     return None
+
+
+def _of_class(machine: Machine, kind: object, node: ast.AST) -> object:
+    """The configuration of pydra: an object of the decorator's class (`@pydra.main(base=Config)`), with the values that
+    the command gives (`lr=1e-5`, or `--set lr=1e-5`).
+    """
+    machine.command_line.append(machine.place(node))
+    made = machine.call(kind, [], {}, node)
+    if isinstance(made, Instance):
+        words = dict(one.split("=", 1) for one in machine.positional_words() if "=" in one)
+        for name in made.attributes:
+            text = words.get(name, machine.option(name))
+            if text is not None:
+                made.attributes[name], made.places[name] = scalar(text), machine.place(node)
+    return made
 
 
 def command_line(machine: Machine) -> Table:

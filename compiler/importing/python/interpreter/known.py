@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
-from xpc.compiler.importing.python.interpreter import hydra
+from xpc.compiler.importing.python.interpreter import hydra, row_lists
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import attribute
 from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, Arguments, Keywords, dict_of
@@ -302,6 +302,22 @@ def _namespace(machine: Machine, positional: Arguments, keywords: Keywords, node
     return namespace(dict_of(machine, positional, keywords, node), False)
 
 
+def _shuffle(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords, "x")
+    if not isinstance(value, list) or not row_lists.is_row_list(machine, value):
+        return NotImplemented
+    machine.journal.change(value, row_lists.shuffled(machine, value, node))
+    return None
+
+
+def _sample(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    value = first(positional, keywords, "population")
+    if not isinstance(value, list) or not row_lists.is_row_list(machine, value):
+        return NotImplemented
+    count = keywords["k"].value if "k" in keywords else positional[1].value if len(positional) > 1 else None
+    return row_lists.part(machine, row_lists.shuffled(machine, value, node), [None, count], node)
+
+
 def _read(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     return NotImplemented
 
@@ -391,6 +407,11 @@ KNOWN: dict[str, Callable[..., object]] = {
     "box.Box": _configuration,
     "addict.Dict": _configuration,
     "textwrap.dedent": _same,
+    "random.shuffle": _shuffle,
+    "random.Random.shuffle": _shuffle,
+    "numpy.random.shuffle": _shuffle,
+    "random.sample": _sample,
+    "random.Random.sample": _sample,
     "cast": _read,
 }
 """The function that computes each known call, by dotted name. `*.name` stands for a function `name` of any module."""

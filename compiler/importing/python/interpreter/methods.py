@@ -138,7 +138,10 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         machine.absent.add(machine.place(node))
     if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
         made = Object(f"pathlib.Path.{name}", [Argument(owner, machine.place(node))], {}, machine.place(node), owner)
-        return made if name in ("read_text", "open") else machine.unknown(node, "the files of the machine decide")
+        if name not in ("read_text", "open"):
+            return machine.unknown(node, "the files of the machine decide")
+        machine.calls.append(made)
+        return made
     simple = all(isinstance(one, Scalar) or _texts(one) for one in values)
     compute = STRING_METHODS.get(name)
     if compute is None or not simple:
@@ -217,6 +220,11 @@ def dict_method(
         if name == "setdefault":
             set_item(machine, owner, key, default, machine.place(node))
         return owner.get(OPEN, default)
+    if name in ("pop", "setdefault") and values:
+        open_further(machine, owner, f"`{name}` with a key that is not known", machine.place(node))
+        return machine.unknown(node, "an item of a key that is not known")
+    if name in ("items", "keys", "values") and set(owner) == {OPEN}:
+        return machine.unknown(node, "a dict whose keys are not known")
     if name == "update":
         more = values[0] if values else Table()
         if isinstance(more, dict):

@@ -12,10 +12,12 @@ from xpc.compiler.importing.python.interpreter.files import contents
 from xpc.compiler.importing.python.interpreter.functions import first, is_library, is_settings
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import (
+    NO_DEFAULT,
     OPEN,
     Argument,
     Class,
     Function,
+    Instance,
     Name,
     Object,
     Place,
@@ -144,6 +146,8 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
     if isinstance(kind, Class):
         made = machine.call(kind, [], words, node)
         _declare(machine, kind, made, words)
+        if table is None and isinstance(made, Instance):
+            _required(made)
     else:
         made = Object(kind.path, [], words, machine.place(node))
         machine.calls.append(made)
@@ -151,6 +155,16 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
         known_words = machine.command is not None or table is not None
         made.attributes["<command>" if known_words else "<command line>"] = True
     return made
+
+
+def _required(made: Instance) -> None:
+    """Say of each field without a value how a user can give it."""
+    for name, value in {**dict.fromkeys(made.kind.required), **made.attributes}.items():
+        unset = isinstance(value, Unknown) and value.why == NO_DEFAULT
+        if unset or name not in made.attributes:
+            place = value.place if isinstance(value, Unknown) else made.kind.required[name]
+            why = f"the command line gives `--{name}`, which has no default: `--set {name}=VALUE` does"
+            made.attributes[name], made.places[name] = Unknown(why, place), place
 
 
 def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Argument]) -> None:
@@ -190,9 +204,13 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
     `names` are the arguments of all classes of the parser: argparse also accepts an abbreviation if it fits one name
     only.
     """
-    if machine.command is None:
-        return {}
     own = _fields(kind)
+    if machine.command is None:
+        place = next((one.place for one in machine.calls[-1:]), Place(machine.label, 0))
+        machine.use(*own)
+        return {
+            name: Argument(_converted(machine.given[name], own[name]), place) for name in own if name in machine.given
+        }
     known = _known(kind)
     out: dict[str, Argument] = {}
     for key, entry in machine.command.arguments.items():

@@ -284,12 +284,22 @@ def library(
         machine.journal.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
         if made.last == "train" and (functions.is_trainer(receiver.path) or receiver.last == "train_on_responses_only"):
             machine.trained.append(_moment(machine, receiver))
+        if made.last == "to_dict" and functions.is_settings(receiver) and receiver.last not in functions.TRAINERS:
+            return _as_dict(receiver)
         if made.last in ("parse_args", "parse_known_args") and receiver.last == "ArgumentParser":
             space = parsed(machine, receiver, node)
             return space if made.last == "parse_args" else (space, [])
         if receiver.last in PARSERS and (made.last.startswith("parse_") or made.last == "parse"):
             return filled(machine, receiver, node, made)
     return made
+
+
+def _as_dict(config: Object) -> Table:
+    """Compute `config.to_dict()`: the arguments that the script gives to a configuration, or sets on it."""
+    given = {name: one for name, one in config.keywords.items() if not name.startswith(OPEN)}
+    places = {name: one.place for name, one in given.items()} | config.places
+    changed = {name: one for name, one in config.attributes.items() if name in config.places}
+    return Table({**{name: one.value for name, one in given.items()}, **changed}, places)
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:

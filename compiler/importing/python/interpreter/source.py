@@ -9,8 +9,8 @@ import sys
 import warnings
 from functools import lru_cache
 
-from xpc.compiler.importing.python.interpreter.fstrings import requoted
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
+from xpc.compiler.importing.text.fstrings import requoted
 from xpc.grammar.record import field, record
 
 MAX_NODES = 60_000

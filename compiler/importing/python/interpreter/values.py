@@ -20,6 +20,8 @@ LONGEST = 100_000
 """The maximum length of a computed string or list."""
 MOST_JOINED = 20_000
 """The most values that are compared when two branches are joined."""
+NO_DEFAULT = "it has no default"
+"""The reason why a field of a class without a value is unknown."""
 MAX_BASES = 20
 """The most base classes of a class that are followed."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")

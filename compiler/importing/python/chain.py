@@ -1,0 +1,175 @@
+"""Trace a script's dataset from the trainer back to the call or file that loads it."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.python.interpreter.row_lists import source_of
+from xpc.compiler.importing.python.interpreter.values import Argument, Bound, Object, Place, Row, Scalar, Unknown
+from xpc.grammar.record import field, mutable
+
+MOST = 60
+MOST_FILES = 20
+"""The most files whose rows a loop collects."""
+BUILT = (
+    "from_list",
+    "from_dict",
+    "from_pandas",
+    "from_records",
+    "DataFrame",
+    "Dataset",
+    "DatasetDict",
+    "list",
+    "to_list",
+    "from_generator",
+)
+"""Functions that build a dataset from rows in memory, such as `Dataset.from_list`."""
+OPENED = (
+    "open",
+    "load",
+    "read_text",
+    "read_json",
+    "read_csv",
+    "read_parquet",
+    "from_json",
+    "from_csv",
+    "from_parquet",
+    "load_jsonl",
+    "read_jsonl",
+)
+
+
+@mutable
+class Chain:
+    """How a script makes a dataset: the call that loads it, the later operations (`steps`) in order, and values that
+    cannot be traced (`unknown`). `parts` are the datasets of a concatenation.
+    """
+
+    loaded: Object | None = None
+    file: Argument | None = None
+    rows: list[dict[str, object]] = field(factory=list)
+    """The rows, if the script contains them literally."""
+    place: Place = field(default=Place("", 0))
+    steps: list[Object] = field(factory=list)
+    unknown: list[Unknown] = field(factory=list)
+    parts: list[Chain] = field(factory=list)
+    columns: dict[str, object] = field(factory=dict)
+    """Columns that a loop of the script builds for each row."""
+
+
+def chain_of(value: object, depth: int = 0) -> Chain:
+    """Trace a dataset back to the call or file that loads it."""
+    out = Chain()
+    for _ in range(MOST):
+        if isinstance(value, Unknown):
+            out.unknown.append(value)
+            value = value.hidden
+            continue
+        if isinstance(value, Bound):
+            value = value.receiver
+            continue
+        if isinstance(value, list | tuple) and len(value) == 1:
+            value = value[0]
+            continue
+        several = _of_several_files(value)
+        if several and depth < 3:
+            out.parts = [chain_of(one, depth + 1) for one in several]
+            break
+        if isinstance(value, list | tuple) and value and isinstance(value[0], dict | Row):
+            place = next((one.place for one in out.steps), Place("", 0))
+            if place.line:
+                out.unknown.append(Unknown("the script makes several rows of one", place))
+            value = value[0]
+            continue
+        if isinstance(value, dict | Row):
+            out.columns = dict(value.written if isinstance(value, Row) else value)
+            value = source_of(value)
+            continue
+        if not isinstance(value, Object):
+            break
+        if value.last in ("load_dataset", "load_from_disk"):
+            out.loaded = value
+            break
+        if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str | Unknown):
+            out.file = value.positional[0]
+            break
+        literal = literal_rows(value)
+        if literal:
+            out.rows, out.place = literal, value.place
+            break
+        if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
+            table = value.positional[0].value
+            if value.last == "from_dict" and isinstance(table, Object) and table.last in ("load", "loads"):
+                why = "the file has a list for each column, and a spec reads rows"
+                out.unknown.append(Unknown(why, value.place))
+            value = table
+            continue
+        if (value.last == "concatenate_datasets" or value.path == "pandas.concat") and depth < 3:
+            inner = value.positional[0].value if value.positional else None
+            if isinstance(inner, list | tuple):
+                out.parts = [chain_of(one, depth + 1) for one in inner[:20]]
+                break
+        prepared = _prepared(value)
+        if prepared is not None:
+            value = prepared
+            continue
+        out.steps.append(value)
+        first = value.positional[0].value if value.positional else None
+        below = value.receiver if isinstance(value.receiver, Object) else first
+        value = below
+    out.steps.reverse()
+    return out
+
+
+def _of_several_files(value: object) -> list[object]:
+    """The rows of each file, if a loop over files collects them: a list with one row for each file, or a dict of such
+    lists. Empty for other values.
+    """
+    if isinstance(value, dict) and value and all(isinstance(one, list) for one in value.values()):
+        sizes = {len(one) for one in value.values()}
+        lists = list(value.values()) if len(sizes) == 1 else []
+        value = [dict(zip(value, row)) for row in zip(*lists)]
+    if not isinstance(value, list | tuple) or not 1 < len(value) <= MOST_FILES:
+        return []
+    if not all(isinstance(one, dict | Row) for one in value):
+        return []
+    sources = [source_of(one) for one in value]
+    names = [
+        one.positional[0].value if isinstance(one, Object) and one.last in OPENED and one.positional else None
+        for one in sources
+    ]
+    return list(value) if all(isinstance(one, str) for one in names) and len({*names}) == len(names) else []
+
+
+def _prepared(value: Object) -> object:
+    """The dataset that `accelerator.prepare(...)` returns, also if it is one of several return values; None for other
+    calls.
+    """
+    if value.last == "prepare" and len(value.positional) == 1:
+        return value.positional[0].value
+    call, key = value.receiver, value.positional[0].value if value.positional else None
+    if value.path.endswith(".prepare[]") and isinstance(call, Object) and isinstance(key, int):
+        return call.positional[key].value if key < len(call.positional) else None
+    return None
+
+
+MOST_ROWS = 5_000
+
+
+def literal_rows(value: Object) -> list[dict[str, object]]:
+    """The rows of `Dataset.from_list` or `from_dict` if all their values are known; otherwise an empty list."""
+    given = value.positional[0].value if value.positional else None
+    if value.last == "from_dict" and isinstance(given, dict):
+        lists = [one for one in given.values() if isinstance(one, list)]
+        same = len(lists) == len(given) and len({len(one) for one in lists}) == 1
+        given = [dict(zip(given, row)) for row in zip(*lists)] if same else None
+    if value.last not in ("from_list", "from_dict") or not isinstance(given, list) or len(given) > MOST_ROWS:
+        return []
+    if not all(isinstance(one, dict) and _is_literal(one) for one in given):
+        return []
+    return [{str(key): one for key, one in row.items()} for row in given]
+
+
+def _is_literal(value: object, depth: int = 0) -> bool:
+    if isinstance(value, dict | list | tuple) and depth < 6:
+        inside = value.values() if isinstance(value, dict) else value
+        return all(_is_literal(one, depth + 1) for one in inside)
+    return isinstance(value, Scalar)

@@ -1,0 +1,95 @@
+"""Lists of rows that a script collects from a file. The interpreter follows a loop over rows once, so such a list has a
+single item, which stands for all rows.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Choice,
+    Column,
+    Object,
+    Row,
+    Table,
+    Text,
+)
+
+DEPTH = 8
+"""The most nested values of a row that are read."""
+ROWS = "<rows>"
+
+
+def source_of(value: object, depth: int = 0) -> object:
+    """The file or data set of a row, or of a value that is made of a row's columns; None for other values."""
+    if isinstance(value, Row | Column):
+        return value.source
+    if depth > DEPTH:
+        return None
+    inner: list[object] = []
+    if isinstance(value, dict):
+        inner = list(value.values())
+    elif isinstance(value, list | tuple):
+        inner = list(value)
+    elif isinstance(value, Text):
+        inner = list(value.parts)
+    elif isinstance(value, Choice):
+        inner = [value.full, value.empty]
+    elif isinstance(value, Object):
+        inner = [value.receiver, *(one.value for one in value.positional)]
+    return next((found for one in inner[:50] if (found := source_of(one, depth + 1)) is not None), None)
+
+
+def is_row_list(machine: Machine, value: object) -> bool:
+    """Whether a value is a list that stands for all rows of a file. Inside a loop or a function over rows, a list
+    belongs to one row.
+    """
+    inside = machine.row_loops or machine.row_functions
+    return isinstance(value, list) and len(value) == 1 and not inside and source_of(value[0]) is not None
+
+
+def length(machine: Machine, value: list[object], node: ast.AST) -> Object:
+    """The rows whose number is not known, for `len(rows)`."""
+    return Object(ROWS, [Argument(value, machine.place(node))], {}, machine.place(node))
+
+
+def part(machine: Machine, value: list[object], ends: list[object], node: ast.AST) -> list[object]:
+    """Compute `rows[start:end]`: the same list, whose row comes from a part of the file."""
+    place = machine.place(node)
+    made = Object(f"{ROWS}[:]", [Argument(one, place) for one in ends], {}, place, source_of(value[0]))
+    return [_moved(value[0], made)]
+
+
+def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[object]:
+    """Compute `random.sample(rows, len(rows))`: the same list, whose row comes from the shuffled file."""
+    return [_moved(value[0], Object(f"{ROWS}.shuffle", [], {}, machine.place(node), source_of(value[0])))]
+
+
+def _moved(value: object, source: Object, depth: int = 0) -> object:
+    """A row, or a value that is made of a row's columns, as the same one of another source."""
+    if isinstance(value, Column):
+        return Column(value.name, value.batch, source)
+    if depth > DEPTH:
+        return value
+    if isinstance(value, Row):
+        written = {key: _moved(one, source, depth + 1) for key, one in value.written.items()}
+        return Row(value.batch, written, source)
+    if isinstance(value, dict):
+        inner = {key: _moved(one, source, depth + 1) for key, one in value.items()}
+        return Table(inner, getattr(value, "places", {}))
+    if isinstance(value, list | tuple):
+        items = [_moved(one, source, depth + 1) for one in value]
+        return items if isinstance(value, list) else tuple(items)
+    if isinstance(value, Text):
+        return Text(tuple(_moved(one, source, depth + 1) for one in value.parts))
+    if isinstance(value, Choice):
+        return Choice(value.column, _moved(value.full, source, depth + 1), _moved(value.empty, source, depth + 1))
+    if isinstance(value, Object) and source_of(value) is not None:
+        given = [Argument(_moved(one.value, source, depth + 1), one.place) for one in value.positional]
+        receiver = value.receiver
+        if source_of(receiver) is not None:
+            receiver = _moved(receiver, source, depth + 1)
+        return Object(value.path, given, dict(value.keywords), value.place, receiver)
+    return value

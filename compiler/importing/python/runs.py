@@ -1,0 +1,124 @@
+"""Tell the training runs of a script apart: the trainers that it trains, each with its settings."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python.entries import entry
+from xpc.compiler.importing.python.interpreter import functions
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Scalar, Unknown
+from xpc.compiler.language.methods import METHODS
+
+MOST = 400
+"""The most values of a trainer's settings that are compared."""
+LISTED = 8
+"""The most runs that a message lists."""
+ARGUMENTS = (
+    "model", "ref_model", "args", "train_dataset", "eval_dataset", "data_collator", "tokenizer", "processing_class",
+    "peft_config", "callbacks", "reward_funcs", "tools", "formatting_func", "teacher_model", "optimizers",
+)  # fmt: skip
+"""Attributes of a trainer that are also its arguments, and imported as these."""
+HARMLESS = (
+    "can_return_loss", "label_names", "is_model_parallel", "compute_metrics", "preprocess_logits_for_metrics",
+    "use_cache", "pad_token_id", "bos_token_id", "_signature_columns", "max_new_tokens", "max_length",
+)  # fmt: skip
+"""Attributes of a trainer or of its generation settings that do not change what is learned. The trainer's own argument
+sets the length of a completion.
+"""
+
+
+def trainers_of(machine: Machine) -> list[Object]:
+    """The trainers on which the script calls `train`; if there are none, all trainers that it creates. A function that
+    the script calls twice with other settings makes two runs.
+    """
+    made: list[Object] = []
+    for one in machine.calls:  # interpreting a function twice creates its trainer twice
+        if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
+            made.append(one)
+    trained: list[Object] = []
+    seen: list[list[object]] = []
+    for one in machine.trained:
+        base = one
+        while base.last == "train_on_responses_only" and base.positional:
+            inner = base.positional[0].value
+            if not isinstance(inner, Object):
+                break
+            base = inner
+        settings = _settings(base)
+        if not any(base is other or (base.place == other.place and settings == before)
+                   for other, before in zip(trained, seen)):  # fmt: skip
+            trained.append(base)
+            seen.append(settings)
+    return trained or made
+
+
+def listed(found: list[Object]) -> str:
+    """The runs with their numbers and lines, for messages: "1. SFTTrainer on line 20"."""
+    lines = [one.place for one in found]
+    return ", ".join(
+        f"{n}. {one.last} on line {one.place.line}{_folder(one) if lines.count(one.place) > 1 else ''}"
+        for n, one in enumerate(found[:LISTED], 1)
+    )
+
+
+def changed_parts(draft: Draft, trainer: Object) -> None:
+    """Report attributes that the script sets on the trainer, or on its generation settings, after it has made the
+    trainer. Attributes with the name of an argument are imported like the argument.
+    """
+    parts = trainer.attributes.get("generation_config")
+    generation = parts if isinstance(parts, Object) else None
+    owners = (("trainer", trainer), ("trainer.generation_config", generation))
+    for prefix, owner in owners:
+        for name, value in owner.attributes.items() if owner is not None else ():
+            place = owner.places.get(name) if owner is not None else None
+            argument = owner is trainer and (name in ARGUMENTS or name in trainer.keywords)
+            if place is None or argument or name in HARMLESS:
+                continue
+            found = entry(f"{prefix}.{name}", Argument(value, place))
+            if owner is generation and not METHODS[draft.method].grouped:
+                draft.note(found, "nothing is generated in training")
+            else:
+                draft.error(found, "the script sets it on the finished trainer, and a spec has no setting for it",
+                            "leave it out if it changes nothing that is learned")  # fmt: skip
+
+
+def _folder(trainer: Object) -> str:
+    """The output folder of a run, to name one of several that the same line trains; "" if it is not known."""
+    config = trainer.keywords.get("args")
+    value = config.value if config is not None else None
+    given = value.argument("output_dir", 0) if isinstance(value, Object) else None
+    return f" ({given.value})" if given is not None and isinstance(given.value, str) else ""
+
+
+def _settings(trainer: Object) -> list[object]:
+    """The known values from which a trainer is made, in order: its arguments, those of its configuration, and those of
+    the calls that make its model and its rows. What is not known takes no part in the comparison.
+    """
+    out: list[object] = []
+    left: list[object] = [trainer]
+    seen: set[int] = set()
+    while left and len(out) < MOST:
+        value = left.pop()
+        if isinstance(value, Object):
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            out.append(value.path)
+            left += [one.value for one in value.positional]
+            left += [one.value for _, one in sorted(value.keywords.items())]
+            if functions.is_settings(value):
+                left += [one for name, one in sorted(value.attributes.items()) if not isinstance(one, Object)]
+            left.append(value.receiver)
+        elif isinstance(value, Argument):
+            left.append(value.value)
+        elif isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+        elif isinstance(value, Name):
+            out.append(value.path)
+        elif isinstance(value, Unknown):
+            left.append(value.hidden)
+        elif isinstance(value, Scalar) and value is not None:
+            out.append(value)
+    return out

@@ -1,0 +1,78 @@
+"""Find which versions of TRL a repository states for itself: in the script, as `# dependencies = ["trl==1.6.0"]` or
+`!pip install trl==0.8.6`, or in a file such as requirements.txt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from xpc.compiler.importing.trl.versions import numbers
+
+FILES = (
+    "uv.lock", "requirements.txt", "pyproject.toml", "environment.yml", "environment.yaml", "setup.py",
+    "requirements-train.txt", "requirements_train.txt", "requirements/train.txt", "requirements-gpu.txt",
+)  # fmt: skip
+"""Files that state the packages of a repository, the most exact first."""
+OWN = b'name = "xpc"'
+"""The name in the pyproject.toml of xpc's own repository, whose requirements are not those of an imported file."""
+REQUIREMENT = re.compile(
+    r"""(?<![\w./-])trl(?:\[[\w,\s]*\])?["']?\s*(?:=\s*["'](?P<poetry>[\^~]?\d[\w.]*)["']"""
+    r"""|(?P<bounds>(?:(?:===?|~=|>=|<=|<|>|!=|=)\s*v?\d[\w.*]*\s*,?\s*)+))"""
+)
+"""Matches a requirement such as `trl==0.12.0`, `trl>=0.9,<0.13`, or `trl = "^0.11.4"`."""
+LOCKED = re.compile(r'name = "trl"\s+version = "(\d[\w.]*)"')
+BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
+
+
+def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[frozenset[str], str]:
+    """The versions that a script's own text allows, otherwise those that a file near it allows, with the place of that
+    requirement. All versions and "" if there is none.
+    """
+    for name, content in _texts(text, file, read):
+        for found in LOCKED.finditer(content):
+            return _allowed(f"=={found[1]}"), _place(name, content, found)
+        for found in REQUIREMENT.finditer(content):
+            allowed = _allowed(_bounds(found))
+            if allowed:
+                return allowed, _place(name, content, found)
+    return frozenset(numbers()), ""
+
+
+def _place(name: str, content: str, found: re.Match[str]) -> str:
+    return f"{name}:{content.count(chr(10), 0, found.start()) + 1}"
+
+
+def _texts(text: str, file: str, read: Callable[[str], bytes | None]) -> Iterator[tuple[str, str]]:
+    yield file, text
+    for name in FILES:
+        data = read(name)
+        if data is not None and OWN not in data:
+            yield name, data.decode("utf-8-sig", "replace")
+
+
+def _bounds(found: re.Match[str]) -> str:
+    """The bounds of a requirement, such as `>=0.9,<0.13`. In Poetry's form, `^0.11.4` means `~=0.11.4`."""
+    if found["poetry"] is None:
+        return found["bounds"]
+    version = found["poetry"].lstrip("^~")
+    return f"~={version}" if found["poetry"][0] in "^~" else f"=={version}"
+
+
+def _allowed(bounds: str) -> frozenset[str]:
+    """The versions of versions.json within bounds. An older release than these counts as the oldest of them."""
+    known = [tuple(map(int, one.split("."))) for one in numbers()]
+    kept = set(known)
+    for sign, major, minor, rest in BOUND.findall(bounds):
+        at = (int(major), int(minor or 0))
+        if sign in ("==", "===", "="):
+            kept &= {max(known[0], min(at, known[-1]))} if minor else {one for one in known if one[0] == at[0]}
+        elif sign == "~=":
+            kept &= {one for one in known if one >= at and (one == at if rest.strip(".") else one[0] == at[0])}
+        elif sign == "<":
+            kept &= {one for one in known if one < at or (one == at and rest.strip(".0"))}
+        elif sign == "<=":
+            kept &= {one for one in known if one <= at}
+        else:
+            kept &= {one for one in known if one >= at}
+    return frozenset(f"{major}.{minor}" for major, minor in kept)
