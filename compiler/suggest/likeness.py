@@ -107,11 +107,13 @@ def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
 def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
     """Whether two similar names differ in a whole word, so that neither is a typo: `valid_data` and `train_data`.
 
-    If `more` is false, an additional word counts as a difference, too, as in `eval_accumulation_steps` for
-    `accumulation_steps`.
+    If `more` is false, any additional word counts as a difference, too, as in `eval_accumulation_steps` for
+    `accumulation_steps`; otherwise only a contrary one does, as in `min_response_length` for `response_length`.
     """
-    first, second = ("".join(part for part in a if part not in b) for a, b in ((one, other), (other, one)))
-    return _matched(first, second) < 0.65 if first and second else not more and one != other
+    first, second = ([part for part in a if part not in b] for a, b in ((one, other), (other, one)))
+    if first and second:
+        return _matched("".join(first), "".join(second)) < 0.65
+    return (not more and one != other) or not tables.contrary_words().isdisjoint(words(" ".join(first)))
 
 
 def _matched(one: str, other: str) -> float:

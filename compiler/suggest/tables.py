@@ -53,6 +53,12 @@ def switch_words() -> frozenset[str]:
 
 
 @cache
+def contrary_words() -> frozenset[str]:
+    """Words that make another setting of a name, such as `min` and `eval`."""
+    return frozenset(read_table(__file__, "synonyms.toml")["contrary"])
+
+
+@cache
 def general_words() -> frozenset[str]:
     """Words that are too general alone, such as `name` and `steps`."""
     return frozenset(read_table(__file__, "synonyms.toml")["general"])
