@@ -176,7 +176,7 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
     - The first stack is guessed from the file's key `names`: the one with most of the names that the default stack
       lacks, or the default stack if it lacks none. If the user gave the TRL version (`named`), or if the guessed stack
       has none of the `versions` that fit the file, the newest stack with such a version is taken, or else the nearest
-      stack. A stack whose transformers lacks the model's family gives way to the oldest fitting one that has it.
+      stack. If only the default stack has the model's family, it is the default stack.
     - The second stack is the same one, or the default stack if only that supports a key name, the method, the model's
       family or trackio. `trackio` is true if the file reports to trackio.
     """
@@ -186,12 +186,12 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
         source = max(ours, key=lambda one: _order(number(one))) if ours else _nearest(versions[-1])
     known = registry.find_model(model) if model else None
     family = known.model_type if known is not None else registry.family_named(model) if model else None
-    if family is not None and source.lacks_family(family) and not named:
-        having = [one for one in map(load, stacks.names()) if not one.lacks_family(family) and number(one) in versions]
-        source = min(having, key=lambda one: _order(number(one))) if having else source
+    default = load(stacks.DEFAULT)
+    older = [one for one in map(load, stacks.names()) if one.name != stacks.DEFAULT]
+    if family is not None and not named and number(default) in versions:
+        source = default if all(one.lacks_family(family) for one in older) else source
     if source.name == stacks.DEFAULT:
         return source, source
-    default = load(stacks.DEFAULT)
     gone = family is not None and source.lacks_family(family)
     later = names & (_arguments(default, method) - _arguments(source, method))
     gone = gone or (trackio and not source.facts.trackio)

@@ -9,7 +9,7 @@ from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Scalar, Unknown
 from xpc.compiler.language.methods import METHODS
 
-MOST = 400
+MOST = 1_000
 """The most values of a trainer's settings that are compared."""
 LISTED = 8
 """The most runs that a message lists."""
@@ -97,12 +97,14 @@ def _settings(trainer: Object) -> list[object]:
     out: list[object] = []
     left: list[object] = [trainer]
     seen: set[int] = set()
-    while left and len(out) < MOST:
+    for _ in range(MOST):
+        if not left:
+            break
         value = left.pop()
+        if id(value) in seen and not isinstance(value, Scalar):
+            continue
+        seen.add(id(value))
         if isinstance(value, Object):
-            if id(value) in seen:
-                continue
-            seen.add(id(value))
             out.append(value.path)
             left += [one.value for one in value.positional]
             left += [one.value for _, one in sorted(value.keywords.items())]
@@ -112,9 +114,9 @@ def _settings(trainer: Object) -> list[object]:
         elif isinstance(value, Argument):
             left.append(value.value)
         elif isinstance(value, dict):
-            left += value.values()
+            left += list(value.values())[:MOST]
         elif isinstance(value, list | tuple):
-            left += value
+            left += value[:MOST]
         elif isinstance(value, Name):
             out.append(value.path)
         elif isinstance(value, Unknown):
