@@ -51,6 +51,8 @@ class Chain:
     steps: list[Object] = field(factory=list)
     unknown: list[Unknown] = field(factory=list)
     parts: list[Chain] = field(factory=list)
+    looped: bool = False
+    """Whether a loop of the script collects the rows."""
     columns: dict[str, object] = field(factory=dict)
     """Columns that a loop of the script builds for each row."""
 
@@ -80,6 +82,7 @@ def chain_of(value: object, depth: int = 0) -> Chain:
             value = value[0]
             continue
         if isinstance(value, dict | Row):
+            out.looped = True
             out.columns = dict(value.written if isinstance(value, Row) else value)
             value = source_of(value)
             continue

@@ -193,7 +193,7 @@ def _problems(
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
         open_ = open_ or (why, help)
-    looped = bool(chain.columns) or any(one.columns for one in chain.parts)
+    looped = chain.looped or any(one.looped for one in chain.parts)
     for place in machine.filters[:2] if looped else []:
         draft.error(Entry("rows", None, place.file, place.line), "a loop leaves out rows by a condition", ONCE)
     loaded = any(

@@ -285,6 +285,8 @@ def rows_of(value: Object) -> list[object] | None:
     """
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
         return [Object("<line>", [], {}, value.place, opened(value) or value)]
+    if value.path == "random.sample" and value.positional and isinstance(value.positional[0].value, Object):
+        return [Row(source=value)] if rows_of(value.positional[0].value) is not None else None
     if value.path.endswith("[:]") and isinstance(value.receiver, Object):
         return [Row(source=value)] if rows_of(value.receiver) is not None else None
     if value.last in ("iterrows", "itertuples") and any(is_data(one) for one in lineage(value)):

@@ -1,0 +1,161 @@
+"""Rows that a script keeps in lists and data frames: parts, shuffles and lengths mean what they mean in Python."""
+
+from __future__ import annotations
+
+import pytest
+from import_support import Imported, imported
+
+HEAD = """
+import json, random
+import pandas as pd
+from pathlib import Path
+from datasets import Dataset, load_dataset
+from sklearn.model_selection import train_test_split
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+"""
+LINES = 'rows = [json.loads(line) for line in open("rows.jsonl")]\n'
+JSON = 'rows = json.load(open("rows.json"))\n'
+TRAIN = """
+train = Dataset.from_list([{"prompt": r["q"], "completion": r["a"]} for r in rows])
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=train).train()
+"""
+
+
+def script(text: str, *options: str) -> Imported:
+    return imported(HEAD + text, *options, name="train.py")
+
+
+@pytest.mark.parametrize("read", [LINES, JSON, 'rows = [json.loads(x) for x in Path("r.jsonl").read_text().split()]\n'])
+@pytest.mark.parametrize(("part", "setting"), [
+    ("rows = rows[:100]", "limit = 100"),
+    ("random.shuffle(rows); rows = rows[:100]", "take = 100"),
+    ("rows = random.sample(rows, 100)", "take = 100"),
+    ("rows = rows[:-20]", "holdout = 20"),
+])  # fmt: skip
+def test_part_of_the_rows(read: str, part: str, setting: str) -> None:
+    if "split()" in read:
+        read = read.replace("split()", "splitlines()")
+    found = script(read + part + TRAIN)
+    assert not found.draft.wrong, found.messages
+    assert setting in found.text
+
+
+def test_all_rows_are_all_rows() -> None:
+    assert "limit" not in script(LINES + "rows = rows[:]" + TRAIN).text
+
+
+@pytest.mark.parametrize("read", [LINES, JSON])
+def test_last_share_of_the_rows_is_held_out(read: str) -> None:
+    found = script(read + """
+cut = int(len(rows) * 0.9)
+train, test = Dataset.from_list(rows[:cut]), Dataset.from_list(rows[cut:])
+args = SFTConfig("out", eval_strategy="epoch")
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_dataset=test).train()
+""")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert "holdout = 10%" in found.text
+    assert "data = " not in found.text
+
+
+def test_middle_of_the_rows_is_an_error() -> None:
+    assert script(LINES + "rows = rows[100:200]" + TRAIN).draft.wrong
+
+
+def test_rows_in_groups_of_a_column_are_not_known() -> None:
+    found = script(LINES + """
+groups, train, test = {}, [], []
+for r in rows:
+    groups.setdefault(r["source"], []).append(r)
+for name, items in groups.items():
+    count = 1 if len(items) > 10 else 0
+    test.extend(items[:count])
+    train.extend(items[count:])
+data = Dataset.from_list(train)
+args = SFTConfig("out", eval_strategy="epoch" if test else "no")
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=data, eval_dataset=data).train()
+""")  # fmt: skip
+    assert found.draft.wrong
+    assert "every = never" not in found.text
+
+
+FRAME = """
+frame = pd.read_csv("rows.csv").rename(columns={"q": "prompt", "a": "completion"})
+"""
+
+
+def test_parts_of_a_data_frame() -> None:
+    found = script(FRAME + """
+frame = frame.sample(frac=1, random_state=3).reset_index(drop=True)
+one, two = train_test_split(frame[["prompt", "completion"]], test_size=0.15, random_state=7)
+train, test = Dataset.from_pandas(one.reset_index(drop=True)), Dataset.from_pandas(two)
+args = SFTConfig("out", eval_strategy="epoch")
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_dataset=test).train()
+""")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert "columns = [q, a]" in found.text
+    assert "holdout = 15%" in found.text
+    assert "seed = 7" in found.text
+
+
+@pytest.mark.parametrize(("part", "setting"), [
+    ("head(50)", "limit = 50"), ("sample(50)", "take = 50"), ("sample(n=50)", "take = 50"),
+    ('drop(columns=["x"])', "columns = [q, a]"),
+])  # fmt: skip
+def test_operations_of_a_data_frame(part: str, setting: str) -> None:
+    found = script(FRAME + f"""
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=Dataset.from_pandas(frame.{part})).train()
+""")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert setting in found.text
+
+
+def test_rows_that_a_data_frame_drops_are_an_error() -> None:
+    assert script(FRAME + """
+frame = frame.drop(frame[frame.prompt.isna()].index)
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=Dataset.from_pandas(frame)).train()
+""").draft.wrong  # fmt: skip
+
+
+HELD = """
+parts = load_dataset("org/rows", split="train").train_test_split(test_size=SIZE, seed=1)
+train, test = parts["train"].select(range(1000)), parts["test"].select(range(10))
+args = SFTConfig("out", eval_strategy="epoch")
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=train, eval_dataset=test).train()
+"""
+
+
+@pytest.mark.parametrize(("size", "rows"), [("0.05", 1053), ("40", 1040)])
+def test_rows_taken_after_a_split_are_as_many_in_the_spec(size: str, rows: int) -> None:
+    found = script(HELD.replace("SIZE", size))
+    assert f"take = {rows}" in found.text
+    assert {"select", "eval_dataset"} <= set(found.draft.differences)
+
+
+def test_rows_of_several_files_are_several_sources() -> None:
+    found = script("""
+rows = []
+for name in ["a.jsonl", "b.jsonl"]:
+    with open(name) as file:
+        for line in file:
+            rows.append(json.loads(line))
+table = {"prompt": [r["q"] for r in rows], "chosen": [r["x"] for r in rows], "rejected": [r["y"] for r in rows]}
+data = Dataset.from_dict(table)
+DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"), train_dataset=data).train()
+""")  # fmt: skip
+    assert not found.draft.wrong, found.messages
+    assert [one.ref for one in found.draft.sources] == ['"a.jsonl"', '"b.jsonl"']
+    assert {one.columns for one in found.draft.sources} == {("q", "x", "y")}
+
+
+def test_filter_over_several_files_is_an_error() -> None:
+    found = script("""
+rows = []
+for name in ["a.jsonl", "b.jsonl"]:
+    for line in open(name):
+        row = json.loads(line)
+        if row["x"] == row["y"]:
+            continue
+        rows.append(row)
+DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"), train_dataset=Dataset.from_list(rows)).train()
+""")  # fmt: skip
+    assert any("leaves out rows" in one for one in found.messages)

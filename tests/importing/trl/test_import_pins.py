@@ -1,0 +1,65 @@
+"""A version of TRL that a script or its repository states excludes the others, if the names of the file allow it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from import_support import imported
+
+from xpc.compiler.importing.trl import pins, versions
+
+SCRIPT = """
+from datasets import load_dataset
+from trl import DPOConfig, DPOTrainer
+DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"{0}), train_dataset=load_dataset("org/rows", split="train"){1})
+"""
+
+
+@pytest.mark.parametrize(("stated", "first", "last"), [
+    ("trl==0.12.0", "0.12", "0.12"), ("trl[peft]==0.14.1", "0.14", "0.14"), ("trl>=0.9,<0.13", "0.9", "0.12"),
+    ("trl<=0.10.1", "0.9", "0.10"), ("trl~=0.11.2", "0.11", "0.11"), ("trl~=0.20", "0.20", "0.29"),
+    ("trl==0.7.4", "0.9", "0.9"), ("- trl=0.15", "0.15", "0.15"), ('trl = "^0.11.4"', "0.11", "0.11"),
+    ('"trl==1.6.0",', "1.6", "1.6"), ('name = "trl"\nversion = "0.16.1"', "0.16", "0.16"), ("trl<0.9.6,>=0.9", "0.9", "0.9"),
+    ("trl", "0.9", "1.16"), ("mytrl==0.12.0", "0.9", "1.16"), ("ctrl-trl==0.12.0", "0.9", "1.16"),
+])  # fmt: skip
+def test_versions_of_a_requirement(stated: str, first: str, last: str) -> None:
+    def read(name: str) -> bytes | None:
+        return f"torch\n{stated}\n".encode() if name == "requirements.txt" else None
+
+    allowed, place = pins.stated("", "train.py", read)
+    found = [one for one in versions.numbers() if one in allowed]
+    assert (found[0], found[-1]) == (first, last)
+    assert place in ("", "requirements.txt:2")
+
+
+@pytest.mark.parametrize(
+    "line", ["# dependencies = ['trl==0.13.0']", "!pip install -q trl==0.13.0", "%pip install trl==0.13"]
+)
+def test_the_script_itself_states_the_version(line: str) -> None:
+    found = imported(line + SCRIPT.format("", ""), name="train.py")
+    assert found.draft.fitting == ("0.13",)
+    assert not any("may be for several versions" in one for one in found.messages)
+
+
+def test_requirements_of_the_repository(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch\ntrl==0.22.1\n")
+    found = imported(SCRIPT.format("", ""), name="train.py", root=str(tmp_path))
+    assert (found.draft.trl, found.draft.pinned) == ("0.22", "requirements.txt:2")
+    assert found.fates["trl"] == "mapped"
+
+
+def test_requirement_that_the_names_contradict_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("trl==1.6.0\n")
+    found = imported(SCRIPT.format("", ", tokenizer=None"), name="train.py", root=str(tmp_path))
+    assert found.draft.fitting[-1] == "0.15"
+    assert not found.draft.pinned
+
+
+def test_processing_class_is_newer_than_0_11() -> None:
+    assert imported(SCRIPT.format("", ", processing_class=None"), name="train.py").draft.fitting[0] == "0.12"
+
+
+def test_a_new_family_is_for_a_new_version() -> None:
+    text = SCRIPT.format(", warmup_ratio=0.1", "").replace("Qwen2.5-0.5B", "Qwen3.5-2B")
+    assert imported(text, name="train.py").draft.stack.name == "trl-1.16"
