@@ -74,20 +74,17 @@ def test_generation_settings_mean_nothing_without_generation() -> None:
     assert found.fates["trainer.generation_config.top_p"] == "irrelevant"
 
 
-PYDRA = (
-    """
+PYDRA = f"""
 class Settings(pydra.Config):
     def __init__(self):
         self.model, self.rate = "Qwen/Qwen2.5-0.5B", 3e-5
 
 @pydra.main(base=Settings)
 def main(config: Settings):
-    SFTTrainer(model=config.model, args=SFTConfig("out", learning_rate=config.rate), train_dataset=%s).train()
+    SFTTrainer(model=config.model, args=SFTConfig("out", learning_rate=config.rate), train_dataset={DATA}).train()
 
 main()
 """
-    % DATA
-)
 
 
 @pytest.mark.parametrize(("options", "rate"), [((), "3e-5"), (("--set", "rate=5e-6"), "5e-6")])
@@ -233,6 +230,7 @@ def test_template_of_a_quantized_models_tokenizer_is_known() -> None:
     found = script(f"""
 from unsloth import FastLanguageModel
 model, tokenizer = FastLanguageModel.from_pretrained(model_name="unsloth/Qwen2.5-32B-Instruct-bnb-4bit")
+model = FastLanguageModel.get_peft_model(model, r=8)
 if tokenizer.chat_template is None:
     tokenizer.chat_template = "{{{{ messages[0].content }}}}"
 SFTTrainer(model=model, args=SFTConfig("out"), processing_class=tokenizer, train_dataset={DATA}).train()

@@ -12,7 +12,8 @@ from xpc.compiler.importing.trl import pins, versions
 SCRIPT = """
 from datasets import load_dataset
 from trl import DPOConfig, DPOTrainer
-DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"{0}), train_dataset=load_dataset("org/rows", split="train"){1})
+rows = load_dataset("org/rows", split="train")
+DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"{0}), train_dataset=rows{1})
 """
 
 
@@ -20,7 +21,8 @@ DPOTrainer(model="Qwen/Qwen2.5-0.5B", args=DPOConfig("out"{0}), train_dataset=lo
     ("trl==0.12.0", "0.12", "0.12"), ("trl[peft]==0.14.1", "0.14", "0.14"), ("trl>=0.9,<0.13", "0.9", "0.12"),
     ("trl<=0.10.1", "0.9", "0.10"), ("trl~=0.11.2", "0.11", "0.11"), ("trl~=0.20", "0.20", "0.29"),
     ("trl==0.7.4", "0.9", "0.9"), ("- trl=0.15", "0.15", "0.15"), ('trl = "^0.11.4"', "0.11", "0.11"),
-    ('"trl==1.6.0",', "1.6", "1.6"), ('name = "trl"\nversion = "0.16.1"', "0.16", "0.16"), ("trl<0.9.6,>=0.9", "0.9", "0.9"),
+    ('"trl==1.6.0",', "1.6", "1.6"), ('name = "trl"\nversion = "0.16.1"', "0.16", "0.16"),
+    ("trl<0.9.6,>=0.9", "0.9", "0.9"),
     ("trl", "0.9", "1.16"), ("mytrl==0.12.0", "0.9", "1.16"), ("ctrl-trl==0.12.0", "0.9", "1.16"),
 ])  # fmt: skip
 def test_versions_of_a_requirement(stated: str, first: str, last: str) -> None:
