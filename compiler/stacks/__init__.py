@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from functools import cache, cached_property
 
 from xpc.compiler.stacks.facts import Facts
+from xpc.compiler.stacks.json_values import Json as Json
+from xpc.compiler.stacks.json_values import copy_of, mapping_of, strings_of
 from xpc.grammar.package_data import read_json
 from xpc.grammar.record import entity, record
 
@@ -26,8 +28,6 @@ STACKS = tuple(sorted(name for name in os.listdir(HERE) if os.path.isfile(os.pat
 """The names of the supported stacks, which are the names of the folders here."""
 
 SFT = "trl.SFTConfig"
-
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 @entity
@@ -83,7 +83,7 @@ class Stack:
     @cached_property
     def configs(self) -> tuple[str, ...]:
         """The configuration classes that the stack has."""
-        return tuple(_mapping(self.table["library"]["configs"]))
+        return tuple(mapping_of(self.table["library"]["configs"]))
 
     @cached_property
     def pins(self) -> Mapping[str, str]:
@@ -93,7 +93,7 @@ class Stack:
     @cached_property
     def extras(self) -> Mapping[str, tuple[str, ...]]:
         """The packages of each optional part of a bundle (`zero`, `liger`, `wandb`, ...)."""
-        return {extra: _strings(packages) for extra, packages in self._policy("extras").items()}
+        return {extra: strings_of(packages) for extra, packages in self._policy("extras").items()}
 
     def requirements(self, *extras: str, vllm: bool = False) -> Mapping[str, str]:
         """The pinned packages of a bundle: those that all bundles need, and those of the given `extras` (`zero`,
@@ -139,7 +139,7 @@ class Stack:
     def losses(self, method: str) -> Mapping[str, str]:
         """The losses of a method: from xpc's names to the stack's names. Empty if the method has only one loss."""
         table = self._policy("losses").get(method, {})
-        return {name: str(here) for name, here in _mapping(table).items()}
+        return {name: str(here) for name, here in mapping_of(table).items()}
 
     @cached_property
     def packing(self) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ class Stack:
         """For each schedule, the names that it accepts in `lr_scheduler_kwargs`: the `required` ones, and the
         `optional` ones with their defaults.
         """
-        return {name: _mapping(entry) for name, entry in _mapping(self.table["library"]["schedulers"]).items()}
+        return {name: mapping_of(entry) for name, entry in mapping_of(self.table["library"]["schedulers"]).items()}
 
     @cached_property
     def removed(self) -> Mapping[str, str]:
@@ -178,7 +178,7 @@ class Stack:
         methods.
         """
         legal = self._policy("legal")
-        return _mapping(legal.get(f"{method}.{name}", legal.get(name, {})))
+        return mapping_of(legal.get(f"{method}.{name}", legal.get(name, {})))
 
     def free(self, method: str, name: str) -> str | None:
         """The reason why any number is legal for a numeric argument; None if the argument has limits."""
@@ -195,13 +195,13 @@ class Stack:
         These are the library's effective defaults, except those that depend on the machine. The caller may change the
         result.
         """
-        return {name: _copy(value) for name, value in _base_arguments(self, config).items()}
+        return {name: copy_of(value) for name, value in _base_arguments(self, config).items()}
 
     def base_argument(self, name: str, config: str = SFT) -> Json:
         """The value of one argument in `base_arguments`. Raises KeyError for an argument that a bundle does not
         state.
         """
-        return _copy(_base_arguments(self, config)[name])
+        return copy_of(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
         """How the stack supports a `model_type`; None if its transformers lacks the family, or if it is not in the
@@ -216,7 +216,7 @@ class Stack:
     @cached_property
     def carrying(self) -> tuple[str, ...]:
         """Every `model_type` whose causal language model has a recurrent state."""
-        return _strings(self.table["library"]["carrying"])
+        return strings_of(self.table["library"]["carrying"])
 
     def positions(self, model_type: str | None) -> dict[str, Json]:
         """The default rotary positions of a `model_type` in transformers 4, by the key of config.json, without those
@@ -227,13 +227,13 @@ class Stack:
 
     def lacks_family(self, model_type: str | None) -> bool:
         """Whether a `model_type` is in the registry but not in the stack's transformers."""
-        return _mapping(self.table["library"]["families"]).get(model_type or "", {}) is None
+        return mapping_of(self.table["library"]["families"]).get(model_type or "", {}) is None
 
     @property
     def layers(self) -> frozenset[str]:
         """The names of the layer classes of all families, such as `LlamaDecoderLayer`."""
-        families = _mapping(self.table["library"]["families"]).values()
-        return frozenset(name for one in families if one is not None for name in _strings(_mapping(one)["layers"]))
+        families = mapping_of(self.table["library"]["families"]).values()
+        return frozenset(name for one in families if one is not None for name in strings_of(mapping_of(one)["layers"]))
 
     def keys(self, where: str) -> frozenset[str]:
         """The keys that a part of the launch configuration accepts and reads.
@@ -246,17 +246,17 @@ class Stack:
         accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]
         match where:
             case "accelerate":
-                return frozenset(_mapping(_mapping(accelerate)["cluster"]))
+                return frozenset(mapping_of(mapping_of(accelerate)["cluster"]))
             case "fsdp_config" | "parallelism_config" | "deepspeed_config":
-                return frozenset(_strings(_mapping(accelerate)[where]))
+                return frozenset(strings_of(mapping_of(accelerate)[where]))
             case "deepspeed":
-                return frozenset(_strings(_mapping(deepspeed)["top"]))
+                return frozenset(strings_of(mapping_of(deepspeed)["top"]))
             case "deepspeed_removed":
-                return frozenset(_strings(_mapping(deepspeed)["top_removed"]))
+                return frozenset(strings_of(mapping_of(deepspeed)["top_removed"]))
             case "zero_removed":
-                return frozenset(_strings(_mapping(deepspeed)["zero_removed"]))
+                return frozenset(strings_of(mapping_of(deepspeed)["zero_removed"]))
             case "zero_optimization" | "offload_optimizer" | "offload_param":
-                return frozenset(_mapping(_mapping(deepspeed)[where]))
+                return frozenset(mapping_of(mapping_of(deepspeed)[where]))
         raise KeyError(where)
 
     def launch_keys(self, file: str) -> Mapping[str, Mapping[str, Json]]:
@@ -266,26 +266,28 @@ class Stack:
         `file` is `accelerate` (the top level, and `fsdp_config` under its full names) or `deepspeed` (the top level,
         `zero_optimization` with its offload blocks, and the blocks with plain keys). Deprecated keys are excluded.
         """
-        library = _mapping(self.table["library"][file])
+        library = mapping_of(self.table["library"][file])
         if file == "accelerate":
             parts = {"": library["cluster"], "fsdp": library["fsdp_fields"]}
-            return {key: _mapping(record) for part in parts.values() for key, record in _mapping(part).items()}
-        parts = {f"{name}.": block for name, block in _mapping(library["blocks"]).items()}
+            return {key: mapping_of(record) for part in parts.values() for key, record in mapping_of(part).items()}
+        parts = {f"{name}.": block for name, block in mapping_of(library["blocks"]).items()}
         parts["zero_optimization."] = library["zero_optimization"]
         for name in ("offload_optimizer", "offload_param"):
             parts[f"zero_optimization.{name}."] = library[name]
         parts[""] = library["top_plain"]
-        found = {pre + key: _mapping(record) for pre, part in parts.items() for key, record in _mapping(part).items()}
+        found = {
+            pre + key: mapping_of(record) for pre, part in parts.items() for key, record in mapping_of(part).items()
+        }
         return {key: record for key, record in found.items() if "deprecated" not in record}
 
     def zero_defaults(self) -> dict[str, Json]:
         """DeepSpeed's default for each key of `zero_optimization`, without deprecated keys."""
-        records = _mapping(_mapping(self.table["library"]["deepspeed"])["zero_optimization"])
-        entries = {key: _mapping(record) for key, record in records.items()}
-        return {key: _copy(record["default"]) for key, record in entries.items() if "deprecated" not in record}
+        records = mapping_of(mapping_of(self.table["library"]["deepspeed"])["zero_optimization"])
+        entries = {key: mapping_of(record) for key, record in records.items()}
+        return {key: copy_of(record["default"]) for key, record in entries.items() if "deprecated" not in record}
 
     def _policy(self, section: str) -> Mapping[str, Json]:
-        return _mapping(self.table["policy"][section])
+        return mapping_of(self.table["policy"][section])
 
 
 def names() -> tuple[str, ...]:
@@ -342,22 +344,22 @@ def _base_arguments(stack: Stack, config: str) -> Mapping[str, Json]:
 @cache  # cached, because it is called many times in a compilation
 def _records(stack: Stack, config: str) -> Mapping[str, Mapping[str, Json]]:
     """The JSON entries of a class's fields. Entries of the class replace those of its base class."""
-    entry = _mapping(_mapping(stack.table["library"]["configs"])[config])
-    own = {name: _mapping(record) for name, record in _mapping(entry["fields"]).items()}
+    entry = mapping_of(mapping_of(stack.table["library"]["configs"])[config])
+    own = {name: mapping_of(record) for name, record in mapping_of(entry["fields"]).items()}
     return {**_records(stack, str(entry["base"])), **own} if entry["base"] is not None else own
 
 
 @cache
 def _family(stack: Stack, model_type: str) -> Family | None:
-    record = _mapping(stack.table["library"]["families"]).get(model_type)
+    record = mapping_of(stack.table["library"]["families"]).get(model_type)
     if record is None:
         return None
-    table, facts = _mapping(record), stack.facts
+    table, facts = mapping_of(record), stack.facts
     lacking = facts.family_lacks.get(model_type, ())
     return Family(
         model_type=model_type,
-        layers=_strings(table["layers"]),
-        attention=tuple(one for one in _strings(table["attention"]) if one not in lacking),
+        layers=strings_of(table["layers"]),
+        attention=tuple(one for one in strings_of(table["attention"]) if one not in lacking),
         scores=bool(table["scores"]),
         packing=(
             "unaware"
@@ -387,20 +389,3 @@ def _field(name: str, record: Mapping[str, Json]) -> Field:
         deprecated=bool(record.get("deprecated")),
         machine=bool(record.get("machine")),
     )
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    assert isinstance(value, dict)
-    return value
-
-
-def _strings(value: Json) -> tuple[str, ...]:
-    assert isinstance(value, list)
-    return tuple(str(item) for item in value)
-
-
-def _copy(value: Json) -> Json:
-    """Copy a JSON value, so that a caller can change its lists and dictionaries."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
