@@ -5,6 +5,8 @@ The end of such a name is the setting; the parts before it are the component. Im
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.extra_form import passed_on
@@ -13,7 +15,7 @@ from xpc.compiler.suggest.meaning import SAME, Meaning, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import components, general_words, idle_words
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Ref
+from xpc.grammar.tree import Call, Ref
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
 """Last parts of dotted names whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
@@ -92,3 +94,26 @@ def with_shared_word(name: str, clause: str | None) -> list[str]:
     own = {word for word in words(name[:80]) if weight(word) == 1.0}
     found = [row.name for row in (schema.children(clause) if clause else ()) if own & {*words(row.name)}]
     return found if len(found) in (2, 3) else []
+
+
+def misspelt_clause(unknown: UnknownName) -> str | None:
+    """The clause whose name is misspelt in a block or a call: `eval` for `eva {`, `optimizer` for `optimiser
+    adamw(lr=1e-5)`. None if there is none.
+    """
+    plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
+    # `targets` is a setting of `lora`, and not a typo of `target`
+    setting = any(row.name == unknown.name for row in schema.TABLE)
+    if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:
+        return plural
+    after = unknown.label.source.text[unknown.label.span.end :].lstrip(" ")[:1]
+    if after not in ("{", "(") and not isinstance(unknown.node, Call):
+        return None
+    return typo_of(unknown.name, [one for one in schema.CLAUSES if one != "train"])
+
+
+def head_word(unknown: UnknownName, clause: str) -> str:
+    """The word after the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
+    text = unknown.label.source.text[: unknown.label.span.start]
+    row = schema.BY_PATH.get(clause)
+    found = re.findall(rf"\b{clause}[ \t]+([\w.-]+)(?=[ \t]*[({{]|[ \t]+[^=\n]*$)", text)
+    return found[-1] if found and row is not None and row.choices else ""

@@ -11,7 +11,7 @@ from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.extras import MAPPING, ONLY_FSDP1, legal_names, wrong_value
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.values import plain_value
-from xpc.compiler.suggest.likeness import canonical
+from xpc.compiler.suggest.likeness import canonical, parts
 from xpc.compiler.suggest.tables import extra_aliases
 from xpc.grammar.nearest import letters
 from xpc.grammar.record import record
@@ -39,8 +39,9 @@ class PassedOn:
 def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     """The suggestion to write a name in `extra`, which passes it to a library; None if no library has it."""
     found = passed_on(unknown.name, unknown.node, unknown.typed, unknown.header)
-    if found is None or (found.escape != "trl" and unknown.clause not in (None, "strategy", "precision")):
-        return None
+    elsewhere = unknown.clause not in (None, "strategy", "precision")
+    if found is None or (found.escape != "trl" and elsewhere and len(parts(unknown.name)) < 2):
+        return None  # `debug` of another block is not DeepSpeed's
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")

@@ -94,6 +94,19 @@ def letter_likeness(one: str, other: str) -> float:
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
+def one_mistake(one: str, other: str) -> bool:
+    """Whether one typing mistake separates two names: two letters swapped, or one missing, doubled or wrong."""
+    if abs(len(one) - len(other)) > 1 or one == other:
+        return False
+    short, long = sorted((one, other), key=len)
+    at = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
+    if len(short) < len(long):
+        return short[at:] == long[at + 1 :]
+    return short[at + 1 :] == long[at + 1 :] or (
+        short[at : at + 2] == long[at : at + 2][::-1] and short[at + 2 :] == long[at + 2 :]
+    )
+
+
 def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
     """A fast test whether two names can share enough letters to be similar. `alphabet` is the bit mask of `typed`."""
     first, second = len(typed), len(one.letters)

@@ -60,8 +60,8 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
     for word in one:
         if word in other:
             shared += weight(word)
-        elif any(begins(word, one) for one in other):
-            shared += 0.8 * weight(word)  # an abbreviation, such as `mixed_prec`
+        elif begun := [one for one in other if begins(word, one)]:
+            shared += 0.8 * min(weight(word), weight(begun[0]))  # an abbreviation, such as `mixed_prec`
         elif weight(word) == 1.0 and _typos_of(word).isdisjoint(other):
             return 0.0
     if not shared:

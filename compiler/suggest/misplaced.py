@@ -11,7 +11,15 @@ from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest.components import after_component, by_last_part, by_parent, of_evaluation, with_shared_word
+from xpc.compiler.suggest.components import (
+    after_component,
+    by_last_part,
+    by_parent,
+    head_word,
+    misspelt_clause,
+    of_evaluation,
+    with_shared_word,
+)
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import extra_suggestion
@@ -26,10 +34,9 @@ from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equival
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
 from xpc.compiler.suggest.tables import general_words
-from xpc.compiler.suggest.typed_form import intended_value, value_of, written
+from xpc.compiler.suggest.typed_form import intended_value, near_settings, value_of, written
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
-from xpc.grammar.tree import Call
 
 MAX_SUGGESTED = 50
 """Maximum number of unknown names per file that get suggestions. Further names are only reported."""
@@ -129,7 +136,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     alone = setting_of_choice(clause, name) if unknown.node is None else None
     if alone is not None:
         return suggested(unknown, message, alone, alone, inside=True)
-    together, plain, head = None, meaning(name, clause, exact=True), _head(unknown, clause)
+    together, plain, head = None, meaning(name, clause, exact=True), head_word(unknown, clause)
     for before in filter(None, (head, clause.rpartition(".")[2])):
         joined = f"{before} {name}"  # `tp_size` in `vllm` is `vllm_tp_size`, `alpha` in `method cpo` is `cpo_alpha`
         advised = advice(joined, unknown.typed or "")
@@ -231,7 +238,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if clause is not None and guess is not None and guess.likeness < TYPO and not is_in(guess.path, clause):
         guess = guess if shares_word(name, guess.path) else None  # `notes` in `track` is not `nodes`
     if clause is not None and (guess is None or guess.likeness < SAME):
-        children = [row.name for row in schema.children(clause)]
+        children = [row.name for row in schema.children(clause) if row.path not in NEVER_LEGAL]
         begun = [one for one in children if one.startswith(name)]
         near = (
             typo_of(name, children)
@@ -246,6 +253,11 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
         elif deep is not None:
             guess = Meaning(inner[deep], "", SAME - 0.01, own=True)  # `privat` in `save` is `hub(private)`
+    near = near_settings(unknown, clause) if guess is None or guess.likeness < SAME - 0.01 else []
+    if len(near) > 1:
+        names = [one.value or one.path.rpartition(".")[2] for one in near]
+        return Suggestion("XP101", message, help=f"write {either(names)}", intended=tuple(one.path for one in near))
+    guess = near[0] if near else guess
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words in another form, such as `eval_iters`
         found = without_equivalent(message, name, loosely=False)
@@ -310,29 +322,6 @@ def _first_line(unknown: UnknownName) -> str | None:
         return None
     source, start = unknown.label.source, unknown.label.span.start
     return sentence_of(source.text[start : line_bounds(source.text, start, start)[1]].partition("#")[0].rstrip())
-
-
-def misspelt_clause(unknown: UnknownName) -> str | None:
-    """The clause whose name is misspelt in a block or a call: `eval` for `eva {`, `optimizer` for `optimiser
-    adamw(lr=1e-5)`. None if there is none.
-    """
-    plural = {"strategies": "strategy", "batches": "batch"}.get(unknown.name, unknown.name.removesuffix("s"))
-    # `targets` is a setting of `lora`, and not a typo of `target`
-    setting = any(row.name == unknown.name for row in schema.TABLE)
-    if plural != unknown.name and plural in schema.CLAUSES and plural != "train" and not setting:
-        return plural
-    after = unknown.label.source.text[unknown.label.span.end :].lstrip(" ")[:1]
-    if after not in ("{", "(") and not isinstance(unknown.node, Call):
-        return None
-    return typo_of(unknown.name, [one for one in schema.CLAUSES if one != "train"])
-
-
-def _head(unknown: UnknownName, clause: str) -> str:
-    """The word after the clause that a name stands in, such as `cpo` for `method cpo { alpha = 1 }`, or ""."""
-    text = unknown.label.source.text[: unknown.label.span.start]
-    row = schema.BY_PATH.get(clause)
-    found = re.findall(rf"\b{clause}[ \t]+([\w.-]+)(?=[ \t]*[({{]|[ \t]+[^=\n]*$)", text)
-    return found[-1] if found and row is not None and row.choices else ""
 
 
 def _children(clause: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler import registry
+from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
@@ -10,10 +11,35 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import Wrong
 from xpc.compiler.suggest.converted_values import YES
-from xpc.compiler.suggest.known_names import known_choice
+from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, answer, example
-from xpc.compiler.suggest.meaning import Meaning, choice
+from xpc.compiler.suggest.likeness import one_mistake
+from xpc.compiler.suggest.meaning import SAME, Meaning, choice
 from xpc.grammar.tree import Count, Value
+
+
+def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
+    """The settings of a clause, or those that are legal outside of clauses, whose name differs from the unknown name by
+    one typing mistake and which take the written value. Names of three letters need a value.
+    """
+    name, alone = unknown.name.lower(), unknown.node is None
+    if len(name) < 3 or (clause is None and unknown.label.source.text[unknown.label.span.end :][:1] in ("(", "{")):
+        return []
+    paths = {row.name: row.path for row in schema.children(clause)} if clause else dict(schema.outer_names())
+    rows = [(own, schema.BY_PATH[path]) for own, path in paths.items() if path not in NEVER_LEGAL]
+    near = [(own, row) for own, row in rows if len(own) > 2 and one_mistake(name, own)]
+    found = [Meaning(row.path, likeness=SAME - 0.01, own=True) for own, row in near if _takes(row, unknown)]
+    if alone and clause is None:
+        bare = [(own, path) for own, path in schema.bare_choices().items() if len(own) > 2 and one_mistake(name, own)]
+        found += [Meaning(path, own, SAME - 0.01, True) for own, path in bare if own not in paths]
+    return found if len(name) > 3 or not alone else []
+
+
+def _takes(row: Setting, unknown: UnknownName) -> bool:
+    """Whether a setting takes the written value as it is; or, if none is written, whether its name can stand alone."""
+    if unknown.node is None:
+        return row.kind in (FLAG, BLOCK) or row.head
+    return row.kind is not BLOCK and not isinstance(convert(row, Item(row.path, unknown.node, unknown.label)), Wrong)
 
 
 def value_of(row: Setting, unknown: UnknownName) -> str:
