@@ -7,11 +7,12 @@ Imported only for an unknown name.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from operator import ne
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.known_names import index, known_choice, spellings, vocabulary
+from xpc.compiler.suggest.known_names import index, known, known_choice, spellings, vocabulary
 from xpc.compiler.suggest.likeness import (
     LETTERS,
     Known,
@@ -20,11 +21,13 @@ from xpc.compiler.suggest.likeness import (
     has_another_word,
     letter_likeness,
     may_be_near,
+    one_mistake,
     parts,
     weight,
     words,
 )
 from xpc.compiler.suggest.no_equivalent import advice, loose_reason, own_reason
+from xpc.compiler.suggest.tables import synonyms
 from xpc.grammar.nearest import another_number
 from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
@@ -152,6 +155,12 @@ def one_letter(one: str, other: str) -> bool:
     return len(long) - len(short) == 1 and any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
 
 
+def name_of_four(name: str, names: Iterable[str]) -> str | None:
+    """The only name of four letters that differs from `name` in one of them: `beta` for `bata`; or None."""
+    found = [one for one in names if one_letter(name, one)]
+    return found[0] if len(found) == 1 else None
+
+
 def _with_all_words(name: str) -> str | None:
     """The only argument for `extra` whose name contains all words of `name`: `pad_to_multiple_of` for
     `pad_to_multiple`. None if there is none, or several.
@@ -195,6 +204,76 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
         if like > rank and not has_another_word(parts(name[:80]), other.parts, False):
             best, rank = one, like
     return (_with_all_words(name), 0.85) if best is None else (best, rank)
+
+
+def mistyped(name: str) -> str | None:
+    """The known name that differs from an unknown one by one typing mistake: `kl_coef` for `kl_ccoef`. It may be
+    anyone's name. None if there is none, or if several have different meanings.
+    """
+    typed, by_length = letters(name[:80]), _by_length()
+    if len(typed) < 4 or _words().issuperset(parts(name[:80])):
+        return None  # `gpu_count` is not a misspelt `cpu_count`
+    lengths = range(len(typed) - 1, len(typed) + 2)
+    found = [_by_letters()[one] for n in lengths for one in by_length.get(n, ()) if one_mistake(typed, one)]
+    meanings = {outcome(one): one for one in reversed(found or _with_a_known_word(name[:80]))}
+    return next(iter(meanings.values())) if len(meanings) == 1 else None
+
+
+def _with_a_known_word(name: str) -> list[str]:
+    """The names that result if the one word which no known name has is replaced by one that differs in one mistake: the
+    known ones, or the only one.
+    """
+    typed, known_words = parts(name), _words()
+    strange = [
+        number
+        for number, word in enumerate(typed)
+        if word not in known_words and len(word) > 2 and not any(begins(word, one) for one in known_words)
+    ]  # `strat` is an abbreviation
+    if len(strange) != 1 or len(typed[strange[0]]) < (6 if len(typed) == 1 else 3):
+        return []
+    (number,) = strange
+    near = [word for word in known_words if one_mistake(typed[number], word)]
+    joined = ["_".join((*typed[:number], word, *typed[number + 1 :])) for word in sorted(near)]
+    return [one for one in joined if is_known(one)] or (joined if len(joined) == 1 else [])
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Every word of the known names, of their synonyms, and of names without an equivalent."""
+    from xpc.compiler.suggest.no_equivalent import families
+
+    names = (*_by_letters().values(), *families())
+    return frozenset(word for name in names for word in parts(name)) | synonyms().keys()
+
+
+def outcome(name: str) -> str:
+    """What a known name leads to: the path of a setting, the advice, the reason why there is none, or an argument."""
+    guess = meaning(name, exact=True)
+    return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
+
+
+@cache
+def _by_letters() -> dict[str, str]:
+    """Map every known name, reduced to its letters, to the name: settings, arguments for `extra`, and names without an
+    equivalent.
+    """
+    from xpc.compiler.suggest import extra_form as passing
+    from xpc.compiler.suggest import no_equivalent as without
+
+    out = dict(without.listed())
+    for one in known():
+        out.setdefault(one.letters, "_".join(one.parts))
+    for name in (*passing.names(), *passing.aliases()):
+        out.setdefault(letters(name), name)
+    return out
+
+
+@cache
+def _by_length() -> dict[int, list[str]]:
+    out: dict[int, list[str]] = {}
+    for one in _by_letters():
+        out.setdefault(len(one), []).append(one)
+    return out
 
 
 @cache

@@ -5,7 +5,6 @@ name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
@@ -22,14 +21,23 @@ from xpc.compiler.suggest.components import (
 )
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
-from xpc.compiler.suggest.extra_form import extra_suggestion
+from xpc.compiler.suggest.extra_form import extra_suggestion, passed_on
 from xpc.compiler.suggest.first_line import FILLERS, sentence_of
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested, wrong_value
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
 from xpc.compiler.suggest.legal import ALREADY
-from xpc.compiler.suggest.likeness import typo_of
-from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, nearest_other_name, one_letter, shares_word
+from xpc.compiler.suggest.likeness import one_mistake, typo_of
+from xpc.compiler.suggest.meaning import (
+    SAME,
+    Meaning,
+    is_known,
+    meaning,
+    mistyped,
+    name_of_four,
+    nearest_other_name,
+    shares_word,
+)
 from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equivalent
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
@@ -52,10 +60,26 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
     """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
     if count >= MAX_SUGGESTED:
         return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
+    near = _known_name(unknown)
+    if near is not None:
+        found = unknown_name(evolve(unknown, name=near), count)
+        message = found.message.replace(f"`{near[:60]}`", f"`{unknown.name[:60]}`", 1)
+        return evolve(found, message=message, text=found.text or f"did you mean `{near}`?")
     if unknown.clause is None:
         return _outside(unknown)
     found = _inside(unknown, unknown.clause)
     return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
+
+
+def _known_name(unknown: UnknownName) -> str | None:
+    """The name of any tool of which an unknown name is a typing mistake; None if a setting of the clause is as near."""
+    name, clause = unknown.name, unknown.clause
+    if is_known(name) or passed_on(name, None, None, False) is not None or near_settings(unknown, clause):
+        return None
+    names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
+    joined = clause is not None and is_known(f"{clause} {name}")
+    own = typo_of(name, names) is not None or any(one_mistake(name, one) for one in names)
+    return None if joined or own else mistyped(name)
 
 
 def _written_in(help: str, clause: str) -> tuple[str, ...]:
@@ -242,7 +266,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         begun = [one for one in children if one.startswith(name)]
         near = (
             typo_of(name, children)
-            or _one_letter(name, children)
+            or name_of_four(name, children)
             or (begun[0] if len(begun) == 1 and len(name) > 2 else None)
         )
         inner = {
@@ -253,11 +277,11 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
         elif deep is not None:
             guess = Meaning(inner[deep], "", SAME - 0.01, own=True)  # `privat` in `save` is `hub(private)`
-    near = near_settings(unknown, clause) if guess is None or guess.likeness < SAME - 0.01 else []
-    if len(near) > 1:
-        names = [one.value or one.path.rpartition(".")[2] for one in near]
-        return Suggestion("XP101", message, help=f"write {either(names)}", intended=tuple(one.path for one in near))
-    guess = near[0] if near else guess
+    fitting = near_settings(unknown, clause) if guess is None or guess.likeness < SAME - 0.01 else []
+    if len(fitting) > 1:
+        names = [one.value or one.path.rpartition(".")[2] for one in fitting]
+        return Suggestion("XP101", message, help=f"write {either(names)}", intended=tuple(one.path for one in fitting))
+    guess = fitting[0] if fitting else guess
     exact = guess is not None and guess.likeness >= SAME
     if exact and guess is not None and guess.likeness < 1.0:  # the same words in another form, such as `eval_iters`
         found = without_equivalent(message, name, loosely=False)
@@ -308,12 +332,6 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         shared = with_shared_word(name, clause)
         return Suggestion("XP101", message, help=f"write {either(shared)}" if shared else _children(clause))
     return of_guess(unknown, clause, message, guess)
-
-
-def _one_letter(name: str, names: Iterable[str]) -> str | None:
-    """The only name of four letters that differs from `name` in one of them: `beta` for `bata`; or None."""
-    found = [one for one in names if one_letter(name, one)]
-    return found[0] if len(found) == 1 else None
 
 
 def _first_line(unknown: UnknownName) -> str | None:

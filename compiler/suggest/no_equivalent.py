@@ -85,6 +85,21 @@ def advised() -> dict[str, str]:
     return _table("instead")
 
 
+@cache
+def listed() -> dict[str, str]:
+    """Map the names of no_equivalent.txt, reduced to letters, to the names with `_` between their words."""
+    out: dict[str, str] = {}
+    for kind in ("none", "instead", "left"):
+        for phrase, _ in _phrases(kind):
+            out.setdefault(_letters(phrase), "_".join(phrase.split()))
+    return out
+
+
+def families() -> tuple[str, ...]:
+    """The beginnings of names without an equivalent."""
+    return tuple(phrase for phrase, _ in _phrases("family"))
+
+
 def _letters(name: str) -> str:
     return "".join(c for c in name[:80].lower() if c.isalnum())
 

@@ -1,0 +1,121 @@
+"""Names with one typing mistake, and public names of other libraries, get an answer of their own."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from compile_support import checked, edited
+from test_unknown_names import HEAD, errors, first, stated
+
+from xpc.compiler import stacks
+from xpc.compiler.language import schema
+from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.suggest.example import example
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.meaning import mistyped
+from xpc.compiler.suggest.typed_form import typed
+
+OUTER = [
+    row
+    for row in schema.TABLE
+    if not (row.inner or row.kind is BLOCK or row.path.startswith("train.") or row.path in NEVER_LEGAL)
+    and row.path not in ("hardware", "model.rope")
+]
+LEGAL = {*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names(), *(row.name for row in schema.TABLE)}
+NEIGHBOURS = {
+    "a": "s", "c": "x", "d": "s", "e": "r", "g": "h", "i": "o", "k": "l", "l": "k", "m": "n", "n": "m", "o": "p",
+    "p": "o", "r": "t", "s": "d", "t": "y", "u": "i", "v": "b", "w": "q",
+}  # fmt: skip
+
+
+def mistakes(name: str, seed: int) -> list[str]:
+    """Six names with one typing mistake each: letters missing, swapped, doubled, or replaced by their neighbours."""
+    rng, out = random.Random(f"{name}{seed}"), []
+    for _ in range(6):
+        at = rng.randrange(len(name))
+        kinds = (
+            name[:at] + name[at + 1 :],
+            name[:at] + name[at : at + 2][::-1] + name[at + 2 :],
+            name[:at] + name[at] + name[at:],
+            name[:at] + NEIGHBOURS.get(name[at], name[at]) + name[at + 1 :],
+        )
+        out.append(rng.choice(kinds))
+    return [one for one in dict.fromkeys(out) if one not in LEGAL and len(one) > 2]
+
+
+@pytest.mark.slow
+def test_a_mistyped_setting_is_suggested_with_its_value():
+    """At most one of a hundred names may get no suggestion; no edit may state another setting."""
+    wrong, astray, total = [], [], 0
+    for row in OUTER:
+        value = None if row.kind is FLAG else example(row)
+        form = typed(row, value)
+        at = form.rfind(row.name)
+        for name in mistakes(row.name, 1):
+            text = f"{HEAD}{form[:at]}{name}{form[at + len(row.name) :]}\n"
+            found, total = first(text), total + 1
+            told = f"{found.help}" if found is not None else ""
+            if row.name not in told.replace(f"`{name}`", ""):
+                wrong.append(f"{name}: {told}")
+            if found is not None and found.edits:
+                after = edited(text, found)
+                if not errors(after) and stated(after) != stated(f"{HEAD}{form}\n"):
+                    astray.append(f"{name}: {after!r}")
+    assert total > 300
+    assert len(wrong) <= 0.02 * total, "\n".join(wrong)
+    assert not astray, "\n".join(astray)
+
+
+@pytest.mark.parametrize(
+    ("typed_as", "meant"),
+    [
+        ("kl_ccoef", "kl_coef"),
+        ("disalbe_tqdm", "disable_tqdm"),
+        ("fsdp_forward_prefecth", "fsdp_forward_prefetch"),
+        ("mixde_precision_policy", "mixed_precision_policy"),
+        ("neftune_noise_alhpa", "neftune_noise_alpha"),
+        ("gpu_count", None),  # known words, so not a misspelt `cpu_count`
+        ("packing_strat", None),  # an abbreviation
+    ],
+)
+def test_a_mistyped_name_of_another_tool(typed_as: str, meant: str | None):
+    found = mistyped(typed_as)
+    assert (found or "").replace("_", "") == (meant or "").replace("_", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ft32", "`fp32` or `tf32`|`tf32` or `fp32`"),
+        ("wlora", "lora"),
+        ("nam=allow", "nan"),
+        ("method grpo { rewards=[accuracy], min_response_length=16 }", "no equivalent"),
+        ("strategy fsdp { enable_activation_checkpointing=true }", "checkpointing"),
+        ("save { fsdp_min_num_params=0 }", "extra accelerate(fsdp_min_num_params"),
+    ],
+)
+def test_a_near_name_of_another_meaning_gets_no_edit_to_it(line: str, words: str):
+    found = first(f"{HEAD}{line}\n")
+    assert found is not None
+    assert any(one in (found.help or "") for one in words.split("|")), found.help
+
+
+def is_generic(text: str) -> bool:
+    """Whether the help is nothing but a list of settings."""
+    found = next((one for one in checked(text).problems if one.code in ("XP101", "XP102")), None)
+    told = "" if found is None else found.help or ""
+    return "xpc list settings" in told or told.partition("` has ")[0].strip("`") in schema.CLAUSES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", stacks.names())
+def test_every_argument_of_the_libraries_has_an_answer(target: str):
+    """A setting, an argument for `extra`, or a reason: for each argument of each trainer, and each key of a file."""
+    stack = stacks.load(target)
+    assert stack is not None
+    names = {name for config in stack.configs for name in stack.fields(config)} | {*stack.removed, *stack.renamed}
+    names |= {name for kind in ("accelerate", "fsdp_config", "parallelism_config") for name in stack.keys(kind)}
+    names |= {*stack.launch_keys("deepspeed"), *stack.keys("deepspeed")}
+    assert len(names) > 200
+    assert [name for name in sorted(names) if is_generic(f"{HEAD}{name} = 1\n")] == []
