@@ -38,6 +38,9 @@ def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, probl
     if not (isinstance(name, Ref) and name.is_name):
         many = name.text if isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 else "N"
         help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints them), or `cpu`"
+        if isinstance(name, Ref) and (name.config or "").isdecimal():  # such as `h100-80gb:8`
+            known = registry.find_gpu(name.name)
+            help = f"write `hardware {name.config} x {known.name if known is not None else name.name}`"
         problems.report("XP104", "`hardware` takes a count and a GPU, or cpu", label, help=help)
         return Hardware(None, 1, nodes)
     if name.name == "cpu":

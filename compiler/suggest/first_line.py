@@ -93,6 +93,7 @@ def parsed(line: str) -> Parts | None:
     if not words or words[0] not in FILLERS:
         return None
     head, options = _without_options(words)
+    head = [word.rstrip(",") or word for word in head]
     model, data, length = "", "", ""
     open_names: list[tuple[str, str]] = []
     before = ""

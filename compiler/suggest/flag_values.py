@@ -8,6 +8,7 @@ import re
 
 from xpc.compiler.language import schema
 from xpc.compiler.suggest.converted_values import NUMBER
+from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.meaning import choice
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
@@ -35,8 +36,11 @@ def setting_of_choice(clause: str, name: str) -> str | None:
     """The setting for a choice that is written without its name: `vllm { colocate }` becomes `mode = colocate`. None if
     there is none.
     """
-    inner = [one for one in schema.children(clause) if name in one.choices]
-    return f"{inner[0].name} = {name}" if len(inner) == 1 else None
+    rows = tuple(schema.children(clause))
+    inner = [(one, name) for one in rows if name in one.choices]
+    if not (inner or {name.lower()} & {*schema.CLAUSES, *(one.name for one in schema.TABLE)}) and len(name) > 4:
+        inner = [(one, same) for one in rows if one.choices and (same := known_choice(one, name)) is not None]
+    return f"{inner[0][0].name} = {inner[0][1]}" if len(inner) == 1 else None
 
 
 def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -> str | None:

@@ -77,6 +77,11 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         # such as `hubb(private)`
         return suggested(unknown, message, row.name, row.name, bool(clause), replaces_value=False)
     value = decided_value(row, unknown, guess)
+    if row.path == "optimizer.betas" and value and (both := both_betas(unknown)) is not None:
+        if "2" in unknown.name:
+            help = f"leave `{unknown.name}` out: write `betas = {both}`, which has both"
+            return Suggestion("XP101", message, "did you mean `betas`?", help)
+        value = both
     if (row.path, value) in ALREADY and unknown.node is not None:
         return Suggestion("XP101", message, help=ALREADY[row.path, value or ""])
     if (
@@ -116,6 +121,17 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     inside = clause is not None and row.path.startswith(f"{clause}.")  # the setting belongs to a nested block
     invented = unknown.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
     return suggested(unknown, message, form, None if invented else form, inside)
+
+
+def both_betas(unknown: UnknownName) -> str | None:
+    """The list of both betas if a spec also states the other one: `beta1 = 0.9` next to `beta2 = 0.95`. Otherwise
+    None.
+    """
+    text, first = unknown.label.source.text, "1" in unknown.name
+    other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
+    if other is None or unknown.typed is None:
+        return None
+    return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"
 
 
 def suggested(

@@ -74,7 +74,8 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
 def _known_name(unknown: UnknownName) -> str | None:
     """The name of any tool of which an unknown name is a typing mistake; None if a setting of the clause is as near."""
     name, clause = unknown.name, unknown.clause
-    if is_known(name) or passed_on(name, None, None, False) is not None or near_settings(unknown, clause):
+    known = is_known(name) or passed_on(name, None, None, False) is not None or near_settings(unknown, clause)
+    if known or (clause is not None and named_outside(unknown, clause) is not None):
         return None
     names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
     joined = clause is not None and is_known(f"{clause} {name}")
@@ -157,9 +158,9 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     chosen = head_choice(clause, name, unknown.node, unknown.typed)
     if chosen is not None:
         return Suggestion("XP102", message, help=f"write `{clause} {chosen}`")
-    alone = setting_of_choice(clause, name) if unknown.node is None else None
+    alone = setting_of_choice(clause, name) if unknown.typed in (None, "true") else None
     if alone is not None:
-        return suggested(unknown, message, alone, alone, inside=True)
+        return suggested(unknown, message, alone, alone, True, unknown.node is not None)
     together, plain, head = None, meaning(name, clause, exact=True), head_word(unknown, clause)
     for before in filter(None, (head, clause.rpartition(".")[2])):
         joined = f"{before} {name}"  # `tp_size` in `vllm` is `vllm_tp_size`, `alpha` in `method cpo` is `cpo_alpha`

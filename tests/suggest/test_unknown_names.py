@@ -11,7 +11,9 @@ were first written), unknown_names_eighth.toml 88.8 % of 98, with one, unknown_n
 unknown_names_tenth.toml 93.7 % of 95, with none, unknown_names_eleventh.toml 92.5 % of 201, with one,
 unknown_names_twelfth.toml 89.2 % of 102, with one, unknown_names_thirteenth.toml 92.1 % of 290, with five,
 unknown_names_fourteenth.toml 92.9 % of 283, with none, and the four lists of unknown_names_fifteenth.toml 89.6 % of
-462, with one, and unknown_names_sixteenth.toml 95.7 % of 70, with two.
+462, with one, and unknown_names_sixteenth.toml 95.7 % of 70, with two. After typing mistakes of every tool's names were
+recognized: unknown_names_seventeenth.toml 97.2 % of 176 (93.9 % of 179 by the answers as they were first written) and
+unknown_names_eighteenth.toml 97.1 % of 138 (92.1 % of 139), both with none.
 """
 
 from __future__ import annotations
@@ -248,13 +250,15 @@ LATER = [
         "fourteenth",
         "fifteenth",
         "sixteenth",
+        "seventeenth",
+        "eighteenth",
     )
     for row in rows(f"unknown_names_{name}.toml")
 ]
 
 
 def test_of_later_lists_what_is_told_is_what_was_meant_and_no_edit_leads_astray():
-    assert len(LATER) >= 3060
+    assert len(LATER) >= 3370
     wrong = {typed: text for tool, typed, right in LATER if (text := missed(tool, typed, right))}
     listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
     assert len(wrong) <= 0.02 * len(LATER), listed

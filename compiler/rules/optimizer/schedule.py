@@ -70,7 +70,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.place(path, f"only {' and '.join(schedules)} {'has' if len(schedules) == 1 else 'have'} it"),
                 f"`schedule {name}` has no `{setting}`",
-                f"leave `{setting}` out",
+                f"leave `{setting}` out, or write `schedule {schedules[0]}`",
                 related,
             )
         elif setting in ("timescale", "warmup_lr") and not _reaches(setting, spec.stack):
