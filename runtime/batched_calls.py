@@ -8,14 +8,21 @@ same calls then return the texts that were rendered and the ids that were encode
 Offsets of tokens in the text, which cost a third of the time, are computed once a function has asked for them.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 ROWS = 200
 """The rows whose texts are encoded together; more are not faster, and need more memory."""
 FIRST = 10
 """The rows of the first group, which shows whether the function needs offsets."""
+MASK = "assistant_masks"
+MASKED = ("06820c961991ed71", "b3a5577234e10210", "d93dc804cc9b0d21")
+"""Digests of the source of apply_chat_template (transformers 5.23, 4.57, 4.52) whose masks `assistant_mask` computes.
+The masks of any other source are its own.
+"""
 COMPARED = 5
 """The number of texts that are encoded with and without offsets, to see that everything else is equal."""
 SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
@@ -35,6 +42,8 @@ class Stopped(BaseException):
 class Placeholder:
     """A value of an encoding that is not known yet: reading it raises Stopped."""
 
+    place: "tuple[Text, str]"
+
     def __init__(self, text: "Text", name: str) -> None:
         object.__setattr__(self, "place", (text, name))
 
@@ -51,15 +60,40 @@ class Placeholder:
     __repr__ = __str__ = __format__ = __dir__ = __reduce_ex__ = __setattr__ = _read
 
 
+class Mask(Placeholder):
+    """An assistant mask that is not known yet. trl refuses a mask without a 1, which is looked at later."""
+
+    def __contains__(self, value: Any) -> bool:
+        if value != 1:
+            raise Stopped
+        text, _ = object.__getattribute__(self, "place")
+        text.learned = True
+        return True
+
+
 class Text:
     """A text that the tokenizer was called with; ``values`` and ``encoding`` are None until they are known."""
 
-    __slots__ = ("encoding", "options", "text", "values")
+    __slots__ = ("encoding", "learned", "options", "spans", "text", "values")
 
     def __init__(self, text: str, options: "Options") -> None:
         self.text, self.options = text, options
         self.values: dict[str, Any] | None = None
         self.encoding: Any = None
+        self.spans: Sequence[tuple[int, int]] | None = None
+        """The characters of each answer, if the chat template was applied with an assistant mask."""
+        self.learned = False
+        """Whether the function relied on a 1 in the assistant mask."""
+
+    def names(self) -> list[str]:
+        """The names of the values that a call with this text returns."""
+        return [*self.options.names, *([MASK] if self.spans is not None else [])]
+
+    def answer(self, values: dict[str, Any], encoding: Any) -> None:
+        """Set the values of the text, and its assistant mask."""
+        self.values, self.encoding = values, encoding
+        if self.spans is not None and encoding is not None:
+            values[MASK] = assistant_mask(len(values["input_ids"]), self.spans, encoding)
 
 
 class Options:
@@ -120,6 +154,7 @@ class Recorder:
 
         self.tokenizer, self.kind, self.made = tokenizer, type(tokenizer), BatchEncoding
         self.options = list[Options]()
+        self.masked = _digest(getattr(self.kind, "apply_chat_template", None)) in MASKED
         self.calls = Calls()
         self.differs = False
         self.last: Any = None
@@ -160,7 +195,8 @@ class Recorder:
                 if not all(texts[place] for place in again):
                     raise NotBatched("it reads encodings in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
-                left = again
+                unmasked = [place for place in left if any(map(unlearned, texts[place]))]
+                left = list(dict.fromkeys(again + unmasked))  # the function sees the mask without a 1
         self.rows = ROWS
         return [{name: filled(one) for name, one in found[place].items()} for place in places]
 
@@ -190,10 +226,18 @@ class Recorder:
                 calls.text, calls.rendering = after
                 calls.chat += 1
                 return self._made(text)
-        out = real(*args, **options)
+        try:
+            out = real(*args, **options)
+        except Stopped:
+            expected = self.masked and options.get("return_assistant_tokens_mask") and not self.differs
+            if not expected or calls.texts[-1].values is not None:
+                raise
+            text = calls.texts[-1]
+            text.spans, text.options.offsets = calls.rendered[-1][1][0], True
+            out = self.last = self._made(text)
         calls.chat += 1
         if number == len(calls.chats):
-            same = out is self.last and len(out) == len(calls.texts[calls.text - 1].options.names)
+            same = out is self.last and len(out) == len(calls.texts[calls.text - 1].names())
             calls.chats.append((calls.texts[calls.text - 1] if same else None, calls.text, calls.rendering))
         return out
 
@@ -207,7 +251,7 @@ class Recorder:
 
     def _made(self, text: Text) -> Any:
         """A new encoding, as the tokenizer returns it for this text."""
-        values: dict[str, Any] = {name: Placeholder(text, name) for name in text.options.names}
+        values: dict[str, Any] = {one: (Mask if one == MASK else Placeholder)(text, one) for one in text.names()}
         if text.values is not None:
             values = {name: list(one) if type(one) is list else one for name, one in text.values.items()}
         return self.made(values, encoding=[Encoding(text)], n_sequences=1)
@@ -228,8 +272,8 @@ class Recorder:
             if some:
                 batch = self._batch(some, options, options.offsets)
                 for at, one in enumerate(some):
-                    one.values = {name: column[at] for name, column in batch.items()}
-                    one.encoding = batch.encodings[at] if options.offsets else None
+                    values = {name: column[at] for name, column in batch.items()}
+                    one.answer(values, batch.encodings[at] if options.offsets else None)
 
     def _batch(self, texts: list[Text], options: Options, offsets: bool | None) -> Any:
         core = self.tokenizer._tokenizer
@@ -255,6 +299,30 @@ class Recorder:
             self.calls, self.last = Calls(), None
 
 
+def assistant_mask(length: int, spans: Sequence[tuple[int, int]], encoding: Any) -> list[int]:
+    """The mask of apply_chat_template: 1 for the tokens of these parts of the text."""
+    mask = [0] * length
+    for begin, end in spans:
+        first, last = encoding.char_to_token(begin), encoding.char_to_token(end - 1)
+        if first is None:
+            break
+        after = last + 1 if last else length
+        mask[first:after] = [1] * (after - first)
+    return mask
+
+
+def _digest(function: Any) -> str | None:
+    try:
+        return sha256(inspect.getsource(function).encode()).hexdigest()[:16]
+    except (OSError, TypeError):
+        return None
+
+
+def unlearned(text: Text) -> bool:
+    """Whether the mask has no 1 although the function relied on one."""
+    return text.learned and text.values is not None and 1 not in text.values[MASK]
+
+
 def lacking(text: Text) -> bool:
     """Whether the text is not encoded, or lacks the offsets that a function needs."""
     return text.values is None or bool(text.options.offsets and text.encoding is None)
@@ -269,12 +337,12 @@ def holds_placeholders(value: Any) -> bool:
 
 def _hidden(row: Mapping[str, Any]) -> bool:
     """Whether a row has placeholders inside of its values, where `filled` does not find them."""
-    return any(type(one) is not Placeholder and holds_placeholders(one) for one in row.values())
+    return any(not isinstance(one, Placeholder) and holds_placeholders(one) for one in row.values())
 
 
 def filled(value: Any) -> Any:
     """The value of a placeholder; any other value is returned unchanged."""
-    if type(value) is not Placeholder:
+    if not isinstance(value, Placeholder):
         return value
     text, name = object.__getattribute__(value, "place")
     return text.values[name]

@@ -40,7 +40,8 @@ SPECS = tuple(
     sorted([*RECIPES, *STACKS, *(name.removesuffix(".xp") for name in os.listdir(SMALL) if name.endswith(".xp"))])
 )
 VERBATIM = (
-    "batched_calls.py", "batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py", "stage.py",
+    "batched_calls.py", "batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py",
+    "stage.py",
 )  # fmt: skip
 """Files that a bundle contains as unchanged copies. The golden's bundle.toml has their digests."""
 NAMES = "trainer.txt"

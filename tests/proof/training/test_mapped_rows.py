@@ -37,11 +37,18 @@ def turns(number: int) -> list[dict[str, str]]:
     return made
 
 
+def weighted(number: int) -> list[dict[str, Any]]:
+    """A conversation whose first answer is not to be learned in two of three rows."""
+    answers = turns(number)
+    return [{**turn, "weight": int(at != 1 or len(answers) < 4)} for at, turn in enumerate(answers)]
+
+
 FILES = {
     "mapped.jsonl": lines([{"messages": turns(number)} for number in range(ROWS)]),
     "mapped-pairs.jsonl": lines(
         [{"prompt": turns(number)[:-1], "completion": turns(number)[-1:]} for number in range(ROWS)]
     ),
+    "mapped-weights.jsonl": lines([{"messages": weighted(number)} for number in range(ROWS)]),
     "mapped-text.jsonl": lines([{"text": "".join(turn["content"] for turn in turns(n))} for n in range(ROWS)]),
 }
 
@@ -96,6 +103,7 @@ def test_rows_of_every_shape(warm: Warm, target: str) -> None:
     if target in MASKED:
         texts["packed"] = spec(data='"mapped.jsonl"', target=target, sizes=sizes, batch=" packing(isolate=mask)")
         method = "method sft(completion_only, assistant_only)"
+        texts["weights"] = spec("method sft(assistant_only)", data='"mapped-weights.jsonl"', target=target, sizes=sizes)
         texts["both"] = spec(method, data='"mapped-pairs.jsonl"', target=target, sizes=sizes)
     found = calls(warm, target, "shapes", texts)
     check(found)
