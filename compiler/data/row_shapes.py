@@ -273,7 +273,8 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
                 return f'the value of a turn from `{who}` is not a call as JSON, such as {{"name": "add"}}'
         if speaker == "from" and (not isinstance(who, str) or who not in ROLES):
             return f"`{str(who)[:40]}` is no known speaker" if who is not None else "a turn does not name its speaker"
-        if speaker == "role" and (not isinstance(who, str) or "content" not in turn):
+        calls = turn.get("tool_calls") or turn.get("function_call")
+        if speaker == "role" and (not isinstance(who, str) or ("content" not in turn and not calls)):
             return "a message needs a role and a content"
         if not isinstance(turn.get("tool_calls"), list | None):
             return "the `tool_calls` of a message are not a list"

@@ -21,6 +21,15 @@ TURN_KEY = "turn_key:"
 whether the turn is learned, but no trainer reads the key.
 """
 
+UNREAD_KEY = "unread_key:"
+"""The prefix, before a key's name, of a property that `structure` returns: a turn has this key with a value, and only a
+chat template can read it.
+"""
+READ_KEYS = ("id", "index", "type", "tool_call_id", "tool_calls", "function_call", *TRAINED, *MASKED, *REASONING)
+"""Keys of a turn that are read, or whose value is no text to learn."""
+CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
+"""Keys of a tool call that do not have its arguments, except `arguments`."""
+
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
 """Names under which published preference pairs have the column with the prompt."""
 
@@ -30,13 +39,15 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     the turn itself and its content.
 
     - `tool_calls`; `several_calls` in one turn; `text_with_call`: a turn has both a text and a call
-    - `odd_arguments`: a call whose arguments are not a JSON object
+    - `odd_arguments`: a call whose arguments are not a JSON object; `unnamed_call`: a call without a function's name
+    - `moved_arguments`: a call without `arguments` that has another key, such as `parameters`
     - `reasoning_twice`: a turn has reasoning both in a field and in its content
     - `reasoning`: in a field of a turn; `early_reasoning`: before the last question
     - `inline_reasoning`, `early_inline_reasoning`: the same in the content, between <think> and </think>
     - `tool`, `developer`: turns of these roles
     - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with another weight than 0 and 1
     - `turn_key:NAME`: a turn with a key that is ignored, although it seems to say whether the turn is learned
+    - `unread_key:NAME`: a turn with another key, which only a chat template can read
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
     found: set[str] = set()
@@ -71,8 +82,38 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
         yield "several_calls"
     if _visible(content) or isinstance(content, list):
         yield "text_with_call"
-    if any(map(odd_arguments, calls)):
-        yield "odd_arguments"
+    yield from {kind for kind in map(_wrong_call, calls) if kind is not None}
+
+
+def _wrong_call(call: object) -> str | None:
+    """What is wrong with a tool call, as a name of `structure`; None if nothing is. Like the runtime's `wrong_call`."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not _visible(function.get("name")):
+        return "unnamed_call"
+    given = function.get("arguments")
+    given = None if isinstance(given, str) and given.strip() in ("", "null", "{}") else given
+    if not given and any(value for key, value in function.items() if key not in CALL_KEYS):
+        return "moved_arguments"
+    return "odd_arguments" if odd_arguments(call) else None
+
+
+def is_tools(value: object) -> bool:
+    """Whether a value is a list of tools, or its JSON text, in which each tool has a name, as in the runtime's
+    `described_tools`.
+    """
+    try:
+        read = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return False
+    return isinstance(read, list) and all(map(_is_tool, read))
+
+
+def _is_tool(tool: object) -> bool:
+    if not isinstance(tool, dict):
+        return False
+    described = tool.get("function", tool)
+    named = isinstance(described, dict) and isinstance(described.get("name"), str)
+    return named or (isinstance(tool.get("type"), str) and tool["type"] != "function")
 
 
 def odd_arguments(call: object) -> bool:
@@ -96,6 +137,8 @@ def _marks(role: str, turn: Mapping[str, object]) -> Iterator[str]:
     for key in turn.keys() - PLAIN - {*TRAINED, *REASONING}:
         if MARKS.search(key) and turn[key] is not None and (key not in MASKED or not isinstance(turn[key], int)):
             yield TURN_KEY + key[:40]
+        elif turn[key] and key not in READ_KEYS and not (key == "name" and role == "tool"):
+            yield UNREAD_KEY + key[:40]
 
 
 def declined(mark: object) -> bool:

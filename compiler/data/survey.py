@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
-from xpc.compiler.data.structure import PLAIN, REASONING, structure, unread
+from xpc.compiler.data.structure import PLAIN, REASONING, is_tools, structure, unread
 from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 
+PLACES = ("<image>", "<video>", "<audio>")
+"""Texts that mark the place of an image, a video or a sound in a turn (LLaVA's and LLaMA-Factory's rows)."""
 MANY = 256
 """Maximum number of columns, roles or properties that a survey lists. A file with more is not training data."""
 
@@ -89,8 +91,10 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         found, same = inspect(values, number, roles)
         for kind in (*found, *unread(row, shape, names)):
             kinds.add(kind, number)
-        if row.get("tools") or row.get("functions"):
-            kinds.add("tools", number)
+        if tools := row.get("tools") or row.get("functions"):
+            kinds.add("tools" if is_tools(tools) else "odd_tools", number)
+        if isinstance(row.get("system"), str) and row["system"]:
+            kinds.add("system_column", number)
         if row.get("tools") or row.get("system"):  # tools and system prompts are a part of the rendered text
             same = (same, str((row.get("tools"), row.get("system"))))
         key = hash(same)
@@ -140,7 +144,9 @@ def empty(value: object) -> bool:
         return not value or value.isspace()
     if isinstance(value, list):
         return not any(
-            isinstance(part, dict) and (part.get("type") not in (None, "text") or not empty(part.get("text")))
+            not empty(part)
+            if isinstance(part, str)
+            else isinstance(part, dict) and (part.get("type") not in (None, "text") or not empty(part.get("text")))
             for part in value
         )
     return value is None
@@ -174,6 +180,8 @@ def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tu
             special = True
         if not by_from:
             speakers.add(role)
+        if isinstance(content, str) and any(mark in content for mark in PLACES):
+            found.add("place")
         if role == "assistant":
             answered = True
             if empty(content) and not (turn.get("tool_calls") or turn.get("function_call")):
@@ -205,12 +213,12 @@ def _inspect_conversation(values: list[object], number: int, roles: _Counts) -> 
 
 def _inspect_images(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found, same = _inspect_conversation(values[:1], number, roles)
-    return set(found) - {"images"}, (same, str(values[1]))
+    return set(found) - {"images", "place"}, (same, str(values[1]))
 
 
 def _inspect_image_pair(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found, same = _inspect_preference(values[:3], number, roles)
-    return set(found) - {"images"}, (same, str(values[3]))
+    return set(found) - {"images", "place"}, (same, str(values[3]))
 
 
 def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:

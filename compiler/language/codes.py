@@ -52,6 +52,7 @@ CODES: dict[str, tuple[str, str]] = {
     "XP887": ("array-of-several-shapes", "error"),
     "XP590": ("data-from-a-hidden-folder", "warning"),
     "XP166": ("tool-fails", "error"),
+    "XP587": ("special-token-in-text", "warning"),
     "XP588": ("reward-fails", "error"),
     "XP589": ("own-answer-not-rewarded", "warning"),
     "XP591": ("nothing-learned", "warning"),

@@ -52,6 +52,8 @@ ROWS = {
     "call": [user("What is 1+1?"), assistant("", tool_calls=[CALL]), {"role": "tool", "content": "2"}, assistant("2")],
     "tools": [user("What is 1+1?"), assistant("It is 2.")],
     "reasoning": [user("What is 1+1?"), assistant("It is 2.", reasoning_content="One and one.")],
+    "thought": [user("What is 1+1?"), assistant("It is 2.", thought="One and one.")],
+    "special": [user("What is 1+1?"), assistant("It is 2.<|im_end|> Or 3.")],
 }
 DEFECTS = {
     "end_not_marked": ("plain", "no_end", "", "XP592", "the end token <|im_end|> after the answer bears no loss"),
@@ -64,6 +66,8 @@ DEFECTS = {
     "tools_without_a_template": ("tools", "good", "", "XP598", "leaves out the tool 'add'"),
     "call_dropped": ("call", "good", "", "XP598", "leaves out the tool call 'add' of turn 1 (assistant)"),
     "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
+    "key_not_read": ("thought", "good", "", "XP549", "turn 1 (assistant) of messages has 'thought'"),
+    "special_token": ("special", "good", "", "XP587", "turn 1 (assistant) of messages contains '<|im_end|>'"),
     "template_without_marks": (
         "plain",
         "no_marks",

@@ -56,7 +56,7 @@ def test_a_turn_of_a_caller_without_a_call_is_refused_by_both(value: object) -> 
 def test_a_call_without_arguments_has_an_empty_object(given: object) -> None:
     (call,) = call_forms.with_arguments([{"function": {"name": "now", "arguments": given}}])
     assert call["function"]["arguments"] in ({}, "{}")
-    assert call_forms.odd_arguments([call]) is None
+    assert call_forms.wrong_call([call]) is None
     assert not structure.odd_arguments({"function": {"name": "now", "arguments": given}})
 
 

@@ -185,8 +185,13 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
     return out
 
 
-NOTES = {"weight": "XP549", "key": "XP549", "turn": "XP548"}
+NOTES = {"weight": "XP549", "key": "XP549", "unread": "XP549", "special": "XP587", "turn": "XP548"}
 """The code of each kind of problem that the runtime's `turn_notes` reports."""
+HELPS = {
+    "turn": "write `method sft(assistant_only)`",
+    "unread": "name a chat_template that reads it, or rename a key with reasoning `reasoning_content`",
+    "special": "remove it from the text, unless the model should read the token there",
+}
 
 
 def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
@@ -196,8 +201,10 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     turn_notes = session.optional("features.messages.turn_notes")
     if turn_notes is None:  # this bundle's messages have only a role and a text
         return
-    for kind, what in dict(turn_notes.notes(row, bool(session.stated.get("assistant_only_loss")))).items():
-        yield verdict(NOTES[kind], what, "write `method sft(assistant_only)`" if kind == "turn" else "")
+    answers_only = bool(session.stated.get("assistant_only_loss"))
+    for kind, what in dict(turn_notes.notes(row, answers_only, session.tokenizer)).items():
+        found = verdict(NOTES[kind], what, HELPS.get(kind, ""))
+        yield {**found, "severity": "note"} if kind == "unread" else found
     doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)
     if doubles and (twice := turn_notes.doubled(row)):
         found = verdict("XP599", turn_notes.written_twice(*twice))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
 from xpc.compiler.data.shapes import ALPACA, SHAPES
-from xpc.compiler.data.structure import QUESTIONS, TURN_KEY
+from xpc.compiler.data.structure import QUESTIONS, TURN_KEY, UNREAD_KEY
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
-from xpc.compiler.rules.data.structure import have, masks_answers
+from xpc.compiler.rules.data.structure import built_in, have, masks_answers
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -93,10 +94,14 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
     return {TURN_KEY + key: (f"a turn with the key `{key}`", help) for key in keys}
 
 
+SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
+"""Matches names of columns that probably have the system prompt of a row, and are not read."""
+
+
 @rule("XP546", "system-column-not-read", "warning")
 def system_not_read(spec: Spec) -> Iterator[Finding]:
     """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, the
-    column is not read.
+    column is not read. A column of another name, such as `system_prompt`, is not read either.
 
     Why it is bad: the model would not learn to follow the row's system prompt.
 
@@ -106,6 +111,15 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.files:
         found = rows.survey(source)
+        other = None if found is None or source.only else next(filter(SYSTEM.fullmatch, found.columns), None)
+        own = None if found is None else found.tallies.get("system")
+        if found is not None and other is not None and (own is None or own.count < found.rows):
+            yield Finding(
+                source.label,
+                f"`{source.name[:80]}` has a column `{other}`, which is not read as a system prompt",
+                "rename the column `system`, which is read as the system prompt of its row",
+            )
+            continue
         if (
             found is None
             or source.only
@@ -121,12 +135,40 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
             )
 
 
+THOUGHT = re.compile(r"think|thought|reason|rationale|scratch|chain.?of|(^|_)cot($|_)", re.IGNORECASE)
+"""Matches names of keys that probably have the reasoning of a turn, and are not read."""
+
+
+def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Iterator[Finding]:
+    """Findings about keys of turns that the chat template does not read: one for reasoning, one for all other keys."""
+    tallies = {} if found is None or found.wrong is not None else found.tallies
+    keys = {kind[len(UNREAD_KEY) :]: one for kind, one in tallies.items() if kind.startswith(UNREAD_KEY)}
+    keys = {key: one for key, one in keys.items() if not re.search(rf"\b{re.escape(key)}\b", template)}
+    thoughts = [key for key in keys if THOUGHT.search(key)]
+    for names in (thoughts, [key for key in keys if key not in thoughts]):
+        if not names or found is None:
+            continue
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        keys_of = "the key" if len(names) == 1 else "the keys"
+        yield Finding(
+            source.label,
+            f"{have(keys[names[0]], found, source)} a turn with {keys_of} {_listed(names[:3])}{more}, which the chat "
+            "template does not read",
+            f"rename `{names[0]}` to `reasoning_content`, and write `chat_template = qwen3`, which writes it"
+            if names is thoughts
+            else "remove what is not to be learned from the rows, or name a chat_template that reads it",
+            severity=None if names is thoughts else "note",
+        )
+
+
 @rule("XP549", "column-not-read", "warning")
 def column_not_read(spec: Spec) -> Iterator[Finding]:
     """Some columns say how a row is to be learned, but no trainer reads them: `history` next to a prompt and its
     completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
     whose name contains `weight`, `loss` or `mask`, such as `loss_weight`, and a `label` of false for sft. If all pairs
-    without `prompt` have their question in another column, such as `instruction`, this is an error.
+    without `prompt` have their question in another column, such as `instruction`, this is an error. Other keys of a
+    turn that the chat template does not read are a note, or a warning if their name, such as `thought`, seems to say
+    that they have reasoning.
 
     Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
     without the turns that it refers to.
@@ -137,8 +179,10 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     """
     if spec.method.shapes[0] == "prompt":  # reward functions may read any column
         return
+    template = (spec.chat_template or "") if built_in(spec) is None else ""  # a built-in template reads no such key
     for source in spec.files:
         found = rows.survey(source)
+        yield from _unread_keys(source, found, template)
         for kind, (words, help) in (UNREAD | _turn_keys(spec, found)).items():
             of_turn = kind == "turn_weight" or kind.startswith(TURN_KEY)
             one = None if found is None or (source.only and not of_turn) else found.tallies.get(kind)

@@ -14,6 +14,7 @@ from xpc.compiler.registry import multimodal
 from xpc.compiler.rules.core.conditions import any_of, counted_rows, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.data.roles import listed
+from xpc.compiler.rules.data.structure import have
 from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
@@ -80,8 +81,8 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """Each row must have the shape of its format: turns have a known speaker, and a text is a string. All rows of a
-    local file are checked.
+    """Each row must have the shape of its format: turns have a known speaker, a text is a string, and tools are a list
+    of objects that each have a name (or its JSON text). All rows of a local file are checked.
 
     Why it is bad: one wrong row ends the run.
 
@@ -91,14 +92,28 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
     """
     for source in spec.files:
         found = rows.survey(source)
-        if found is None or found.wrong is None or not set(rows.columns(source)) <= set(found.columns):
+        if found is None or not set(rows.columns(source)) <= set(found.columns):
             continue  # the rule XP553 reports the missing column
         if source.shape not in spec.method.shapes:
             continue  # the rule XP503 reports a shape that the method cannot train on
+        if found.wrong is None:
+            yield from _odd_tools(source, found)
+            continue
         yield Finding(
             source.label,
             f"row {found.wrong[0]} of `{source.name[:80]}` is not a row of {source.shape}: {found.wrong[1]}",
             _other_shape(source, found),
+        )
+
+
+def _odd_tools(source: DataSource, found: Survey) -> Iterator[Finding]:
+    one = found.tallies.get("odd_tools")
+    read = not source.only or "tools" in (source.columns or ())
+    if one is not None and read and rows.conversational(source):
+        yield Finding(
+            source.label,
+            f"row {one.first} of `{source.name[:80]}` has tools that are not a list of objects with a name",
+            'write a list, such as `[{"name": "add", "parameters": {}}]` (rows are counted from 0)',
         )
 
 
@@ -173,7 +188,8 @@ MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
     """Rows for a model that reads only text must contain text only. Columns of images, videos or sound are accepted if
     the spec lists the columns to train on (`columns`) without them. An image within a message is an error of another
-    rule (XP554). A model that reads images (Qwen2.5-VL) reads the column `images`.
+    rule (XP554). A model that reads images (Qwen2.5-VL) reads the column `images`. A text with `<image>`, `<video>` or
+    `<audio>` in rows without such a column is a warning.
 
     Why it is bad: the model would be trained without the images or sounds.
 
@@ -196,4 +212,14 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
                 f"`{source.name[:80]}` has a column `{media}`, and "
                 + ("the model reads only images" if spec.reads_images else f"`{spec.model.name[:80]}` reads only text"),
                 f"write `columns = [{text}]` in `data` to train without it",
+            )
+            continue
+        found = rows.survey(source)
+        place = None if found is None or found.wrong is not None else found.tallies.get("place")
+        if found is not None and place is not None:
+            yield Finding(
+                source.label,
+                f"{have(place, found, source)} `<image>`, `<video>` or `<audio>` in a text, which is learned as text",
+                "remove such marks from the texts, or leave these rows out of the data",
+                severity="warning",
             )

@@ -55,7 +55,7 @@ def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
     return found, tallies
 
 
-def _template(spec: Spec) -> str | None:
+def built_in(spec: Spec) -> str | None:
     """The name of the built-in template that renders the rows: the template in the spec, or that of the model's
     family.
     """
@@ -78,7 +78,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
 
     Source: `compiler/registry/template_forms.json`, rendered with transformers; confirmed by running it.
     """
-    template = _template(spec)
+    template = built_in(spec)
     if template is None:
         yield from _not_in_turns(spec)
         return
@@ -167,7 +167,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
 
     Source: `compiler/registry/template_forms.json` contains only the built-in templates.
     """
-    if _template(spec) is not None:
+    if built_in(spec) is not None:
         return
     for source in spec.files:
         found, tallies = _kinds(source)
@@ -214,13 +214,24 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
         )
 
 
+ODD_CALLS = {
+    "unnamed_call": ("does not name its function", 'write its `name`: `{"name": "add", "arguments": {}}`'),
+    "moved_arguments": (
+        "has no `arguments`, and has them under another key",
+        'rename this key: `{"name": "add", "arguments": {"a": 1}}`',
+    ),
+    "odd_arguments": ("has arguments that are not a JSON object", 'write an object, such as `{"city": "Paris"}`'),
+}
+"""Tool calls that no template can write as they are meant (`data/structure.py`): a description, and what to write."""
+
+
 @rule("XP547", "arguments-not-an-object")
 def odd_arguments(spec: Spec) -> Iterator[Finding]:
-    """The arguments of a tool call must be a JSON object, or a string that contains one: `"arguments": {"city":
-    "Paris"}`. For a call without arguments, the key may be missing, null or an empty string. `data { omit =
-    [tool_calls] }` allows other arguments.
+    """A tool call must name its function, and its `arguments` must be a JSON object, or a string that contains one:
+    `{"name": "weather", "arguments": {"city": "Paris"}}`. For a call without arguments, the key may be missing, null or
+    an empty string. `data { omit = [tool_calls] }` allows other calls.
 
-    Why it is bad: the model learns to write calls that no tool can read.
+    Why it is bad: the model learns to write calls that no tool can read, or calls without their arguments.
 
     Without this rule: launch.sh stops at the first such row.
 
@@ -230,13 +241,14 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
         return
     for source in spec.files:
         found = rows.survey(source)
-        one = None if found is None or found.wrong is not None else found.tallies.get("odd_arguments")
-        if found is not None and one is not None:
-            yield Finding(
-                source.label,
-                f"{have(one, found, source)} a tool call whose arguments are not a JSON object",
-                'write an object, such as `{"city": "Paris"}`, or `data(omit=[tool_calls])` to train on such rows',
-            )
+        for kind, (words, help) in ODD_CALLS.items():
+            one = None if found is None or found.wrong is not None else found.tallies.get(kind)
+            if found is not None and one is not None:
+                yield Finding(
+                    source.label,
+                    f"{have(one, found, source)} a tool call that {words}",
+                    f"{help}, or `data(omit=[tool_calls])` to train on such rows",
+                )
 
 
 @rule("XP548", "turn-in-an-answer", "warning")

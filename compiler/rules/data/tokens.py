@@ -219,8 +219,8 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP567", "no-place-for-a-system-prompt")
 def no_system(spec: Spec) -> Iterator[Finding]:
-    """Gemma, Gemma 2 and Mistral cannot have a system prompt, because their templates refuse one. The beginning of each
-    local file is checked.
+    """Gemma, Gemma 2 and Mistral cannot have a system prompt, because their templates refuse one. The rows of local
+    files are checked: their turns, and a column `system`.
 
     Why it is bad: the data cannot be rendered.
 
@@ -248,7 +248,9 @@ def no_system(spec: Spec) -> Iterator[Finding]:
         return
     for source in talks:
         found = rows.survey(source)
-        first = None if found is None else found.tallies.get("system")
+        tallies = {} if found is None else found.tallies
+        column = tallies.get("system_column") if not source.only or "system" in (source.columns or ()) else None
+        first = tallies.get("system", column)
         if first is not None:
             yield Finding(
                 source.label,

@@ -37,16 +37,25 @@ def described_tools(tools: Any, where: str) -> Any:
     """The tools of a row (a list, or its JSON text), each in OpenAI's form: `{"type": "function", "function": {...}}`.
 
     Rows of ShareGPT and OpenAI's older `functions` have only the inner object, and templates write a tool as it is
-    given. Raises RunError for a text that is not JSON.
+    given. Raises RunError for a text that is not JSON, and for anything but a list of tools.
     """
     try:
         read = json.loads(tools) if isinstance(tools, str) else tools
     except ValueError as error:
         raise RunError(f"{where}: the tools are not JSON: {str(error)[:60]}") from error
-    if not isinstance(read, list):
-        return read
+    if not isinstance(read, list) or not all(map(_is_tool, read)):
+        raise RunError(f"{where}: the tools are not a list of objects that each have a name: {str(tools)[:40]}")
     bare = [isinstance(one, dict) and "name" in one and not one.keys() & {"type", "function"} for one in read]
     return [{"type": "function", "function": one} if alone else one for one, alone in zip(read, bare, strict=True)]
+
+
+def _is_tool(tool: Any) -> bool:
+    """Whether a tool has a name, or is a tool of a type other than `function`, such as `web_search`."""
+    if not isinstance(tool, dict):
+        return False
+    described = tool.get("function", tool)
+    named = isinstance(described, dict) and isinstance(described.get("name"), str)
+    return named or (isinstance(tool.get("type"), str) and tool["type"] != "function")
 
 
 def with_arguments(calls: Sequence[Any]) -> list[Any]:
@@ -62,17 +71,28 @@ def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     return {**call, "arguments": {}} if empty and "name" in call else dict(call)
 
 
-def odd_arguments(calls: Sequence[Any]) -> str | None:
-    """A sentence about the first call with arguments that are neither an object nor the JSON text of one; or None."""
+CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
+"""Keys of a tool call that do not have its arguments, except `arguments`."""
+
+
+def wrong_call(calls: Sequence[Any]) -> str | None:
+    """A sentence about the first call that does not name its function, has its arguments under another key, or has
+    arguments that are neither an object nor the JSON text of one; None if there is none.
+    """
     for call in calls:
-        one = call.get("function", call) if isinstance(call, dict) else {}
-        given = one.get("arguments", {}) if isinstance(one, dict) else {}
+        one = call.get("function", call) if isinstance(call, dict) else None
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str) or not one["name"]:
+            return f"a tool call does not name its function: {str(call)[:60]}"
+        given = one.get("arguments", {})
+        other = next((key for key, value in one.items() if key not in CALL_KEYS and value), None)
         try:
             read = json.loads(given) if isinstance(given, str) else given
         except ValueError:
             read = None
+        if read == {} and other is not None:
+            return f"the call {one['name'][:40]!r} has {other[:40]!r} instead of `arguments`"
         if not isinstance(read, dict):
-            return f"the arguments of the call {str(one.get('name'))[:40]!r} are not a JSON object: {str(given)[:40]!r}"
+            return f"the arguments of the call {one['name'][:40]!r} are not a JSON object: {str(given)[:40]!r}"
     return None
 
 
@@ -85,6 +105,8 @@ class Forms(NamedTuple):
     """Arguments of tool calls may be an object."""
     texts: bool
     """Arguments of tool calls may be JSON text."""
+    flat: bool
+    """A call may have its name and its arguments without an inner object `function`."""
     doubles: bool
     """Reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
 
@@ -106,17 +128,28 @@ def in_form(turn: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
 
 
 def _call(call: Any, forms: Forms) -> Any:
-    if isinstance(call, dict) and isinstance(call.get("function"), dict):
-        return {**call, "function": _call(call["function"], forms)}
-    given = call.get("arguments") if isinstance(call, dict) else None
+    if not isinstance(call, dict):
+        return call
+    if isinstance(call.get("function"), dict):
+        return {**call, "function": _with_form(call["function"], forms)}
+    if "name" in call and not forms.flat:
+        inner = {key: call[key] for key in ("name", "arguments") if key in call}
+        outer = {key: value for key, value in call.items() if key not in inner}
+        return {"type": "function", **outer, "function": _with_form(inner, forms)}
+    return _with_form(call, forms)
+
+
+def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
+    """The call with its arguments as an object or as JSON text, as the template reads them."""
+    given = call.get("arguments")
     if isinstance(given, dict | list) and forms.texts and not forms.objects:
         return {**call, "arguments": json.dumps(given, ensure_ascii=False)}
     if isinstance(given, str) and not forms.texts:
         try:
             return {**call, "arguments": json.loads(given)}
         except ValueError:  # not JSON, which the spec allows by `data(omit=[tool_calls])`
-            return call
-    return call
+            return dict(call)
+    return dict(call)
 
 
 def found_forms(template: str, render: Callable[..., str]) -> Forms:
@@ -147,10 +180,14 @@ def forms_of(render: Callable[..., str]) -> Forms:
         call = {"id": "zqzqzqzqz", "type": "function", "function": {"name": "zqn", "arguments": arguments}}
         text = _rendered(render, [question, {"role": "assistant", "content": "", "tool_calls": [call]}])
         found.append("zqv" in text and '\\"zqv' not in text and "'zqk'" not in text)
+    call = {"id": "zqzqzqzqz", "name": "zqn", "arguments": {"zqk": "zqv"} if found[0] else '{"zqk": "zqv"}'}
+    text = _rendered(render, [question, {"role": "assistant", "content": "", "tool_calls": [call]}])
+    flat = "zqn" in text and "zqv" in text
     thought = {"role": "assistant", "content": "<think>\nzqi\n</think>\n\n.", "reasoning_content": "zqf"}
     thoughts = _rendered(render, [question, thought])
     doubles = "zqi" in thoughts and "zqf" in thoughts
-    return Forms("zqz" in parts and "'text'" not in parts and '"text"' not in parts, found[0], found[1], doubles)
+    joins = "zqz" in parts and "'text'" not in parts and '"text"' not in parts
+    return Forms(joins, found[0], found[1], flat, doubles)
 
 
 def _rendered(render: Callable[..., str], turns: list[dict[str, Any]]) -> str:

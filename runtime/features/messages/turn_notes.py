@@ -12,7 +12,7 @@ from typing import Any
 from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle
 from ...core.row_comparison import REASONING, sampled_rows
-from ...core.rows import FIELDS, name
+from ...core.rows import FIELDS, KEPT, name
 
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
 """Matches the name of a key that probably says whether a turn is learned, such as `loss_weight`."""
@@ -23,19 +23,24 @@ MASKED = ("mask", "masked")
 READ = (*TRAINED, *MASKED)
 """Keys of a turn that decide whether it is learned. A number is no weight of the loss: 0 means not learned."""
 ANSWERS = ("completion", "chosen", "rejected")
+PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
+"""Keys of a turn that are read, or whose value is no text to learn."""
 PHRASES = {
     "weight": "an answer with a weight other than 0 and 1, which counts as 1",
     "key": "a key of a turn that is not read, although it seems to say whether the turn is learned",
+    "unread": "a key of a turn that the chat template does not read, so that its value is not learned",
+    "special": "a text that contains a special token; the model reads it as this token",
     "turn": "turns in an answer that are not the assistant's, which are learned with it; "
     "`method sft(assistant_only)` does not learn them, and the other methods need one answer to each prompt",
 }
 
 
-def notes(row: Mapping[str, Any], answers_only: bool = False) -> Iterator[tuple[str, str]]:
+def notes(row: Mapping[str, Any], answers_only: bool = False, tokenizer: Any = None) -> Iterator[tuple[str, str]]:
     """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
 
     ``answers_only`` is whether only the assistant's tokens are learned, by the masks of the chat template.
     """
+    special = [one for one in getattr(tokenizer, "all_special_tokens", ()) if len(one) > 2]
     for column, turns in row.items():
         if not isinstance(turns, list) or not all(isinstance(turn, dict) and "role" in turn for turn in turns):
             continue
@@ -47,8 +52,34 @@ def notes(row: Mapping[str, Any], answers_only: bool = False) -> Iterator[tuple[
             for key in fields:
                 if MARKS.search(key) and key not in (*READ, *REASONING):
                     yield "key", f"{place} has the key {key[:40]!r}"
+            if unread := list(_unread(turns, number, fields, tokenizer)):
+                yield "unread", f"{place} has {' and '.join(unread)}"
+            if written := [one for one in special if one in turn["content"]]:
+                yield "special", f"{place} contains {written[0]!r}"
             if column in ANSWERS and turn["role"] != "assistant" and not answers_only:
                 yield "turn", f"{place} is learned"
+
+
+def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Any) -> Iterator[str]:
+    """The keys of a turn that have a value which does not change the text that the chat template writes."""
+    template = getattr(tokenizer, "chat_template", None)
+    known = (*READ, *REASONING, *PASSED, *(["name"] if turns[number]["role"] == "tool" else []))
+    for key, value in fields.items() if template else ():
+        if not value or key in known or MARKS.search(key):
+            continue
+        if re.search(rf"\b{re.escape(key)}\b", str(template)):  # the name may also be a key of a tool or a call
+            less = {**turns[number], FIELDS: json.dumps({one: fields[one] for one in fields if one != key})}
+            texts = [_rendered(tokenizer, rows) for rows in (turns, [*turns[:number], less, *turns[number + 1 :]])]
+            if texts[0] != texts[1]:
+                continue
+        yield repr(key[:40])
+
+
+def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> str:
+    try:
+        return str(tokenizer.apply_chat_template(turns, tokenize=False))
+    except Exception:  # a template may raise anything
+        return ""
 
 
 def _is_weight(value: Any) -> bool:
@@ -67,7 +98,7 @@ def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
     return None
 
 
-def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool) -> None:
+def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool, tokenizer: Any = None) -> None:
     """Print the notes on a sample of the rows. Raises RunError for a turn whose reasoning would be learned twice.
 
     Such a turn has reasoning both in a key and in its content, the chat template writes both (``doubles``), and the
@@ -81,7 +112,7 @@ def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool) -
         row = rows[number]
         if doubles and (twice := doubled(row)) and "reasoning" not in bundle.data.get("omit", ()):
             raise RunError(f"{name(source)}, row {number}: {written_twice(*twice)}")
-        for kind, what in dict(notes(row, answers_only)).items():
+        for kind, what in dict(notes(row, answers_only, tokenizer)).items():
             counts[kind] = counts.get(kind, 0) + 1
             first.setdefault(kind, f"row {number}: {what}")
     for kind, count in counts.items():

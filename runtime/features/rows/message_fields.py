@@ -22,10 +22,13 @@ from ..messages.call_forms import (
     found_forms,
     from_caller,
     in_form,
-    odd_arguments,
     with_arguments,
+    wrong_call,
 )
 from ..messages.turn_notes import MASKED, TRAINED
+
+CARRIERS = ("messages", "prompt", "chosen", "rejected")
+"""Columns of a converted row whose first message can carry the columns that the chat template reads."""
 
 
 class MessageFields(Feature):
@@ -49,7 +52,7 @@ class MessageFields(Feature):
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
         """Report keys of turns that are not read, and turns that are learned although they are no answers."""
-        turn_notes.check(bundle, source, rows, doubles(self.tokenizer))
+        turn_notes.check(bundle, source, rows, doubles(self.tokenizer), self.tokenizer)
         return rows
 
     def row_types(
@@ -114,6 +117,8 @@ def _read(
     if not any_arguments:
         _check_calls(made, where)
     used = [one for one in KEPT if not source.get("only") or one in source["columns"]]
+    if not any(isinstance(made.get(one), list) for one in CARRIERS):
+        return made
     kept = {column: row[column] for column in used if row.get(column)}
     if "tools" in used and (tools := kept.get("tools") or row.get("functions")):
         kept["tools"] = described_tools(tools, where)
@@ -136,12 +141,12 @@ def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) 
 
 
 def _check_calls(made: Mapping[str, Any], where: str) -> None:
-    """Raises RunError if the arguments of a call are not a JSON object."""
+    """Raises RunError for a call without a name, or whose arguments are not a JSON object."""
     for turns in made.values():
         for turn in turns if isinstance(turns, list) else ():
             fields = json.loads(turn[FIELDS]) if isinstance(turn, dict) and turn.get(FIELDS) else {}
-            if (calls := fields.get("tool_calls")) and (wrong := odd_arguments(calls)):
-                raise RunError(f"{where}: {wrong}; write an object, or allow it with `data(omit=[tool_calls])`")
+            if (calls := fields.get("tool_calls")) and (wrong := wrong_call(calls)):
+                raise RunError(f"{where}: {wrong}; change the row, or allow it with `data(omit=[tool_calls])`")
 
 
 def untrained(turn: Mapping[str, Any]) -> bool:
@@ -169,7 +174,8 @@ def _without_nulls(value: Any) -> Any:
 def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A message as role, content and one JSON string with all its other keys. If the content is a list of parts, their
     texts are joined, and the JSON keeps the list for templates that read it. OpenAI's older form of a tool call
-    (`function_call`, role `function`) becomes the present form. Raises RunError for a part that is not text.
+    (`function_call`, role `function`) becomes the present form; a turn with calls needs no content. Raises RunError
+    for a part that is not text.
     """
     turn = from_caller(turn, where) if turn.get("from") in CALLERS else turn
     names = ("from", "value") if "from" in turn else ("role", "content")
@@ -181,6 +187,7 @@ def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
         fields["tool_calls"] = [{"type": "function", "function": fields.pop("function_call")}]
     if isinstance(calls := fields.get("tool_calls"), list):
         fields["tool_calls"] = with_arguments(calls)
+        message.setdefault(names[1], "")
     if isinstance(parts := turn.get(names[1]), list):
         fields["content"] = [{"type": "text", "text": _text(part, where)} for part in parts]
         message[names[1]] = "".join(part["text"] for part in fields["content"])
