@@ -141,6 +141,7 @@ def _rewards() -> list[Row]:
 
 
 def _codes() -> list[Row]:
+    from xpc.compiler.language.codes import first_sentence
     from xpc.compiler.rules.core.all_codes import all_codes
 
     return [
@@ -148,7 +149,7 @@ def _codes() -> list[Row]:
             "name": code,
             "slug": slug,
             "severity": severity,
-            "what": " ".join(text.split()).partition(". ")[0].rstrip("."),
+            "what": first_sentence(text).rstrip("."),
         }
         for code, (slug, severity, text) in all_codes().items()
     ]

@@ -162,11 +162,12 @@ def _rules_about(name: str) -> list[str]:
     """The rules whose first sentence names a library's argument, each with that sentence."""
     from textwrap import fill
 
+    from xpc.compiler.language.codes import first_sentence
     from xpc.compiler.rules import every
 
     naming = [rule for rule in every() if f"`{name}`" in rule.explanation]
     summaries = {rule.code: " ".join(rule.text.partition("\n\n")[0].split()) for rule in naming}
-    first = {code: text.partition(". ")[0].removesuffix(".") for code, text in sorted(summaries.items())}
+    first = {code: first_sentence(text).removesuffix(".") for code, text in sorted(summaries.items())}
     return [
         fill(f"{code}: {text}", 100, initial_indent="  ", subsequent_indent=" " * 9) + "\n"
         for code, text in first.items()

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from xpc.compiler.explain.examples import example
+from xpc.compiler.language import codes
 from xpc.compiler.language import kinds as k
 from xpc.compiler.language.schema import CLAUSES, SOURCE_SETTINGS, TABLE, Setting, outer_names
 from xpc.compiler.language.typed import show
@@ -99,9 +100,8 @@ def _section(row: Setting) -> list[str]:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text, for a table."""
-    sentence, dot, _ = " ".join(text.split()).partition(". ")
-    return (sentence + dot.strip()).replace("|", "\\|")
+    """The first sentence of a text, as a cell of a Markdown table."""
+    return codes.first_sentence(text).replace("|", "\\|")
 
 
 def write(folder: str, texts: Mapping[str, str]) -> None:

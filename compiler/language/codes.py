@@ -77,6 +77,13 @@ def explanation(code: str) -> str:
     return " ".join((texts if code in texts else read_table(syntax.__file__, "codes.toml"))[code].split())
 
 
+def first_sentence(text: str) -> str:
+    """The first sentence of an explanation, on one line. The dot of `Dr.` and of `e.g.` ends no sentence."""
+    import re
+
+    return re.split(r"(?<=\.)(?<!\bDr\.)(?<!\be\.g\.) ", " ".join(text.split()), maxsplit=1)[0]
+
+
 def report(
     code: str,
     message: str,

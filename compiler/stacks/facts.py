@@ -22,8 +22,8 @@ class Facts:
 
     # Versions and installation
     kernels: str
-    """The version of the package `kernels`, which loads flash kernels from the hub; "" if transformers does not use
-    it.
+    """The version of the package `kernels`, which loads flash kernels from the hub. The version is empty if
+    transformers does not use the package.
     """
     flash_kernels: Mapping[str, str]
     """For each flash attention, the hub repository (and branch) with kernels that replace the package flash-attn.
@@ -39,7 +39,7 @@ class Facts:
     reads_newer_files: bool
     """Whether transformers can load tokenizers and configurations that transformers 5 has saved."""
     volta_wheels: str
-    """The CUDA version of torch's wheels with kernels for V100, if the default wheels have none."""
+    """The CUDA version of the torch wheels that have kernels for V100, if the default wheels have none."""
 
     # Model families (by `model_type`)
     families_convolving: Names
@@ -102,7 +102,8 @@ class Facts:
     attentions: Names
     """Attention implementations in transformers' ALL_ATTENTION_FUNCTIONS."""
     bfd_forces_padding_free: bool
-    """Whether rows packed with the strategy `bfd` are always flattened into one row with position ids."""
+    """Whether the trainer always flattens rows that were packed with the strategy `bfd` into one row with position ids.
+    """
     isolate_attention: Names
     """The attention implementations that keep documents in a flattened row apart."""
     isolate_mask: bool
@@ -112,11 +113,12 @@ class Facts:
     dpo_padding_free: bool
     """Whether dpo can flatten rows (`padding_free`); otherwise the trainer warns and pads the rows."""
     liger: Literal["argument", "runtime"]
-    """Who applies Liger's kernels: transformers by the argument `use_liger_kernel`, or the bundle's runtime."""
+    """Who applies Liger's kernels: transformers, because of the argument `use_liger_kernel`, or the bundle's runtime.
+    """
     liger_fused_loss: bool
     """Whether `liger` also turns on Liger's fused loss; otherwise TRL computes the loss with its fused head."""
     liger_scores: bool
-    """Whether Liger's kernels for layers work in a reward model."""
+    """Whether Liger's kernels for a model's layers work in a reward model."""
     compile_backends: Names
     """The values of accelerate's DynamoBackend, without "no"."""
     compile_layers: tuple[Literal["plain", "zero", "fsdp"], ...]
@@ -131,7 +133,7 @@ class Facts:
     """The strategies that the stack's accelerate and DeepSpeed support."""
     fsdp2: bool
     context_parallel: bool
-    """Whether ranks of FSDP2 can share a sequence."""
+    """Whether several ranks of FSDP2 can share one sequence (context parallelism)."""
     sequence_parallel: Names
     """Families whose sequences DeepSpeed can split between processes (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
@@ -139,7 +141,8 @@ class Facts:
     hsdp: Literal["fsdp1", "parallelism_config"]
     """How hybrid sharding is configured: with FSDP1's HYBRID_SHARD, or in the block `parallelism_config`."""
     secondary_shards: bool
-    """Whether ZeRO-3 fills the secondary copy of the weights (`zero_hpz_partition_size`) before it reads it."""
+    """Whether ZeRO-3 fills its secondary copy of the weights (`zero_hpz_partition_size`) before the copy is first read.
+    """
     zero2_accumulates: bool
     """Whether DeepSpeed's ZeRO-2 sums gradients over accumulation; otherwise it keeps only those of the last
     micro-batch.
@@ -149,8 +152,9 @@ class Facts:
     that computes the gradient.
     """
     zero_counts_micro_batches: bool
-    """Whether DeepSpeed counts micro-batches itself, so that an incomplete accumulation at the end of an epoch makes no
-    step."""
+    """Whether DeepSpeed counts micro-batches itself. If so, an epoch's last micro-batches make no step if they are
+    fewer than the accumulation.
+    """
     fp16_masters_under: tuple[int, ...]
     """The ZeRO stages for which DeepSpeed supports fp16 master weights."""
     idle_precision_read: bool
@@ -158,13 +162,15 @@ class Facts:
     kto_precomputes_in_autocast: bool
     """Whether kto precomputes its reference under autocast, in the run's precision."""
     zero3_evaluates_twice: bool
-    """Whether an evaluation under ZeRO-3 may score completions twice; otherwise DeepSpeed raises an error."""
+    """Whether rloo, and grpo with several iterations, can be evaluated under ZeRO-3: they score completions twice.
+    Otherwise DeepSpeed raises an error.
+    """
     zero3_draws_scores: bool
     """Whether weights that the checkpoint lacks (a new score head) are initialized under ZeRO-3; otherwise they are
     uninitialized memory.
     """
     wrapped_optimizer_has_defaults: bool
-    """Whether DeepSpeed's wrapper of a torch optimizer has the attribute `defaults`, which the polynomial schedule
+    """Whether DeepSpeed's wrapper around a torch optimizer has the attribute `defaults`, which the polynomial schedule
     reads.
     """
 
@@ -189,29 +195,29 @@ class Facts:
     """The flaw of label smoothing in sft: it needs a second forward pass, or its loss is not divided by the
     accumulation."""
     ld_alpha_counts: Literal["answer", "row"]
-    """Where DPOConfig.ld_alpha starts to count the tokens with full weight: at the answer, or at the beginning of the
-    row.
+    """Where DPOConfig.ld_alpha starts to count tokens with full weight: at the beginning of the answer, or of the
+    complete row.
     """
     loss_over_all_tokens: bool
-    """Whether the loss is divided by all trained tokens of a batch, including the first token of a row, which is never
-    predicted.
+    """Whether the loss is divided by the number of all trained tokens of a batch, including the first token of each
+    row, although no token predicts it.
     """
     losses_not_divided: Names
     """Methods whose loss is not divided by the accumulation, neither by transformers nor by the trainer."""
     dapo_counts_a_round: bool
     """Whether grpo's loss `dapo` divides by the tokens of a generation round instead of those of a step."""
     continuous_batching: str
-    """The name of the argument of grpo and rloo that turns on transformers' continuous batching; empty if there is
-    none.
+    """The argument of grpo and rloo that turns on transformers' continuous batching. The name is empty if there is no
+    such argument.
     """
     continuous_batching_anywhere: bool
     """Whether continuous batching also works under DDP, under DeepSpeed and on a CPU."""
     ipo_averages_all: bool
-    """Whether `ipo` in a list of dpo's losses changes the other losses: they wrongly use means over tokens instead of
-    sums.
+    """Whether `ipo` in a list of dpo's losses wrongly changes the other losses in the list: they use means over tokens
+    instead of sums.
     """
     distill_gathers: bool
-    """Whether distillation under FSDP gathers the student's weights before it generates."""
+    """Whether distillation under FSDP gathers the student's weights before the student generates completions."""
     distill_liger: Literal["layers", "loss"]
     """What Liger replaces in distillation: the student's layers, or the loss itself."""
     distill_rounds: bool
@@ -225,15 +231,18 @@ class Facts:
     dpo_losses_divergent: Names
     """dpo's losses for which `f_divergence_type` has an effect."""
     exo_pair_needs_smoothing: bool
-    """Whether exo_pair takes log(0) if `label_smoothing` is 0; otherwise the trainer uses 0.001 instead."""
+    """Whether dpo's loss exo_pair computes log(0) if `label_smoothing` is 0. Otherwise the trainer replaces 0 by 0.001.
+    """
     evaluates_by_labels: bool
-    """Whether sft evaluates with transformers' own step, which needs all `label_names` in a batch for a loss."""
+    """Whether sft evaluates with transformers' own evaluation step, which computes a loss only if a batch has all
+    `label_names`.
+    """
     traced_evaluation: bool
     """Whether `jit_mode_eval` traces the model; otherwise tracing fails with a warning, and the plain model is
     evaluated.
     """
     precompute_of_sets: bool
-    """Whether the reference's log-probabilities can be precomputed if there are several evaluation sets."""
+    """Whether dpo can precompute the reference's log-probabilities if there are several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
     """Methods that copy the policy as their reference. TRL refuses such a copy under ZeRO-3, so the bundle's runtime
@@ -246,17 +255,17 @@ class Facts:
     reward_runs_twice: bool
     """Whether the reward trainer runs two forward passes, one for each answer, before the backward pass."""
     save_multiples_rounded: bool
-    """Whether a run may save every 30 % and evaluate every 10 % of its steps; otherwise floating-point errors make
-    transformers refuse 30 % as a multiple of 10 %.
+    """Whether a run may save every 30 % and evaluate every 10 % of its steps. Otherwise transformers refuses this,
+    because a floating-point error makes 30 % no multiple of 10 %.
     """
     trackio: bool
     """Whether transformers has a callback for trackio."""
     zero_muon: bool
     """Whether DeepSpeed's Muon works under every ZeRO stage, so that bundles can use it."""
     torch_optimizers_read_words: bool
-    """Whether `optim_args` reaches sgd, adagrad and rmsprop."""
+    """Whether the optimizers sgd, adagrad and rmsprop get the values of `optim_args`."""
     apex_always_imported: bool
-    """Whether `half_precision_backend` imports apex even in fp32 and under ZeRO."""
+    """Whether the argument `half_precision_backend` makes transformers import apex even in fp32 and under ZeRO."""
 
     # Adapters
     adapter_references: Names
@@ -276,9 +285,9 @@ class Facts:
     quantized_widened: Names
     """Methods whose trainer casts the unquantized weights of a quantized base to float32."""
     fp8_bases: bool
-    """Whether adapters can be trained over an fp8 model, which is unpacked on hardware without fp8."""
+    """Whether adapters can be trained on a base model in fp8, whose weights are unpacked if the hardware has no fp8."""
     float8_training: bool
-    """Whether accelerate can be configured to use torchao's fp8 products with padded matrices."""
+    """Whether accelerate's configuration can turn on torchao's fp8 products for matrices whose sizes are padded."""
     mxfp4_dtype: Literal["stated", "bfloat16", "none"]
     """The dtype to which weights in MXFP4 are unpacked: "stated" is the `dtype` of the loaded model, "bfloat16" is
     always bfloat16, and "none" means that transformers cannot read the format.
@@ -286,9 +295,9 @@ class Facts:
     quantized_on_cpu: bool
     """Whether a quantized base can be loaded without a GPU."""
     zero_keeps_buffers: bool
-    """Whether DeepSpeed casts only parameters to the run's precision, and keeps the dtype of buffers."""
+    """Whether DeepSpeed casts only parameters to the run's precision. Otherwise it also casts buffers."""
     zero3_adapters_as_base: bool
-    """Whether adapters under ZeRO-3 get the dtype of the base, and not float32."""
+    """Whether adapters under ZeRO-3 have the dtype of the base model. Otherwise they are float32."""
     zero3_frozen_reentrant: bool
     """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing, because the other kind raises
     CheckpointError.
@@ -298,17 +307,21 @@ class Facts:
     zero3_gathers_early: bool
     """Whether ZeRO-3 may use parameters too early: it gathers several at once and waits only for the last one."""
     zero3_hooks_shared: bool
-    """Whether DeepSpeed confuses the hooks of a module with those of PEFT's wrapper around it."""
+    """Whether DeepSpeed under ZeRO-3 confuses the hooks of a module with the hooks of PEFT's wrapper around this
+    module.
+    """
     epoch_forgotten: bool
     """Whether accelerate's data loader forgets the epoch's number when a run resumes, and shuffles the remaining rows
     as in the first epoch.
     """
     colocated_vllm_quantizes: bool
-    """Whether a colocated vLLM quantizes its model as the trained model is quantized."""
+    """Whether vLLM in colocate mode quantizes its model in the same way as the trained model is quantized."""
 
     # Generation, and importing configurations
     distill_adapters_under_zero3: bool
-    """Whether a student's adapters can be trained under ZeRO-3 after the student has generated."""
+    """Whether distillation under ZeRO-3 can train the student's adapters, although the student generates completions
+    during training.
+    """
     recomputed_generation: Names
     """Families that get no key-value cache when a trainer generates with checkpointing on, so that each token of a
     completion sees only itself.
@@ -316,13 +329,13 @@ class Facts:
     never_packed: Names
     """Families whose layers are not of the class `nn.Linear`, so that transformers does not quantize them."""
     generation_ends_reentrant: bool
-    """Whether a trainer that has generated completions leaves reentrant checkpointing switched on."""
+    """Whether a trainer that generates completions switches reentrant checkpointing on, and leaves it on."""
     zero3_cannot_draw: Names
     """Families that cannot be loaded under ZeRO-3, because transformers treats their embedding as a missing weight and
     initializes it.
     """
     reentrant_by_default: bool
-    """Whether gradient checkpointing is reentrant if the arguments do not say otherwise."""
+    """Whether gradient checkpointing is reentrant if the arguments do not choose the kind."""
 
     def __init__(self, table: Mapping[str, object]) -> None:
         self.__dict__.update({name: _frozen(value) for name, value in table.items()})

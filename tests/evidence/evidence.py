@@ -94,7 +94,7 @@ def proof_of(fate: Fate, code: str) -> str:
             stacks += [stack] if (stack := proof.target or DEFAULT) not in stacks else []
     lines = [f"{seen} {any_of(map(moment, sorted(by_stage.items(), key=order)))}" for seen, by_stage in moments.items()]
     lines += dict.fromkeys(f"not proven here: a proof needs {proof.needs}" for proof in own if proof.needs)
-    return "; ".join(lines) or f"no proof. {fate.unproven[:1].upper()}{fate.unproven[1:]}"
+    return "; ".join(lines) or f"not proven here: {fate.unproven}"
 
 
 def any_of(texts: Iterable[str]) -> str:
@@ -109,11 +109,11 @@ def order(stage: tuple[str, list[str]]) -> int:
 
 
 def moment(stage: tuple[str, list[str]]) -> str:
-    """Say at which stages of a run a proof shows its effect, and on which stacks if the default stack is not the only
-    one.
+    """Say at which stage of a run a proof shows its effect: `during training`. The stacks are added in parentheses, unless
+    the default stack is the only one: `during training (trl-0.18, trl-1.16)`.
     """
     when, stacks = stage
-    return when if stacks == [DEFAULT] else f"{when} on {' and '.join(sorted(stacks))}"
+    return when if stacks == [DEFAULT] else f"{when} ({', '.join(sorted(stacks))})"
 
 
 def measured() -> dict[str, list[str]]:

@@ -17,9 +17,9 @@ OUTCOMES = {
     REFUSED: "xpc refuses the spec",
     WARNED: "xpc warns",
     MENDED: "the bundle's runtime avoids or reports it",
-    RIGHT: "a test measures that it does not happen",
-    UNSAYABLE: "no spec can say it, or no target has the versions",
-    OPEN: "accepted, and not shown to be right",
+    RIGHT: "a test shows that the problem does not occur",
+    UNSAYABLE: "no spec can express it, or no target has the versions",
+    OPEN: "accepted, but no test shows that the run is right",
 }
 """The values of `now` in reports.toml, and what each means."""
 GROUPS = {
@@ -28,11 +28,11 @@ GROUPS = {
     "labels": "The wrong tokens bear loss",
     "adapters": "Adapters that are not trained, not saved, or changed by merging",
     "sharding": "Sharding, precision and communication",
-    "numbers": "Losses of 0 and gradients that are no numbers",
+    "numbers": "Losses of 0 and gradients of nan",
     "reference": "Reference models and preferences",
     "online": "Generated completions and rewards",
     "checkpoints": "Checkpoints, resuming and the best model",
-    "arguments": "Arguments that are dropped",
+    "arguments": "Arguments that are silently dropped",
 }
 """The titles of the groups of reports, in the order of the page."""
 HEAD = """\
@@ -40,10 +40,11 @@ HEAD = """\
 
 Written by `make docs` from `tests/evidence/reports.toml`; do not edit.
 
-{threads} public threads of 2024 to 2026 about training configurations that fail late, or change what is learned without
-a word, as {reports} reports. Each was read as far as a search index of issues shows it, so a later comment can be
-missing, and was written as a spec where the language can say it. A test tries every spec that is refused or warned
-about, and checks that the named tests exist. The list is a sample: it does not say how often a problem occurs.
+This page has {reports} problems that people reported in {threads} public issue threads of 2024 to 2026: training
+configurations that fail late, or silently change what is learned. We read each thread as far as a search index of
+issues shows it, so later comments can be missing. If a spec can express the configuration, we wrote the spec. A test
+checks every spec that xpc refuses or warns about, and that the named tests exist. The list is a sample, and does not
+show how often a problem occurs.
 
 | outcome | reports |
 |---|---|
@@ -52,7 +53,10 @@ about, and checks that the named tests exist. The list is a sample: it does not 
 
 @frozen
 class Report:
-    """An entry of reports.toml: its issue threads with the versions that they mention, and what happens today."""
+    """An entry of reports.toml: one problem, the issue threads that report it, and what xpc does about it today.
+
+    `threads` maps each thread to the versions that it mentions.
+    """
 
     group: str
     threads: dict[str, str]
@@ -106,9 +110,9 @@ def outcome(one: Report) -> str:
     return {
         REFUSED: f"refused: {codes}",
         WARNED: f"`xpc {one.by}` warns: {codes}",
-        MENDED: f"mended by the runtime: {test}",
-        RIGHT: f"right, measured: {test}",
-        UNSAYABLE: f"cannot be said: {cell(one.why)}",
+        MENDED: f"the runtime avoids or reports it: {test}",
+        RIGHT: f"does not occur, as shown by {test}",
+        UNSAYABLE: f"no spec or no target has it: {cell(one.why)}",
         OPEN: f"**open**: {cell(one.why)}",
     }[one.now]
 

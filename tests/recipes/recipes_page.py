@@ -35,11 +35,12 @@ xpc compile specs/zephyr-7b-sft-ultrafeedback-dpo-8xh100.xp
 Each recipe is compared on two stacks: the one that its spec names, which is nearest to the publisher's versions, and
 the newest, `{default}`. `xpc upgrade SPEC --target {default}` shows every name and default that changes between them.
 
-`xpc rehearse` (see [rehearse.md](rehearse.md)) runs a small twin of a recipe on a CPU, from its rows to the push. If a
-recipe has no line *Rehearsed* for a stack, it was not rehearsed there. `make rehearse` does it again.
+`xpc rehearse` runs a small copy of a recipe on a CPU, from reading the rows to pushing the model
+([rehearse.md](rehearse.md)). A line *Rehearsed* says when this was done on a stack, and lists the steps; a stack
+without such a line was not tried. `make rehearse` repeats all rehearsals.
 """
 COMMON = """\
-## What differs in most of them
+## What differs in most recipes
 
 These differences occur in most recipes; the tables below omit them.
 
@@ -51,7 +52,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "rehearsals.j
 """The results of `make rehearse`, by recipe and stack."""
 FAMILIES = {"open-r1": "Open-R1", "alignment-handbook": "The alignment handbook", "fastchat": "FastChat"}
 LONGEST = 60
-"""The most characters of a value in a table; longer values are cut."""
+"""The most characters of a value in a table. The end of a longer value is cut off."""
 
 
 def value(found: Any) -> str:
@@ -64,7 +65,7 @@ def value(found: Any) -> str:
 
 
 def name(key: str) -> str:
-    """Format a published key as a cell of a table. Keys that the recipe does not state are marked as left open."""
+    """Format a published key as a cell of a table. A key that the recipe does not state is followed by "left open"."""
     left_open = key.removeprefix("unset:")
     return f"`{key}`" if left_open == key else f"`{left_open}`, left open"
 
@@ -88,7 +89,9 @@ def targets(recipe: str) -> list[str]:
 
 
 def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
-    """The table of one recipe: values of the bundle that differ from the published file, by stack."""
+    """The table of one recipe: the values that differ between the bundle and the published file, with the stacks on which
+    they differ.
+    """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for target in targets(recipe):
         unlikes = unlike(recipe, target)
@@ -126,8 +129,8 @@ def recipe_text(recipe: str, apart: dict[str, str]) -> Iterator[str]:
             codes = " and ".join(f"`xpc explain {code}`" for code in entry["refused"][target])
             yield f"- Refused on `{target}`: {codes} explains why\n"
     for target, found in REHEARSED.get(recipe, {}).items():
-        wrong = f"; found: {'; '.join(found['found'])}" if found["found"] else ""
-        yield f"- Rehearsed on `{target}` ({found['date']}): {', '.join(found['done'])}{wrong}\n"
+        wrong = f". Found: {'; '.join(found['found'])}" if found["found"] else ""
+        yield f"- Rehearsed on `{target}` ({found['date']}) in these steps: {'; '.join(found['done'])}{wrong}\n"
     yield "\n"
     yield from differences(recipe, apart)
 
