@@ -82,7 +82,7 @@ def _methods(stack: Stack) -> str:
 
 
 def _differences(stack: Stack) -> str:
-    """A table of facts that differ between a stack and another one, with their descriptions from facts.py."""
+    """A table of the facts in which a stack differs from at least one other stack, with their descriptions."""
     described = _documented()
     others = [one for one in stacks.every() if one is not stack]
     rows = []
@@ -96,12 +96,12 @@ def _differences(stack: Stack) -> str:
 
 
 def _documented() -> dict[str, str]:
-    """Map each fact to the first sentence of its docstring in facts.py."""
+    """Map each fact to the first paragraph of its docstring in facts.py, on one line."""
     body = next(one for one in ast.parse(inspect.getsource(facts)).body if isinstance(one, ast.ClassDef)).body
     found = {}
     for node, doc in pairwise(body):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(doc, ast.Expr):
-            found[node.target.id] = first_sentence(str(ast.literal_eval(doc.value)))
+            found[node.target.id] = " ".join(str(ast.literal_eval(doc.value)).partition("\n\n")[0].split())
     return found
 
 
@@ -138,9 +138,7 @@ def _advised(stack: Stack) -> str:
             answer = f"refused by {one.rule}" if one.rule else "avoided by the bundle" if one.runtime else one.help
             threads = ", ".join(f"[{thread}]({link})" for thread, link in zip(one.threads, one.links, strict=True))
             rows.append((one.package, one.effect, answer, threads))
-    intro = (
-        "Known defects of the pinned versions, and what xpc does about each. `xpc list advisories` also prints them."
-    )
+    intro = "Known defects of the pinned versions, and what xpc does about each. `xpc list advisories` prints them, too."
     return "## Advisories\n\n" + (
         intro + "\n\n" + _table(("package", "effect", "what xpc does", "threads"), *rows) if rows else "None."
     )

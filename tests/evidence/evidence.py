@@ -109,8 +109,8 @@ def order(stage: tuple[str, list[str]]) -> int:
 
 
 def moment(stage: tuple[str, list[str]]) -> str:
-    """Say at which stage of a run a proof shows its effect: `during training`. The stacks are added in parentheses, unless
-    the default stack is the only one: `during training (trl-0.18, trl-1.16)`.
+    """Say at which stage of a run a proof shows its effect: `during training`. If the default stack is not the only
+    one, the stacks follow in parentheses: `during training (trl-0.18, trl-1.16)`.
     """
     when, stacks = stage
     return when if stacks == [DEFAULT] else f"{when} ({', '.join(sorted(stacks))})"

@@ -89,8 +89,8 @@ def targets(recipe: str) -> list[str]:
 
 
 def differences(recipe: str, apart: dict[str, str]) -> Iterator[str]:
-    """The table of one recipe: the values that differ between the bundle and the published file, with the stacks on which
-    they differ.
+    """The table of one recipe: each value that differs between the bundle and the published file, and the stacks on
+    which it differs.
     """
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for target in targets(recipe):
