@@ -5,7 +5,7 @@ import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036  # the modules below need it
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")
-if "." not in __name__:  # in a bundle, cached bytecode may be of older source code: it is neither read nor written
+if "." not in __name__:  # in a bundle, bytecode may be of older source code, so Python neither reads nor writes it
     from importlib.machinery import FileFinder, SourceFileLoader
 
     class _Source(SourceFileLoader):
@@ -17,7 +17,7 @@ if "." not in __name__:  # in a bundle, cached bytecode may be of older source c
 
     def _finder(path: str) -> FileFinder:
         inside = path == _bundle or any((path + os.sep).startswith(one + os.sep) for one in _inside)
-        if not inside or not os.path.isdir(path):  # a virtual environment in the bundle's folder still uses bytecode
+        if not inside or not os.path.isdir(path):  # only packages of a virtual environment use bytecode
             raise ImportError
         return FileFinder(path, (_Source, [".py"]))
 

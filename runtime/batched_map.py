@@ -26,7 +26,8 @@ NotBatched: type[Exception] = CALLS["NotBatched"]
 
 
 class Row(MutableMapping[str, Any]):
-    """A row of a batch, as the function gets it; ``own`` has the values that the function has set."""
+    """A row of a batch, which the mapped function reads and changes. ``own`` has the values that this function has
+    set."""
 
     def __init__(self, batch: Mapping[str, Any], at: int) -> None:
         self.batch, self.at, self.own = batch, at, dict[str, Any]()
@@ -53,9 +54,9 @@ class Row(MutableMapping[str, Any]):
 def _batched(
     function: Callable[..., Any], recorder: Any, first: int, removed: Collection[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """Make a function of a batch of rows from a function of one row.
+    """Make a function of a batch of rows from ``function``, a function of one row.
 
-    ``first`` is added to the indices of the rows, because each process maps rows from ``first`` on.
+    Each process maps a part of the rows. ``first`` is the number of the part's first row, and is added to the indices.
     """
 
     def grouped(batch: Mapping[str, Any], indices: Sequence[int] = ()) -> dict[str, list[Any]]:
@@ -88,9 +89,8 @@ def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str)
 
 
 def _compact(values: list[Any]) -> list[Any]:
-    """Convert lists of whole numbers to arrays, which datasets writes without reading every number. Other values are
-    returned unchanged.
-    """
+    """Convert lists of whole numbers to arrays, because datasets writes an array without reading each number. Other
+    values are returned unchanged."""
     import numpy
 
     if not any(values) or not all(isinstance(one, list) for one in values):
@@ -100,7 +100,7 @@ def _compact(values: list[Any]) -> list[Any]:
 
 
 def _build_labels(table: Any, mask_columns: Sequence[str]) -> dict[str, Any]:
-    """Labels of SFT: the token ids, and -100 where a mask is 0."""
+    """The labels for SFT, as Arrow columns: a token's id, or -100 for a token whose mask is 0."""
     import pyarrow.compute as compute
 
     flat, lengths = _tokens(table, "input_ids")
@@ -114,7 +114,7 @@ def _build_labels(table: Any, mask_columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _truncate(table: Any, sl: slice) -> dict[str, Any]:
-    """Token ids and labels of SFT, cut to the slice ``sl``."""
+    """SFT's token ids and labels, as Arrow columns, each row cut to the slice ``sl``."""
     import numpy
 
     out = {}
@@ -131,7 +131,7 @@ def _truncate(table: Any, sl: slice) -> dict[str, Any]:
 
 
 def _tokens(table: Any, name: str) -> tuple[Any, Any]:
-    """The values of a column of lists, and the length of each list. Raises NotBatched for nulls."""
+    """The values of a column of lists in one array, and the length of each list. Raises NotBatched for nulls."""
     column = table[name].combine_chunks()
     flat = column.flatten()
     if column.null_count or flat.null_count:
@@ -140,7 +140,7 @@ def _tokens(table: Any, name: str) -> tuple[Any, Any]:
 
 
 def _lists(flat: Any, lengths: Any) -> Any:
-    """A column of lists with these lengths."""
+    """A column of lists: the values ``flat``, divided into lists of these lengths."""
     import numpy
     import pyarrow
 
@@ -151,13 +151,13 @@ COLUMNS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "9e1026bc84d33724": _build_labels,
     "38267dd5b0b71f1e": _truncate,
 }
-"""Functions of trl's SFT trainer by the digest of their source (trl 1.16), and what does the same with an Arrow table.
-A function with any other source is called for each row.
-"""
+"""Functions of trl 1.16's SFT trainer, by the digest of their source code, each with the function above that does the
+same with an Arrow table. A function with another digest is called for each row."""
 
 
 def on_columns(function: Callable[..., Any]) -> Callable[..., dict[str, Any]] | None:
-    """The function of an Arrow table that does the same as a function of one row; None if there is none."""
+    """The function of an Arrow table that replaces ``function``, a function of one row. None if `COLUMNS` has no
+    replacement."""
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError):

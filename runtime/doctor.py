@@ -1,7 +1,7 @@
 """The checks of `xpc doctor` for an interpreter and its machine. It is started as a file; runs do not use it.
 
-It reads a JSON object from standard input (`pins` that every bundle needs, `optional` ones that some need), and writes
-a JSON list of entries. It does not use the network, and reports only whether secrets are set.
+From standard input it reads a JSON object (`pins`: versions that every bundle needs; `optional`: versions that some
+need), and it writes a JSON list of entries. It does not use the network, and reports only whether secrets are set.
 """
 
 import json
@@ -19,7 +19,7 @@ if not __package__:
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
-    del sys.path[0]  # so that the checked libraries cannot import from there
+    del sys.path[0]  # so that the checked libraries cannot import modules of this folder
 
 from .core import machine
 from .features.distributed import deepspeed, shared_folder
@@ -38,7 +38,7 @@ LOW = 20.0
 """GiB that should be free for downloads or results: weights and one checkpoint of a model with 1B parameters."""
 
 Entry = tuple[str, str, str]
-"""The thing checked, its state (`fine`, `note` or `wrong`), and a sentence."""
+"""A checked thing, its state (`fine`, `note` or `wrong`), and a sentence about it."""
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def inspect(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[Entry]:
-    """All entries, in the order of their report: interpreter, packages, torch, folders, variables."""
+    """All entries, in the order of the report: interpreter, packages, torch, folders, variables."""
     yield python()
     yield from packages(pins, optional)
     yield from torch()
@@ -94,7 +94,7 @@ def torch() -> Iterator[Entry]:
     try:
         import torch as library
     except ImportError as error:
-        if find_spec("torch") is not None:  # a missing torch is reported with the packages
+        if find_spec("torch") is not None:  # the entries about packages report a missing torch
             yield ("torch", WRONG, f"cannot be imported: {str(error).splitlines()[0]}")
         return
     yield ("torch", FINE, f"{library.__version__}, {_build(library)}")
@@ -131,7 +131,7 @@ def _gpu(library: object, index: int) -> Entry:
 
 
 def home() -> str:
-    """The folder in which huggingface_hub keeps downloads and the login."""
+    """The folder in which huggingface_hub keeps its downloads and the user's login."""
     return os.path.expanduser(os.environ.get("HF_HOME") or "~/.cache/huggingface")
 
 

@@ -173,7 +173,7 @@ FEATURES: tuple[Feature, ...] = (
 
 
 def trainer_class() -> type[FaultTolerant]:
-    """trl's trainer with the additions of this run: methods of earlier base classes override those of later ones."""
+    """trl's trainer with the additions of this run. A method of an earlier base class overrides that of a later one."""
     from trl import SFTTrainer
 
     from .features.evaluation.named_log import NamedLog

@@ -93,7 +93,7 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the harness's class for transformers models: the trained model, or its adapter on the base."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
-    if bundle.lora is not None and model.get("rope"):  # the base's own config.json has no scaling
+    if bundle.lora is not None and model.get("rope"):  # the base's own config.json does not contain the scaling
         out = {"pretrained": os.path.join(place, "merged")}
     elif bundle.lora is not None:
         out = {"pretrained": bundle.model_place, "peft": place, "tokenizer": place}
@@ -117,15 +117,15 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
-    """Task names, and the contents of task files. Relative data paths in a task file are made absolute."""
-    sys.dont_write_bytecode = True  # bytecode next to a task file would look like an added file
+    """The names of the tasks, and the contents of task files, in which relative data paths are made absolute."""
+    sys.dont_write_bytecode = True  # so that no bytecode next to a task file looks like an added file
     out: list[Any] = []
     for task in plan["tasks"]:
         if task["file"] is None:
             out.append(task["name"])
             continue
         path = bundle.inside(task["file"])
-        verified_folder(bundle, os.path.dirname(task["file"]))  # the Python files of this folder will be run
+        verified_folder(bundle, os.path.dirname(task["file"]))  # Python files of this folder are about to run
         config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:
@@ -136,7 +136,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
 
 
 def verified_folder(bundle: Bundle, folder: str) -> None:
-    """Raise RunError if a file below a folder of the bundle was changed or added."""
+    """Raise RunError if a file below a folder of the bundle has changed or was added."""
     digests = bundles.manifest_digests(bundle.folder)
     for where, _, names in os.walk(bundle.inside(folder)):
         for one in names if digests else ():

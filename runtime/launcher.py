@@ -1,9 +1,9 @@
 """Run the launcher that launch.sh names (``accelerate.commands.launch`` or ``torch.distributed.run``), unchanged.
 
-This module adds four things: the preflight; one line after a failure instead of the launcher's traceback; stop requests
-that reach the processes but not torch's agent, which would kill the processes after 30 seconds; and the end of all
-processes when their launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a closed terminal; the
-second Ctrl-C ends the run at once.
+This module adds four things. It runs the preflight. After a failure it prints one line instead of the launcher's
+traceback. It sends stop requests to the processes and not to torch's agent, which would kill them after 30 seconds. And
+all processes end when the launcher ends, for any reason. The first Ctrl-C is a stop request, and so is a closed
+terminal; the second Ctrl-C ends the run at once.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ NEWEST = "from the newest complete checkpoint if there is one"
 RETRIES, ATTEMPT = "XPC_RETRIES", "XPC_ATTEMPT"
 """Environment variables: the remaining restarts after failures that may be temporary, and the attempt ("1 of 4")."""
 _command, _environment = [sys.executable, *sys.argv], dict(os.environ)
-"""The command and environment of this launcher."""
+"""The command and the environment variables with which this launcher was started."""
 _stop_requested = False
 """Whether this launcher received a stop request."""
 _interrupted = False
@@ -34,10 +34,9 @@ _output_dir: str | None = None
 """The run's output folder; None until the bundle is read."""
 _started: list[bool] = []
 """Not empty once torchrun's agent has started the processes of the run. From then on, the agent decides when this
-launcher ends: a node whose processes have ended must still wait for the other nodes, which also wait for it.
-"""
+launcher ends, because the nodes wait for each other at the end."""
 _process: Any = None
-"""psutil.Process, or None until psutil is imported, because a stop request may arrive earlier."""
+"""psutil.Process. None until psutil is imported: a stop request may arrive before that."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -128,7 +127,7 @@ def _launched(launch: Callable[[], object], read: "Bundle") -> int:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
         if isinstance(error, ChildFailedError):
-            # Of several failures at once, prefer one that was not caused by another process's end.
+            # If several processes fail at once, prefer a failure that was not caused by the end of another process.
             rank, failure = min(error.failures.items(), key=lambda one: one[1].exitcode == BROKEN)
             codes = [one.exitcode for one in error.failures.values()]
             return _ended(f"process {rank}", failure.exitcode, codes if _stop_requested else [failure.exitcode])
@@ -149,7 +148,7 @@ def _forward_signal(number: int, _: object) -> None:
 
 
 def _exit_if_stopped() -> None:
-    """Exit if there was a stop request, also one that came while a library was running another program."""
+    """Exit if there was a stop request. One may have come while a library was running another program."""
     if _stop_requested:
         _report(_stopped())
         os._exit(75)
@@ -193,19 +192,18 @@ def _stopped() -> str:
 
 
 def _report(message: str) -> None:
-    """Write one line; a terminal that was closed does not stop the run from saving."""
+    """Write one line. If the terminal was closed, no error is raised, so that the run can save."""
     begin = "\r\x1b[K" if os.isatty(2) else ""  # erases the progress line of the last step
     with contextlib.suppress(OSError):
         os.write(2, f"{begin}launch.sh: {message}\n".encode())
 
 
 def _ended(who: str, status: int, codes: Iterable[int]) -> int:
-    """Report how a process or the run (``who``) ended, or start the run again. Returns the exit status. If one of the
-    exit ``codes`` is that of a stop request, the end is reported as a stop.
-    """
+    """Report how a process or the run (``who``) ended, or start the run again. Returns the exit status. If any of the
+    exit ``codes`` means a stop request, a stop is reported."""
     from .core import signals
 
-    # Ctrl-C kills a process that has not installed its handlers yet: its exit status is then that of SIGINT.
+    # Ctrl-C kills a process that has no handler yet, so its exit status is that of SIGINT.
     stops = (*signals.STOP_SIGNALS, signal.SIGINT) if _interrupted else signals.STOP_SIGNALS
     if any(code == signals.REQUEUE or -code in stops for code in codes):
         _report(_stopped())

@@ -16,7 +16,7 @@ FILE, METRICS, MEASURED = "picture.svg", "metrics.jsonl", "measured.jsonl"
 REWARDS = "rewards"
 """The panel with a curve for each reward function, if there are several."""
 PANELS = ("reward", REWARDS, "margin", "loss", "learning rate", "tokens/s")
-"""The panels of a picture, in their order; a run has those that it logged."""
+"""The panels of a picture, in their order. A run has only the panels whose metrics it has logged."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2df8a")
 """Colours that people with colour blindness tell apart (Okabe and Ito 2008), and two more."""
 WIDTH, HEIGHT = 400, 230
@@ -32,7 +32,7 @@ STYLE = (
     ".curves .page{fill:#12161c}}"
 )
 LARGEST = 1e30
-"""Values above this number and steps after it are not drawn."""
+"""Values above this number are not drawn, nor are steps above it."""
 Points = list[tuple[float, float]]
 
 
@@ -142,7 +142,8 @@ def panel(title: str, found: Sequence[Curve], restarts: Iterable[tuple[float, st
 
 
 def _legend(found: Sequence[Curve]) -> tuple[list[str], int]:
-    """Return a pair: the names of the curves in as many lines as needed, and the height of all lines but the first."""
+    """Return a pair: the curves' names, arranged in as many lines as needed, and the height of these lines except the
+    first."""
     parts: list[str] = []
     across, y = 8, 33
     for curve in found:
@@ -157,7 +158,7 @@ def _legend(found: Sequence[Curve]) -> tuple[list[str], int]:
 
 
 def _line(points: Points, place: Any) -> str:
-    """The path of a curve. A single point is a short stroke, so that it is seen."""
+    """The path of a curve. A single point is drawn as a short stroke, so that it is visible."""
     words, going = [], False
     for x, y in _thinned(points):
         if isfinite(y):
@@ -169,9 +170,8 @@ def _line(points: Points, place: Any) -> str:
 
 
 def _thinned(points: Points) -> Points:
-    """At most twice ``POINTS`` points: the lowest and the highest of neighbours, in order. A value that is not finite
-    stays.
-    """
+    """At most twice ``POINTS`` points, in order: the lowest and the highest point of each part. Values that are not
+    finite stay."""
     size = ceil(len(points) / POINTS)
     if size <= 2:
         return points
@@ -186,7 +186,7 @@ def _thinned(points: Points) -> Points:
 
 
 def _ticks(low: float, high: float, most: int) -> list[float]:
-    """Round values from low to high: 1, 2 or 5 times a power of ten apart."""
+    """Round numbers from low to high, whose distance is 1, 2 or 5 times a power of ten."""
     rough = (high - low) / most
     if not rough > 0 or not isfinite(rough):
         return [low]
@@ -205,7 +205,7 @@ def _short(value: float) -> str:
 
 
 def _text(words: str) -> str:
-    """A text of the run, escaped for the picture; unprintable characters are spelled out."""
+    """A text of the run, escaped for SVG. Unprintable characters are spelled out."""
     if not words.isprintable():
         words = "".join(one if one.isprintable() else f"<U+{ord(one):04X}>" for one in words)
     return escape(words)

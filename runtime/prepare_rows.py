@@ -1,8 +1,8 @@
 """Prepare the rows of a run once, without a GPU: ``launch.sh --prepare DIR``. A run with XPC_PREPARED=DIR reads them.
 
-The bundle's own code and trl convert, tokenize, cut and pack the rows, with a tiny model in the place of the run's.
-Each result of ``Dataset.map`` is kept in DIR, in a folder whose name is a digest of everything that decides the rows;
-the run makes the same calls and reads the results.
+The bundle's own code and trl convert, tokenize, cut and pack the rows, with a tiny model in place of the run's model.
+Each result of ``Dataset.map`` is kept in DIR, in a folder whose name is a digest of everything that determines the
+rows. The run makes the same calls of ``Dataset.map``, and reads their results.
 """
 
 import argparse
@@ -28,7 +28,7 @@ if not __package__:
 INDEX = "prepared.json"
 """The file that is written last: the list of ``Dataset.map`` calls with the files of their results, and the counts."""
 CODE = ("trainer/core/data", "trainer/core/rows", "trainer/features/rows/", "trainer/library_internals/trl_", "files/")
-"""Beginnings of names of bundle files that decide rows: code, templates and other files of the spec."""
+"""Beginnings of the names of bundle files that determine the rows: code, templates and other files of the spec."""
 TOKENIZER = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "*.jinja", "*.model")
 """Files of a local model that decide how texts become tokens."""
 COMMIT = 40
@@ -50,15 +50,17 @@ OFF: Mapping[str, Any] = {
     "save_strategy": "no", "sync_ref_model": False, "tf32": None, "torch_compile": False, "use_liger_kernel": False,
     "use_liger_loss": False, "use_vllm": False,
 }  # fmt: skip
-"""Values that replace arguments of the run which need a GPU, weights or several processes; unset ones stay unset."""
+"""Values for arguments that need a GPU, weights or several processes. Arguments that the run does not set stay
+unset."""
 DROPPED = ("deepspeed", "fsdp", "fsdp_config", "parallelism_config")
 ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "library_internals")
-"""Folders in ``features/`` and of the runtime with features that do not change how rows are prepared."""
+"""Folders in the runtime and in its ``features/`` whose features do not change how rows are prepared."""
 MODELS = (
     "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
     "packages", "reward_head", "rewards", "teacher", "tied_weights", "tools", "weight_dtypes",
 )  # fmt: skip
-"""Modules of features that load or change models, or call the user's functions: they do not change rows either."""
+"""Modules of features that load or change models, or call the user's functions. They do not change how rows are
+prepared."""
 Mapped = Callable[..., Any]
 
 
@@ -84,7 +86,7 @@ def key(plan: Mapping[str, Any], manifest: Mapping[str, Any], model: str | None)
 
 
 def unpinned(bundle: Any) -> list[str]:
-    """The tokenizer and the sources of the hub that are not pinned to a commit, so that rows may change later."""
+    """The hub tokenizer and hub sources that are not pinned to a commit. Their rows may change later."""
     found = [one for one in (bundle.model, *bundle.sources()) if one["id"]]
     return [one["id"] for one in found if len(one["revision"] or "") != COMMIT]
 
@@ -211,8 +213,8 @@ def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
     from .library_internals.datasets_rows import map_replaced
 
     datasets.disable_progress_bars()
-    datasets.disable_caching()  # shuffles and selections are not stored: the run repeats them
-    made.check = lambda *_: None  # precision, processes and weights of the preparation differ from those of the run
+    datasets.disable_caching()  # shuffles and selections are not stored, because the run repeats them
+    made.check = lambda *_: None  # the preparation's precision, processes and weights differ from the run's
     args = arguments.build_arguments(bundle)
     tokenizer = load_tokenizer(bundle)
     calls: list[dict[str, Any]] = []
@@ -292,9 +294,8 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
 
 @contextmanager
 def reading(bundle: Any) -> Iterator[None]:
-    """A context in which ``Dataset.map`` returns this run's rows from $XPC_PREPARED. Without such rows, it works as
-    usual.
-    """
+    """A context in which ``Dataset.map`` returns this run's rows from $XPC_PREPARED. If there are no such rows,
+    ``Dataset.map`` works as usual."""
     import datasets
 
     from .core.errors import say
@@ -321,7 +322,7 @@ def reading(bundle: Any) -> Iterator[None]:
 
 
 def _reading(folder: str, calls: list[dict[str, Any]]) -> Mapped:
-    """A replacement of ``Dataset.map`` that returns what the same call returned in the preparation."""
+    """A replacement of ``Dataset.map``. It returns the result that the same call had in the preparation."""
     left = iter(calls)
 
     def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:

@@ -1,8 +1,8 @@
 """Rehearse a run on its own nodes before it begins: ``launch.sh --rehearse``, or ``XPC_REHEARSE=1`` for job scripts.
 
-The bundle's own launch.sh trains the first two steps, saves, and is started again to resume and train another step, in
-OUT.rehearsal, without a tracker or the hub. Then that folder is deleted, and launch.sh starts the run from the
-beginning. Every node of the run does the same. Standard library only.
+The bundle's own launch.sh trains two steps and saves. It is started again, resumes and trains a third. It writes to
+OUT.rehearsal, and uses neither a tracker nor the hub. Then that folder is deleted, and launch.sh starts the run from
+the beginning. Every node of the run does the same. Standard library only.
 """
 
 import json
@@ -25,7 +25,7 @@ OFF: dict[str, Any] = {
     "report_to": ["none"], "push_to_hub": False, "eval_on_start": False, "logging_strategy": "steps",
     "logging_steps": 1,
 }  # fmt: skip
-"""Arguments of a rehearsal in the place of the run's: each step is logged, and nothing is sent anywhere."""
+"""Arguments that replace those of the run: each step is logged, and nothing is sent to a tracker or the hub."""
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT, signal.SIGHUP)
 REQUEUE = 75
 """The exit status of a run that stopped on request after saving."""
@@ -110,7 +110,7 @@ def _launched(bundle: str, out: str, environ: dict[str, str], before: int) -> in
 
 
 def _logged(out: str) -> int:
-    """The newest step in metrics.jsonl, which only process 0 writes; 0 where this node does not see that file."""
+    """The newest step in metrics.jsonl, which only process 0 writes. 0 on a node that does not see this file."""
     try:
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
             return max((json.loads(line)["step"] for line in handle if line.endswith("\n")), default=0)
@@ -126,7 +126,8 @@ def _newest(out: str) -> int:
 
 
 def _copied(folder: str, place: str, plan: dict[str, Any]) -> str:
-    """A copy of the bundle that writes elsewhere: links, and a copy of launch.sh, which runs the bundle next to it."""
+    """Copy the bundle so that it writes to another folder: links to its files, and a copy of launch.sh, which runs the
+    bundle next to it."""
     bundle = os.path.join(place, "rehearsal.bundle")
     os.mkdir(bundle)
     for name in sorted(os.listdir(folder)):

@@ -18,7 +18,7 @@ from typing import Any
 WORDS = {"loss": "loss", "reward": "reward", "rewards/margins": "margin"}
 """Metrics of training that are printed at the end, with the word for each."""
 HIGHER = ("reward", "rewards/margins", "rewards/accuracies")
-"""Metrics whose highest value is the best one. For a loss it is the lowest."""
+"""Metrics for which a higher value is better. For all other metrics, such as a loss, a lower value is better."""
 PICTURE = "picture.svg"
 LARGEST_CARD = 2**16
 """The most characters of a card that are read."""
@@ -32,7 +32,8 @@ Result = dict[str, float]
 
 
 def results(events: Iterable[Mapping[str, Any]], rewarded: bool) -> dict[str, Result]:
-    """First, last, lowest, highest and best value of each metric that matters, also of evaluations (``eval_loss``).
+    """First, last, lowest, highest and best value of losses, rewards, margins and accuracies, also in evaluations
+    (``eval_loss``).
 
     The loss of a method that logs rewards is omitted, because it is around zero at every step. If there are several
     reward functions, each also has a result, after the result of their sum.
@@ -93,7 +94,8 @@ def lines(found: Mapping[str, Result]) -> str:
 def overview(members: str, statuses: Sequence[str]) -> str:
     """A line for each member of a sweep, with its best value of the metric by which runs are compared.
 
-    ``members`` is the folder of the bundles; ``statuses`` alternates their names and the exit status of their launch.
+    ``members`` is the folder of the bundles. ``statuses`` is a flat list: a member's name, then the exit status of its
+    launch, and so on.
     """
     ended = list(zip(statuses[::2], statuses[1::2], strict=True))
     best: dict[str, tuple[str, Result]] = {}
@@ -161,9 +163,9 @@ def utilisation(
 ) -> dict[str, float | None] | None:
     """Model FLOPs per second of a process, and their share of its GPU's peak; None if something is not known.
 
-    ``flops`` is ``run.flops`` of trainer_args.json: operations per token, per token and token of its sequence, and
-    the peak. Tokens x (``token`` + ``length`` x mean tokens of a sequence) / (seconds of training x processes);
-    what is recomputed does not count (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
+    ``flops`` is ``run.flops`` of trainer_args.json: operations per token, per token and token of its sequence, and the
+    peak. Tokens x (``token`` + ``length`` x mean tokens of a sequence) / (seconds of training x processes); recomputed
+    activations do not count (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
     """
     if not flops or not tokens or not sequences or seconds <= 0:
         return None
@@ -173,9 +175,8 @@ def utilisation(
 
 def draw(folder: str, say: Callable[[str], object]) -> str:
     """Draw the curves of the run in ``folder`` with picture.py, which is next to this file, and return the path of the
-    picture. If it fails, the reason is passed to ``say`` and the path is empty, because a run must not fail for its
-    picture.
-    """
+    picture. If drawing fails, ``say`` gets the reason and the path is empty: a run must not fail because of its
+    picture."""
     try:
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "picture.py")
         return str(runpy.run_path(program)["write"](folder))
@@ -191,9 +192,8 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
 
 
 def usage(folder: str, scores: bool, chat: bool) -> list[str]:
-    """Three lines of Python that load the weights in ``folder`` and use them; adapters load their base, too. A folder
-    with a processor is that of a model that reads images.
-    """
+    """Three lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base. A
+    folder with a processor contains a model that reads images."""
     if os.path.exists(os.path.join(folder, "processor_config.json")):
         return [
             "from transformers import pipeline", f'ask = pipeline("image-text-to-text", {json.dumps(folder)})',
@@ -271,7 +271,7 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
     from huggingface_hub import hf_hub_download
 
     kind = "dataset" if "split" in source else "model"
-    with suppress(Exception):  # there may be no network or no card; a run must not fail for it
+    with suppress(Exception):  # the network or the card may be missing, which must not fail a run
         return str(hf_hub_download(source["id"], "README.md", repo_type=kind, revision=source["revision"],
                                    etag_timeout=CARD_SECONDS))  # fmt: skip
     return None
@@ -292,5 +292,5 @@ def licence(card: str) -> str | None:
     return lines.get("license_name") or lines.get("license")
 
 
-if __name__ == "__main__":  # called by a sweep's launch.sh: result.py FOLDER NAME STATUS NAME STATUS ...
+if __name__ == "__main__":  # a sweep's launch.sh calls this: result.py FOLDER NAME STATUS NAME STATUS ...
     print(overview(sys.argv[1], sys.argv[2:]), end="")

@@ -3,7 +3,7 @@
 DIR gets ``hub`` (models and tokenizers, in the hub's cache layout), ``rows`` (the rows of each source, as parquet
 files), ``wheels`` if requested, and last staged.json, which lists the contents with commits and sizes. The rows are
 stored as files because offline, the datasets library ignores the requested revision and takes the newest rows in its
-cache. After an interruption the next call continues, and until then DIR counts as not staged.
+cache. After an interruption, the next call continues. A folder without staged.json counts as not staged.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def _needs(bundle: Bundle) -> dict[str, dict[str, Any]]:
 
 
 def _name(source: Mapping[str, Any], split: str) -> str:
-    """The name in staged.json for the rows of a hub source. It contains everything that decides which rows they are."""
+    """The name of a hub source's rows in staged.json. It contains everything that determines which rows they are."""
     config, part = (f":{source[one]}" if source[one] else "" for one in ("config", "slice"))
     return f"{source['id']}{config}[{split}{part}]@{source['revision'] or 'main'}"
 
@@ -131,7 +131,7 @@ def _index(place: str) -> dict[str, Any]:
 
 
 def _missing(bundle: Bundle, place: str) -> list[str]:
-    """One sentence for each thing that the folder lacks for this run. Raises RunError."""
+    """A sentence for each thing that this run needs and the folder lacks. Raises RunError."""
     staged, found = _index(place), []
     again = f"`launch.sh --stage {place}` of this bundle fetches it with a network"
     for name in _needs(bundle):
@@ -161,9 +161,9 @@ def _stage(bundle: Bundle, place: str, wheels: bool) -> None:
 
 
 def _fetch(bundle: Bundle, place: str) -> None:
-    """Fetch everything and list it in staged.json; what an earlier call has fetched is reused."""
+    """Download everything that is missing, and list the folder's contents in staged.json."""
     fetched: dict[str, Any] = {}
-    with suppress(ImportError):  # the first fetch then reports that the hub's libraries are missing
+    with suppress(ImportError):  # the first download then reports that the hub's libraries are missing
         from .library_internals import progress_bars
 
         progress_bars.capture(True)
@@ -199,7 +199,7 @@ def _model(place: str, bundle: Bundle, model: Any) -> dict[str, Any]:
 
 
 def _code_of_others(folder: str) -> set[str]:
-    """Repositories whose code a model's configuration names: "org/name--file.Class"."""
+    """Repositories whose code a model's configuration refers to, in the form "org/name--file.Class"."""
     repos: set[str] = set()
     for name in ("config.json", "tokenizer_config.json"):
         path = os.path.join(folder, name)
@@ -227,7 +227,7 @@ def _rows(place: str, bundle: Bundle, name: str, source: Any, split: str) -> dic
         os.makedirs(folder + ".part")
         data_sources.load(bundle, source, split).to_parquet(os.path.join(folder + ".part", "rows.parquet"))
         os.rename(folder + ".part", folder)
-    with suppress(Exception):  # a data set may have no card, from which the run would read its licence
+    with suppress(Exception):  # a dataset may have no card, and then no licence
         hf_hub_download(source["id"], "README.md", repo_type="dataset", revision=source["revision"],
                         cache_dir=os.path.join(place, "hub"))  # fmt: skip
     return {"commit": commit, "files": _files(place, folder)}
@@ -247,7 +247,7 @@ def _wheels(bundle: Bundle, place: str) -> None:
 
 
 def _files(place: str, folder: str) -> dict[str, int]:
-    """The files below a folder by their path from ``place``, with their sizes in bytes."""
+    """The files below a folder: their paths relative to ``place``, with their sizes in bytes."""
     paths = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
     return {os.path.relpath(path, place): os.path.getsize(path) for path in sorted(paths)}
 

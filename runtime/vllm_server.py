@@ -1,7 +1,7 @@
 """The vLLM server of a run: start it in place of this process, or check whether it is ready.
 
-``python vllm_server.py`` starts it, ``python vllm_server.py --answers HOST`` exits with 0 when the server on HOST is
-ready. The program is ``vllm``, or ``trl`` on an older stack, next to this interpreter or on the PATH; XPC_VLLM names
+``python vllm_server.py`` starts the server. ``python vllm_server.py --answers HOST`` exits with 0 if the server on HOST
+is ready. The program is ``vllm``, or ``trl`` on an older stack, next to this interpreter or on the PATH; XPC_VLLM names
 another one, such as one in a separate environment. Standard library only.
 """
 
@@ -47,7 +47,7 @@ def main(folder: str, words: Sequence[str]) -> int:
 
 
 def port(bundle: Bundle) -> int:
-    """The port on which the trainer looks for the server. Raises RunError for a run without one."""
+    """The port on which the trainer expects the server. Raises RunError for a run without a vLLM server."""
     found = bundle.arguments.get("vllm_server_port")
     if not bundle.arguments.get("use_vllm") or not isinstance(found, int):
         raise RunError("this bundle uses no vLLM server")
@@ -57,8 +57,8 @@ def port(bundle: Bundle) -> int:
 def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     """The command line of the server.
 
-    If the program is vllm, `trl vllm-serve` builds the same (trl 1.16 `scripts/vllm_serve.py` `build_command`); if it
-    is trl, this is trl's own command (trl 0.18 `scripts/vllm_serve.py`).
+    If the program is vllm, the command is the one that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py`
+    `build_command`); if the program is trl, it is trl's own command (trl 0.18 `scripts/vllm_serve.py`).
     """
     model, where = bundle.model, bundle.model_place
     old = bundle.stack["vllm_program"] == "trl"

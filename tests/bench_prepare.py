@@ -90,7 +90,7 @@ def floor(place: str) -> None:
 
 
 def prepared(place: str, case: str, way: str) -> None:
-    """The preparation of a bundle; for trl's, `Dataset.map` is what it is without `--prepare`."""
+    """Prepare the rows of a bundle. To measure trl's own preparation, `Dataset.map` is not replaced."""
     bundle = os.path.join(place, f"{case.replace(' ', '-')}.bundle")
     sys.path.insert(0, bundle)
     program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]

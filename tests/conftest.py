@@ -31,11 +31,15 @@ whichever process is free.
 FAST = "not slow"
 ALL_SLOW = ("\npytestmark = pytest.mark.slow", "\npytestmark = pytest.mark.nightly")
 NIGHTLY = "nightly"
-"""The mark of tests that take minutes each. Only an expression that names it runs them: `-m nightly`, `make slow`."""
+"""The mark of tests that take minutes each. These tests run only if an expression names the mark: `-m nightly`, as in
+`make slow`.
+"""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """In the fast tier, do not collect files whose tests are all slow: importing them would import torch and TRL."""
+    """In the fast tier, do not collect files whose tests are all slow: importing these files would import torch and
+    TRL.
+    """
     if config.option.markexpr != FAST or collection_path.suffix != ".py":
         return None
     text = collection_path.read_text(encoding="utf-8")

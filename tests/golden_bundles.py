@@ -49,7 +49,7 @@ NAMES = "trainer.txt"
 
 
 def compiled(name: str) -> dict[str, bytes]:
-    """Compile a spec by its name: file name to content."""
+    """Compile a spec by its name. Returns the bundle's files: a mapping from file name to content."""
     return compilation(name)[0]
 
 
@@ -67,7 +67,7 @@ def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
 
 
 def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of a golden bundle: those of the bundle, without copies of runtime/ and their digests."""
+    """The files of a golden bundle: those of the compiled bundle, without the copies of runtime/ and their digests."""
     trainer = sorted(name for name in files if name.startswith("trainer/"))
     lines = files["bundle.toml"].decode().splitlines(keepends=True)
     kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))  # the last: a digest of the rest

@@ -37,7 +37,7 @@ def room(path: str) -> str:
 
 
 def imported(path: str) -> Iterator[str]:
-    """The files that a file imports: at its top, inside functions, and for types."""
+    """All files that a file imports: at its top, inside functions, and under TYPE_CHECKING."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
         tree = ast.parse(handle.read())
     for node in ast.walk(tree):

@@ -137,7 +137,7 @@ def read_bundle(folder: str) -> BundleRecord:
     """Read a bundle. Raises UsageError if it cannot be read."""
     stated = read_json(os.path.join(folder, DECISIVE[0]))
     if not all(table(stated.get(name)) for name in ("arguments", "run", "method")):
-        raise UsageError(f"{folder}/{DECISIVE[0]} is not of a bundle")
+        raise UsageError(f"{folder}/{DECISIVE[0]} does not belong to a bundle")
     try:
         text = read(os.path.join(folder, "requirements.txt"), LARGEST_PINS).decode("utf-8", "replace")
     except OSError:

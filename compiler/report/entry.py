@@ -17,7 +17,7 @@ from xpc.compiler.review.changes import Comparison, compare_operands
 from xpc.compiler.review.operands import DoesNotCompile
 from xpc.grammar.record import field, mutable
 
-NO_BUNDLE = "the bundle of this run was not found here: --bundle DIR names it"
+NO_BUNDLE = "the bundle of this run was not found: name it with --bundle DIR"
 MOST = 24
 """Maximum number of runs in a report."""
 NAMED = 6

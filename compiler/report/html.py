@@ -41,7 +41,7 @@ def page(found: Sequence[Entry]) -> str:
 
 def _pictures(one: Entry) -> Iterator[str]:
     if one.run is not None and one.run.events:
-        again = " A dotted line is a start that went on from there." if one.run.restarts else ""
+        again = " A dotted line marks a step at which the run resumed." if one.run.restarts else ""
         yield f"<p class=soft>By step.{again}</p>"
         yield '<div class="curves">' + "".join(panels(_visible(curves(one.run.events)), one.run.restarts)) + "</div>"
 
@@ -57,7 +57,7 @@ def _curves(found: Sequence[Entry]) -> Iterator[str]:
     colored = [(one, COLORS[number % len(COLORS)]) for number, one in enumerate(found)]
     keys = (f'<li><i style="background:{color}"></i>{text(one.label)}</li>' for one, color in colored)
     yield f'<ul class="runs">{"".join(keys)}</ul>'
-    yield "<p class=soft>By step. Evaluations are dashed; a dotted line is a start that went on from there.</p>"
+    yield "<p class=soft>By step. Evaluations are dashed; a dotted line marks a step at which the run resumed.</p>"
     drawn: dict[tuple[int, str], list[Curve]] = {}
     marks = []
     for one, color in colored:

@@ -49,7 +49,7 @@ def time_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     if plan is not None and plan.steps is not None:
         most = "at most " if plan.full_rows else ""
         shorter = plan.full_rows and tokens is not None and tokens < plan.steps * plan.tokens_per_step
-        why = "rows are shorter than `seq`, with which the plan counts" if shorter else ""
+        why = "rows are shorter than `seq`, the length that the plan assumes" if shorter else ""
         row = evolve(row, planned=f"{most}{plan.steps * plan.tokens_per_step:,}", why=why)
     yield row
     yield _speed(run, one)
@@ -231,7 +231,7 @@ def of_each(peaks: Sequence[int]) -> str:
 def _memory_why(real: float, peak: Span) -> str:
     if real > peak.high:
         return "more than nine of ten measured runs with this plan (docs/plan-accuracy.md)"
-    return "less than planned: rows may be shorter than `seq`, with which the plan counts"
+    return "less than planned: rows may be shorter than `seq`, the length that the plan assumes"
 
 
 # -- data -------------------------------------------------------------------------------------------------------------

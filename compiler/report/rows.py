@@ -53,9 +53,9 @@ def _status(run: RunRecord | None) -> str:
         return ""
     kept = f"checkpoint-{run.checkpoints[-1]} is the newest one" if run.checkpoints else "there is no checkpoint"
     if run.status == GOING:
-        return f"a process trains into this folder now; {kept}"
+        return f"a process is training into this folder; {kept}"
     ended = "it was stopped" if run.status == STOPPED else "its processes ended"
-    return f"{ended} after step {run.step:,}; {kept}, and the same command goes on"
+    return f"{ended} after step {run.step:,}; {kept}, and the same command resumes the run"
 
 
 def _steps(run: RunRecord | None, one: BundleRecord | None) -> Row:
@@ -73,13 +73,13 @@ def _steps(run: RunRecord | None, one: BundleRecord | None) -> Row:
     if expected is None or run.step == expected:
         return evolve(row, why="" if planned is None or expected is not None else planned.unknown["steps"])
     left, patience = number(run.data.get("left_out")), None if one is None else one.stated["run"].get("patience")
-    why = "the plan counts other rows than the run had"
+    why = "the run had another number of rows than the plan assumes"
     if run.status != FINISHED:
-        why = "the run is still going" if run.status == GOING else "the run ended before its last step"
+        why = "the run has not ended yet" if run.status == GOING else "the run ended before its last step"
     elif patience is not None and run.step < expected:
         why = f"none of {patience} evaluations in a row was better (`patience`)"
     elif left:
-        why = f"{left:,.0f} rows were left out by the trainer"
+        why = f"the trainer dropped {left:,.0f} rows"
     return evolve(row, why=why, differs=run.status != GOING)
 
 
@@ -92,7 +92,7 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     row = Row("Machine", "processes", planned="" if processes is None else f"{processes:.0f}")
     if run is not None and run.world is not None:
         differs = processes is not None and run.world != processes
-        why = "the run went on with another number of processes" if differs else ""
+        why = "the run was resumed with another number of processes" if differs else ""
         row = evolve(row, actual=str(run.world), why=why, differs=differs)
     yield row
     starts = [] if run is None else run.starts

@@ -16,8 +16,8 @@ UNTRUE = (
     ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
 )
-"""Pairs of a logger and the beginning of a harmless message: bitsandbytes lacks a kernel for inference; the tokenizer's
-limit is shorter than a row, which the run truncates or counts."""
+"""Pairs of a logger and the beginning of a harmless message, which is filtered. One message says that bitsandbytes
+lacks a kernel for inference, the other that a row exceeds the tokenizer's limit, which the run handles itself."""
 
 
 def prepare_environment(bundle: Bundle) -> None:
@@ -29,14 +29,14 @@ def prepare_environment(bundle: Bundle) -> None:
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # transformers 5 would ask a service to convert pickled weights of the hub, and load the conversion.
+    # otherwise transformers 5 asks a hub service to convert pickled weights, and loads the converted file
     os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
     for name, words in UNTRUE:
         logging.getLogger(name).addFilter(lambda one, words=words: words not in str(one.msg))  # type: ignore[misc]
 
 
 def build_arguments(bundle: Bundle) -> Any:
-    """Build the arguments object of the run. Nothing copies or replaces it later."""
+    """Build the arguments object of the run. It is never copied or replaced later."""
     values = dict(bundle.arguments)
     if values.get("deepspeed"):
         values["deepspeed"] = bundle.inside(values["deepspeed"])
@@ -69,7 +69,7 @@ def check_state(bundle: Bundle, args: Any) -> None:
     actual = str(getattr(state.distributed_type, "value", state.distributed_type))
     expected = run["distributed_type"]
     if actual == "MULTI_GPU" and expected == "FSDP" and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        actual = "FSDP"  # PartialState always says MULTI_GPU; AcceleratorState sets FSDP later.
+        actual = "FSDP"  # at this time PartialState says MULTI_GPU under FSDP, too; AcceleratorState sets FSDP later
     if state.num_processes != run["world_size"] or args.world_size != run["world_size"]:
         raise RunError(f"accelerate sees {state.num_processes} process(es), and this bundle is for {run['world_size']}")
     if actual != expected:

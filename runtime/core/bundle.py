@@ -1,4 +1,4 @@
-"""Read the bundle that contains the trainer/ folder. Standard library only: it runs before heavy imports."""
+"""Read the bundle that contains this trainer/ folder. Standard library only, because it runs before heavy imports."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from .errors import RunError
 from .feature import Bundle, Feature
 
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
-"""The files that decide the numbers of a run; their digest identifies the run."""
+"""The files that determine the results of a run. Their digest identifies the run."""
 MANIFEST = "bundle.toml"
 LARGEST = 16 * 2**20
-"""The most bytes of a bundle.toml that are read."""
+"""The largest bundle.toml that is read, in bytes."""
 
 
 def manifest_digests(folder: str) -> dict[str, str]:
@@ -33,7 +33,7 @@ def manifest_digests(folder: str) -> dict[str, str]:
 def read(folder: str, features: Sequence[Feature]) -> Bundle:
     """Read the bundle in ``folder`` for a run with these features.
 
-    Raises RunError for a missing or unreadable file, or another format version.
+    Raises RunError if a file is missing or unreadable, or has another format version.
     """
     folder = os.path.abspath(folder)
     path = os.path.join(folder, "trainer_args.json")
@@ -65,7 +65,7 @@ def _at(plan: Any, path: str) -> Any:
 
 
 def check_world(run: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Raise RunError unless there are as many processes as planned: another number changes the global batch."""
+    """Raise RunError if the number of processes differs from the plan, because it would change the global batch."""
     try:
         world = int(environment.get("WORLD_SIZE", "1"))
     except ValueError as error:

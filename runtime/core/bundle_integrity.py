@@ -1,7 +1,8 @@
 """Compare the files of the bundle with the digests in bundle.toml. Standard library only.
 
 A changed file that is executed or rendered stops the run. Changes of other files are reported in one line, because the
-owner may edit a bundle. This check finds mistakes and incomplete copies, but no deliberate manipulation.
+owner may edit a bundle. The check finds mistakes and incomplete copies, but does not protect against deliberate
+manipulation.
 """
 
 import os
@@ -14,7 +15,7 @@ from .errors import say
 from .feature import Bundle
 
 CHECKED_LATER = ("data/",)
-"""Files whose digest is compared when the data is read (``local_sources``); they may be large."""
+"""Data files, which may be large. Their digests are compared later, when the data is read (``local_sources``)."""
 
 
 def digest(path: str) -> str:
@@ -24,7 +25,7 @@ def digest(path: str) -> str:
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Return findings about changed files that are executed or rendered; other changed files are only reported."""
+    """Return a finding for each changed file that is executed or rendered. Other changed files are only reported."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]
@@ -37,7 +38,7 @@ def problems(bundle: Bundle) -> list[str]:
 
 
 def shadowed(bundle: Bundle) -> list[str]:
-    """Hub ids that are also folders in the working directory: transformers and datasets would load these folders."""
+    """Hub ids that are also folders in the working directory. transformers and datasets would load these folders."""
     ids = [bundle.model.get("id"), *(source.get("id") for source in bundle.sources())]
     return [name for name in dict.fromkeys(ids) if name and os.path.isdir(name)]
 

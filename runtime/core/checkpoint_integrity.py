@@ -1,6 +1,5 @@
-"""Write checkpoints atomically: first into a staging folder, then a record with digests, then a rename. Standard
-library only.
-"""
+"""Write checkpoints atomically. Files are written to a staging folder, then a record with their digests is written,
+then the folder is renamed. Standard library only."""
 
 import json
 import os
@@ -12,11 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 
 STAGING = "_saving"
-"""Folder in the output folder for checkpoints that are being written or deleted."""
+"""Folder inside the output folder, for checkpoints that are being written or deleted."""
 RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
 NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
-"""Beginnings of names that ``final_files`` skips: these files change after a run, or only a resumed run reads them."""
+"""Beginnings of file names that ``final_files`` skips: files that change later, or matter only for resuming."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
 """Matches files that each process writes for itself, with its rank in the name: `rng_state_1.pth` is that of rank 1."""
 BLOCK = 1 << 20
@@ -33,14 +32,14 @@ def staging(output_dir: str) -> str:
 
 
 def clear(output_dir: str) -> None:
-    """Delete the leftovers of an earlier write or deletion; safetensors writes into `.tmpXXXXXX` and renames it."""
+    """Delete the leftovers of an interrupted write or deletion, also safetensors' temporary files `.tmpXXXXXX`."""
     shutil.rmtree(staging(output_dir), ignore_errors=True)
     for left in (*Path(output_dir).glob(".tmp??????"), *Path(output_dir).glob("merged/.tmp??????")):
         left.unlink(missing_ok=True)
 
 
 def final_files(output_dir: str) -> dict[str, Seal]:
-    """Sizes and digests of what a finished run leaves: weights, config, tokenizer, metrics. Raises OSError."""
+    """Sizes and digests of a finished run's files: weights, config, tokenizer, metrics. Raises OSError."""
     chosen = [name for name in names(output_dir) if not name.startswith(NOT_FINAL)]
     return dict(zip(chosen, _hashed(output_dir, chosen), strict=True))
 
@@ -51,7 +50,7 @@ def seal(folder: str, rank: int) -> dict[str, Seal]:
 
 
 def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
-    """Hash the files without a seal, write the record and rename the folder, on process 0. Raises OSError."""
+    """On process 0: hash the files that have no seal yet, write the record, and rename the folder. Raises OSError."""
     folder = os.path.join(staging(output_dir), name)
     present = names(folder)
     known = {**seals, **_sealed(folder, [one for one in present if one not in seals])}
@@ -66,7 +65,7 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):  # an earlier checkpoint of the same step, from which training could not resume
+    if os.path.exists(target):  # this folder is an earlier checkpoint of the same step, which was unusable
         move_aside(target)
     os.rename(folder, target)
     _flush(output_dir)
@@ -92,8 +91,8 @@ def move_aside(path: str) -> None:
 
 
 def broken(path: str, digests: bool) -> str | None:
-    """How a checkpoint differs from its record; None if it does not differ or has no record. With ``digests``, every
-    byte is read.
+    """Describe how a checkpoint differs from its record. None if it does not differ, or has no record. With
+    ``digests``, every byte is read; otherwise only sizes are compared.
 
     Raises OSError.
     """
@@ -127,7 +126,7 @@ def names(folder: str) -> list[str]:
 
 
 def _writer(name: str) -> int:
-    """The rank of the process that writes a file, by the number in its name; 0 for a file without a number."""
+    """The rank of the process that wrote a file: the number in the file's name, or 0 if the name has no number."""
     number = WRITER.match(os.path.basename(name))
     return int(number[1]) if number else 0
 

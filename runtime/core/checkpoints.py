@@ -21,21 +21,21 @@ def steps(output_dir: str) -> list[tuple[int, str]]:
 
 
 def schedule(path: str) -> str | None:
-    """What is wrong with the file of the learning rate schedule, or None."""
+    """Describe what is wrong with a checkpoint's file of the learning rate schedule; None if it is right."""
     if archive_complete(os.path.join(path, "scheduler.pt")):
         return None
     return "scheduler.pt is missing or cut off (training cannot resume from a checkpoint of weights only)"
 
 
 States = Callable[[str, int], str | None]
-"""Takes a checkpoint and the number of processes; returns what is wrong with the weights or the optimizer, or None."""
+"""A function of a checkpoint and a number of processes: what is wrong with weights or optimizer, or None."""
 
 
 def newest_complete(output_dir: str, world: int, states: States, digests: bool = False) -> tuple[str | None, list[str]]:
     """Return a pair: the newest complete checkpoint, and a sentence for each newer one that was skipped.
 
-    With ``digests`` every byte is compared with the record, otherwise only the sizes of the files. A checkpoint without
-    a record is used only if no other one is complete.
+    With ``digests``, every byte is compared with the checkpoint's record, otherwise only the sizes of files. A
+    checkpoint without a record is used only if no checkpoint with a record is complete.
     """
     skipped: list[str] = []
     unproven: tuple[str, list[str]] | None = None
@@ -65,7 +65,7 @@ def _unusable(path: str, step: int, world: int, states: States, digests: bool) -
 
 
 def missing(path: str, step: int, world: int, states: States) -> str | None:
-    """What is missing in a checkpoint, or None. ``world`` is the number of processes that will read it.
+    """Describe what is missing in a checkpoint; None if it is complete. ``world`` processes will resume from it.
 
     transformers writes trainer_state.json last (Trainer._save_checkpoint, 4.52 and 5.23).
     """
@@ -79,14 +79,14 @@ def missing(path: str, step: int, world: int, states: States) -> str | None:
     if not isinstance(state, dict) or state.get("global_step") != step:
         return "trainer_state.json is of another step"
     for name in sorted(os.listdir(path)):
-        # Each process writes a file with its own random state, and process 0 does not wait for these files before it
-        # writes trainer_state.json. A missing file is no error: transformers warns and continues, and without a shared
-        # file system each machine has only the files of its own processes. A truncated file is an error.
+        # Each process writes its own random state, and process 0 does not wait for these files before it writes
+        # trainer_state.json. A missing file is no error: transformers warns and continues, and without a shared file
+        # system each machine has only the files of its own processes. A truncated file is an error.
         if (name.startswith("rng_state") or name == "scaler.pt") and not archive_complete(os.path.join(path, name)):
             return f"{name} is cut off"
     return states(path, world)
 
 
 def archive_complete(path: str) -> bool:
-    """Whether an archive is complete. torch.save writes a zip file, whose directory is at the end."""
+    """Whether a file that torch.save wrote is complete. It is a zip archive, whose directory is at its end."""
     return os.path.isfile(path) and zipfile.is_zipfile(path)

@@ -1,8 +1,8 @@
 """Decide which modules of features/ and library_internals/ a run uses; its bundle contains only those.
 
-Only the compiler uses this file, and bundles do not contain it. It writes ``enabled.py``, and lists in
-``trainer_args.json`` the unset settings that would need a module which the bundle lacks. Modules that a used module
-imports are also included.
+Only the compiler uses this file, and bundles do not contain it. It writes ``enabled.py``, and it lists in
+``trainer_args.json`` the unset settings that would need a module which the bundle lacks. A bundle also contains the
+modules that its modules import.
 """
 
 import json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CHATS = ("text", "messages", "conversations", "tokens", "images")
 """Row shapes (values of a source's `shape`) without a separate prompt."""
 WITH_IMAGES = ("images", "image_preference")
-"""Row shapes (values of a source's `shape`) with images."""
+"""Row shapes (values of a source's `shape`) that contain images."""
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
@@ -33,7 +33,8 @@ DECISIVE: dict[str, tuple[str, ...]] = {
         "idle", "nan", "nodes", "patience", "processes_per_node", "world_size", "zero_stage",
     ),
 }  # fmt: skip
-"""The keys that `uses` reads from two large sections of trainer_args.json; `_unused` is cached by their values only."""
+"""The keys of two large sections of trainer_args.json that `uses` reads. `_unused` is cached by the values of these
+keys, not by the complete sections."""
 
 
 def sources(plan: "Payload") -> "list[Source]":
@@ -55,9 +56,8 @@ IMPORT = re.compile(r"^ *from \.(?:features\.\w+|library_internals)\.(\w+) impor
 
 
 def enabled(source: str, plan: "Payload") -> str:
-    """The enabled.py of a run: the complete file without the lines of unused features, and with the trainer class of
-    the run's method.
-    """
+    """The enabled.py of a run: the complete file without the lines of features that the run does not use. It imports
+    the trainer class of the run's method."""
     used, lines, unused = uses(plan), source.split("\n"), set[str]()
     for line in lines:
         if (found := IMPORT.match(line)) and not used[found[1]]:
@@ -99,7 +99,7 @@ def _with(plan: "Payload", path: str) -> set[str]:
 
 
 class _Read(dict[str, Any]):
-    """A section of trainer_args.json that records the path of each value that was read and is not set."""
+    """A section of trainer_args.json. It records the path of each value that is read although it is not set."""
 
     def __init__(self, section: dict[str, Any], path: str, read: list[str]) -> None:
         super().__init__(section)
@@ -110,7 +110,7 @@ class _Read(dict[str, Any]):
         return self.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value with this name. Reads of a nested section are recorded, too."""
+        """The value with this name, or None. In a nested section, reads are recorded, too."""
         value, path = super().get(name, default), f"{self.path}{name}"
         if not value or value == "no":
             self.read.append(path)
@@ -123,7 +123,7 @@ class _Read(dict[str, Any]):
 
 
 def uses(plan: "Payload") -> dict[str, bool]:
-    """Whether a run with this trainer_args.json uses each module, by module name."""
+    """For each module, by name: whether a run with this trainer_args.json uses it."""
     arguments, data, model, run, method = plan["arguments"], plan["data"], plan["model"], plan["run"], plan["method"]
     tokens = plan["tokenizer"]
     zero, nodes, on_cpu = run["zero_stage"], run["nodes"] > 1, run["device"] == "cpu"
@@ -137,7 +137,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
     several = len(data["sources"]) > 1 or any(one.get("take") or one.get("limit") for one in sources(plan))
     lengths = (data.get(name) is not None for name in ("max_prompt", "min_tokens", "max_tokens"))
     evaluates = held_out or arguments.get("eval_strategy", "no") != "no" or arguments.get("eval_on_start")
-    # FSDP2 needs one dtype, but TRL rounds adapters over a quantized base to bfloat16, and not DoRA's magnitudes.
+    # FSDP2 needs one dtype. But over a quantized base, TRL rounds adapters to bfloat16, and leaves DoRA's magnitudes
+    # float32.
     tuned: Mapping[str, Any] = plan["lora"] or {}
     wide = run["distributed_type"] == "FSDP" and tuned.get("bits") and tuned.get("dora")
     no_bfloat16 = not arguments.get("bf16") and model["dtype"] != "bfloat16" and not run.get("fp8")
@@ -242,13 +243,13 @@ def uses(plan: "Payload") -> dict[str, bool]:
 
 
 def _has_fields(source: "Source") -> bool:
-    """Whether messages of a source may have keys other than a role and a text, such as `tool_calls`."""
-    if source["shape"] == "conversations":  # messages of a local file may have any keys
+    """Whether a source's messages may have keys besides a role and a text, such as `tool_calls`."""
+    if source["shape"] == "conversations":  # a local file is not read here, so its messages may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
     return source["shape"] not in ("text", "tokens", *WITH_IMAGES)
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:
-    """Whether a GPU may belong to a family, by torch's device names. A GPU without names may belong to any family."""
+    """Whether a GPU may belong to a family, by torch's names for it. A GPU without names may belong to any."""
     names = gpu.get("device_names")
     return not names or any(family in one for one in names)

@@ -10,13 +10,13 @@ from .feature import Bundle
 from .rows import name
 
 SYSTEM = "system"
-"""A column with the system prompt of its row (ShareGPT's)."""
+"""A column of ShareGPT rows: the system prompt of the row."""
 
 
 def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
     """Return a pair: the training set, and the evaluation set, which is None, rows, or several sets by name.
 
-    The tokenizer is needed for the chat template and the length of prompts. Call this first on the main process, so
+    The tokenizer renders the chat template and counts the tokens of prompts. Call this first on the main process, so
     that the other processes find the mapped rows in the cache. Raises RunError.
     """
     rows_of = partial(mapped, bundle, tokenizer)
@@ -30,7 +30,7 @@ def build(bundle: Bundle, tokenizer: Any = None) -> tuple[Any, Any]:
 
 
 def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str | None = None) -> Any:
-    """The mapped rows of a source. Raises RunError for a turn that the chat template drops."""
+    """The rows of a source in trl's form. Raises RunError if the chat template drops a turn."""
     stored, row_format = data_sources.load(bundle, source, split), bundle.row_format()
     data_sources.check_columns(row_format, source, list(stored.column_names))
     make = row_maker(bundle, source, tokenizer is None or bool(tokenizer.chat_template))
@@ -45,7 +45,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
             desc=None,
             features=next((one for one in types if one is not None), None),
         )
-    except UnicodeDecodeError as error:  # the datasets library decodes a text only when a row is read
+    except UnicodeDecodeError as error:  # datasets decodes a text only when its row is read
         raise RunError(data_sources.unreadable(bundle, source, split, error)) from error
     if tokenizer is not None and tokenizer.chat_template and rank() == 0:
         sampled = {number: part[number] for number in row_comparison.sampled_rows(part)}
@@ -61,7 +61,7 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """The function from a stored row and its number to trl's row; ``chat`` is whether there is a chat template."""
+    """Return the function that converts a stored row, with its number, to trl's row. ``chat``: a template exists."""
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

@@ -12,18 +12,18 @@ from .rows import KEPT, RowFormat, name
 
 
 def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, first: int | None = None) -> Any:
-    """The stored rows of one source; with a number ``first``, a list of that many first rows. Raises RunError."""
+    """The stored rows of one source. With a number ``first``, only the first rows, as a list. Raises RunError."""
     try:
         found = reader(bundle, source, bundle.features)(bundle, source, split or source["split"], first is not None)
         return found if first is None else list(islice(found, first))
     except RunError:
         raise
-    except Exception as error:  # the datasets library wraps errors of its readers in many classes
+    except Exception as error:  # the datasets library wraps the errors of its readers in many exception classes
         raise RunError(unreadable(bundle, source, split, error)) from error
 
 
 def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature]) -> Callable[..., Any]:
-    """The function that reads a source: that of a feature, otherwise the one for sources on the hub."""
+    """The function that reads a source: that of a feature for such sources, or the one for datasets on the hub."""
     found = (one.source_reader(bundle, source) for one in features)
     return next((one for one in found if one is not None), _of_hub)
 
@@ -31,7 +31,7 @@ def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature
 def _of_hub(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool) -> Any:
     from datasets import load_dataset
 
-    if os.environ.get("XPC_STAGED"):  # stage.py has fetched the rows into this folder, for machines without a network
+    if os.environ.get("XPC_STAGED"):  # for machines without a network, stage.py has downloaded rows into this folder
         return run_path(bundle.inside("stage.py"))["rows"](source, split, streaming)
     cut = f"[:{source['slice']}]" if source["slice"] and not streaming else ""
     return load_dataset(

@@ -11,11 +11,11 @@ LONGEST = 2000
 """Printed lines are cut to this many characters; only lines that quote data are longer."""
 
 REPORT_SECONDS = 5
-"""Seconds that the other processes wait, so that process 0 can report an error that all of them have."""
+"""Process 0 reports an error that all processes have; the other processes wait this many seconds before they exit."""
 
 
 class RunError(Exception):
-    """The run cannot start or continue. ``str(error)`` is one sentence, or one line per finding of the preflight."""
+    """The reason why the run cannot start or continue. ``str(error)`` is one sentence, or a line per finding."""
 
 
 def findings(found: Sequence[str]) -> RunError:
@@ -31,9 +31,8 @@ def rank() -> int:
 
 
 def shown(text: str) -> str:
-    """The text made safe for a terminal: escape sequences (which may come from a row or template) are spelled out, and
-    long lines are cut.
-    """
+    """Make a text safe for a terminal. Escape sequences, which may come from a row or a template, are spelled out, and
+    long lines are cut."""
     if len(text) > LONGEST:
         text = "\n".join(one if len(one) <= LONGEST else one[:LONGEST] + "..." for one in text.split("\n"))
     if text.isprintable():
@@ -42,7 +41,7 @@ def shown(text: str) -> str:
 
 
 muted = False
-"""True on a node other than node 0, which prints the messages for all nodes: this process then prints only errors."""
+"""True on every node except node 0, which prints the messages for all nodes. A muted process prints only errors."""
 
 
 def say(sentence: str) -> None:
@@ -52,15 +51,15 @@ def say(sentence: str) -> None:
 
 
 printed = float(os.environ.get("XPC_PRINTED") or time.monotonic())
-"""The time (`time.monotonic`) of the last printed line. Processes that are started later get it in XPC_PRINTED."""
+"""The time (`time.monotonic`) when the last line was printed. Later processes get it in the variable XPC_PRINTED."""
 _renewable = False
-"""Whether the last line was printed with `renew`, so that the next such line replaces it on the terminal."""
+"""Whether the last line was printed with `renew`. On a terminal, the next line with `renew` then replaces it."""
 
 
 def put(text: str, renew: bool = False) -> None:
     """Print a line. On a terminal, a line with ``renew`` replaces the last line that had ``renew``.
 
-    A closed terminal, or a `tee` that Ctrl-C ended, raises no error, so that the run can still save.
+    If the terminal is closed, or Ctrl-C has ended a `tee`, no error is raised, so that the run can save.
     """
     global printed, _renewable
     renew = renew and sys.stdout.isatty()
@@ -80,15 +79,15 @@ def put(text: str, renew: bool = False) -> None:
 
 
 def stop(error: RunError) -> int:
-    """Print the error once (on rank 0, or on a process that is the only one to fail) and return the exit status."""
+    """Print the error once and return the exit status. Rank 0 prints it, or the only process that fails."""
     if rank() == 0 or getattr(error, "local", False):
         print(f"error: {shown(str(error))}", file=sys.stderr, flush=True)
-    else:  # wait: when one process exits, the launcher ends all others, also the one that reports
+    else:  # The launcher ends all processes when one exits, so let the reporting process print first.
         time.sleep(REPORT_SECONDS)
     return 1
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of a message, or the name of its class."""
+    """The first line of an error's message; without a message, the name of the error's class."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

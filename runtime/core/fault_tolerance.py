@@ -15,7 +15,7 @@ from .errors import RunError, first_line, rank
 WRITERS = (
     "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
 )  # fmt: skip
-"""Parts of messages that show a failed write: the exceptions of torch and safetensors have no errno."""
+"""Parts of messages that show a failed write, because exceptions of torch and safetensors have no errno."""
 
 
 class FaultTolerant(TrainerHooks):
@@ -41,7 +41,7 @@ class FaultTolerant(TrainerHooks):
     # The loss of each step, and its log
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Run trl's step, record a loss that is not finite, and add losses that an earlier start had not logged yet."""
+        """Run trl's step, record a loss that is not finite, and add losses that an earlier start has not logged."""
         import torch
 
         loss = super().training_step(*args, **kwargs)  # type: ignore[misc]
@@ -53,7 +53,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' batches; none if the last step is done, because an earlier start was killed after it."""
+        """transformers' batches of a step; none if an earlier start was killed after the run's last step."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()
@@ -62,7 +62,7 @@ class FaultTolerant(TrainerHooks):
         return found
 
     def unlogged(self) -> dict[str, Any]:
-        """Losses and metrics since the last log; a checkpoint stores them so that the next log includes them."""
+        """Losses and metrics since the last log. Checkpoints store them for the next log of a resumed run."""
         kept = {
             key: list(values)
             for key, values in metrics_since(self).items()
@@ -71,13 +71,13 @@ class FaultTolerant(TrainerHooks):
         return {"from": last_logged(self), "losses": list(self.windows), "metrics": kept}
 
     def restore_unlogged(self, kept: Mapping[str, Any]) -> None:
-        """Restore the result of ``unlogged``."""
+        """Restore losses and metrics that ``unlogged`` has returned."""
         import torch
 
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            same = len(losses) == self.args.world_size  # after a change of the number of processes, each gets the mean
+            same = len(losses) == self.args.world_size  # otherwise each process gets the mean
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)
@@ -85,9 +85,11 @@ class FaultTolerant(TrainerHooks):
     # Agreement between processes
 
     def agree(self) -> None:
-        """At the end of a step, agree with the other processes on whether to stop, and whether any loss was not finite.
+        """At the end of a step, agree with all processes on whether to stop, and whether a loss of any process was not
+        finite.
 
-        Two numbers are exchanged. Raises RunError for a loss that is not finite, unless the bundle allows such losses.
+        The processes exchange two numbers. Raises RunError for a loss that is not finite, unless the bundle allows such
+        losses.
         """
         import torch
 
@@ -103,11 +105,11 @@ class FaultTolerant(TrainerHooks):
             signals.ignore_end_signal()
 
     def largest(self, values: Any) -> list[int]:
-        """The elementwise maximum over all processes."""
+        """The elementwise maximum of these numbers over all processes."""
         return [int(one) for one in self.accelerator.gather(values[None]).amax(0).tolist()]
 
     def loss_not_finite(self, word: str, step: int) -> None:
-        """Handle a loss that is "nan" or "infinite". Raises RunError."""
+        """Raise RunError for a loss that is "nan" or "infinite", with advice."""
         good = f"checkpoint-{self.saved[-1]} is the newest one" if self.saved else "there is no checkpoint yet"
         first = "no weight has changed yet, so check the model and the rows of this step (answers may be cut off)"
         advice = first if step == 1 else "lower the learning rate, check the rows of this step"
@@ -123,7 +125,7 @@ class FaultTolerant(TrainerHooks):
     def log_save_evaluate(self, follow: Callable[[], None]) -> None:
         """Log, evaluate and save after each step and each epoch; at the end of an epoch, save last.
 
-        At the end of an epoch, transformers saves before it logs and evaluates, so a resumed run would skip both.
+        transformers itself saves an epoch's last step before it logs and evaluates, so a resumed run would skip both.
         Raises Stopped if all processes have agreed to stop.
         """
         control = self.control
@@ -178,16 +180,16 @@ class FaultTolerant(TrainerHooks):
             self.model.config.use_cache = False
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
-        """Write the bundle's model card instead of trl's, which does not describe the spec and the data."""
+        """Write the bundle's model card. trl's card does not describe the spec and the data."""
         if rank() == 0 and os.path.isfile(self.card):
             shutil.copyfile(self.card, os.path.join(self.args.output_dir, "README.md"))
 
 
 @contextmanager
 def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
-    """Turn a failed write into one RunError and delete the partial checkpoint.
+    """A context that turns a failed write into one RunError, and deletes the partial checkpoint.
 
-    This process reports the error, because the write may have failed on this process only.
+    This process prints the error, because the write may have failed only here.
     """
     try:
         with progress.phase(f"writing {what}"):
@@ -208,7 +210,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 
 def reason(error: BaseException, output_dir: str) -> str:
-    """The reason why a file could not be written: torch hides the system's message, so this tries another write."""
+    """The reason why a file could not be written. torch hides the system's message, so this tries another write."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     try:

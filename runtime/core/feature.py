@@ -14,7 +14,7 @@ from .rows import FORMAT, RowFormat
 from .token_counts import TokenCounts
 
 if TYPE_CHECKING:
-    from .payload import Payload, Source  # types only; a bundle does not contain this module
+    from .payload import Payload, Source  # for types only: a bundle does not contain this module
 
 
 class Feature:
@@ -66,7 +66,8 @@ class Feature:
         return []
 
     def check_columns(self, bundle: "Bundle", columns: list[str]) -> list[str]:
-        """In the preflight, once per source: return findings about the columns that the trainer will get."""
+        """In the preflight, once per source: return findings about the columns that the trainer will get from this
+        source."""
         return []
 
     def check_first_row(self, bundle: "Bundle", source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
@@ -74,7 +75,8 @@ class Feature:
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """In the preflight, once per source: return a note for the line about its first rows, such as "; ..."."""
+        """In the preflight, once per source: return a note for the printed line about the source's first rows, such as
+        "; ..."."""
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:
@@ -86,7 +88,8 @@ class Feature:
         """Called in the launcher, before it starts the processes of this node."""
 
     def process_starter(self, bundle: "Bundle", program: str) -> Callable[[], object] | None:
-        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun, or None.
+        """In the launcher: return a function that runs ``program`` to its end without accelerate or torchrun; None to
+        use them.
 
         The returned function raises CalledProcessError if the program fails.
         """
@@ -109,12 +112,11 @@ class Feature:
         return None
 
     def no_checkpoint_found(self, bundle: "Bundle", folder: str) -> None:
-        """Called if the output folder has no checkpoint to resume from. Raises RunError if starting from the beginning
-        would lose something.
-        """
+        """Called if the output folder has no checkpoint to resume from. Raises RunError if a start from the beginning
+        would overwrite something."""
 
     def output_folder_locked(self, bundle: "Bundle") -> None:
-        """Called on process 0, once the output folder belongs to this run. Raises RunError."""
+        """Called on process 0, once this run has locked its output folder. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
         """Called after transformers and trl, which set warning filters, are imported: filter harmless warnings."""
@@ -136,7 +138,7 @@ class Feature:
         return reason
 
     def row_format(self, bundle: "Bundle") -> RowFormat | None:
-        """How stored rows are converted to the trainer's, or None. The first feature with a row format decides."""
+        """How stored rows are converted to the trainer's rows, or None. The first feature with a row format decides."""
         return None
 
     def row_converter(self, bundle: "Bundle", convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -153,7 +155,7 @@ class Feature:
         return None
 
     def source_mapped(self, bundle: "Bundle", source: Mapping[str, Any], rows: Any) -> Any:
-        """After the rows of a source are converted: return the rows, changed or not."""
+        """Called after the rows of a source are converted: return the rows, or other rows in their place."""
         return rows
 
     def rows_mapped(
@@ -171,7 +173,8 @@ class Feature:
         return limit
 
     def token_counter(self, bundle: "Bundle", kind: type[TokenCounts]) -> type[TokenCounts]:
-        """The class that counts tokens while the trainer tokenizes: a subclass of TokenCounts, or ``kind``."""
+        """The class that counts tokens while the trainer tokenizes: a subclass of TokenCounts, or ``kind``
+        unchanged."""
         return kind
 
     def tokens_counted(self, bundle: "Bundle", counts: TokenCounts, prepared: Any) -> None:
@@ -277,8 +280,8 @@ class Bundle:
         self.config = plan["config"]
         self.method = plan["method"]["name"]
         self.lora = plan.get("lora")
-        self.conversational = False  # becomes true when a source has rows that the chat template renders
-        self.repository: str | None = None  # the repository's full name on the hub, set when the run has created it
+        self.conversational = False  # becomes true if any source has rows that the chat template renders
+        self.repository: str | None = None  # the repository's full name on the hub; set when the repository exists
         self.arguments = plan["arguments"]
         self.model = plan["model"]
         self.tokenizer = plan["tokenizer"]

@@ -8,7 +8,7 @@ from .errors import first_line
 from .feature import Bundle
 
 FREE = 0.9
-"""Share of the planned memory that must be free: not all, because this check's CUDA context takes some hundred MiB."""
+"""Share of the planned memory that must be free: below 1, since this check's CUDA context takes some hundred MiB."""
 
 
 def devices(bundle: Bundle) -> list[str]:
@@ -39,7 +39,7 @@ def devices(bundle: Bundle) -> list[str]:
             )
         elif memory < gpu["memory_gib"] * 0.97:
             found.append(f"GPU {index} has {memory:.1f} GiB, and the plan counts on {gpu['memory_gib']} GiB")
-        elif os.environ.get("WORLD_SIZE", "1") == "1":  # the check creates a CUDA context: not in each of N processes
+        elif os.environ.get("WORLD_SIZE", "1") == "1":  # once per node, because the check creates a CUDA context
             found += _free(index, gpu["memory_gib"])
     return found
 
@@ -57,9 +57,9 @@ def _free(index: int, planned: float) -> list[str]:
 
 
 def has_kernels(built: Sequence[str], major: int, minor: int) -> bool:
-    """Whether a torch build for these architectures (`sm_80`) runs on a GPU.
+    """Whether a torch build for ``architectures`` (such as `sm_80`) runs on a GPU.
 
-    It does if an architecture in the list has the GPU's major version and is not newer, or if the list is empty.
+    It does if the list is empty, or if an architecture has the GPU's major version and is not newer than the GPU.
     """
     numbers = {int(one.removeprefix("sm_")) for one in built if one.removeprefix("sm_").isdigit()}
     return not numbers or any(one // 10 == major and one % 10 <= minor for one in numbers)
@@ -90,5 +90,5 @@ def installed(name: str) -> str | None:
 
 
 def plain(version: str) -> str:
-    """A version without its local part, which pins ignore."""
+    """A version without its local part (`+cpu`), because pins have no local part."""
     return version.split("+")[0]

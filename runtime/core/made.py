@@ -2,7 +2,7 @@
 
 A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes a
 head that the checkpoint lacks, and accelerate reads its precision from the environment. Before the first step,
-``check`` compares rows of (what, stated, made) from this module and from the features.
+``check`` compares the two values of each (what, stated, made) row of this module and of the features.
 """
 
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .feature import Bundle
 
 Row = tuple[str, object, object]
-"""What is compared, the value that the bundle states, and the value that was made."""
+"""A tuple: what is compared, the value that the bundle states, and the value of the built object."""
 OTHER_TASKS = (
     "SequenceClassification",
     "TokenClassification",
@@ -24,7 +24,7 @@ OTHER_TASKS = (
     "MultipleChoice",
     "ImageClassification",
 )
-"""Ends of the names of model classes that have a head for another task."""
+"""Endings of the class names of models that have a head for another task than text generation."""
 PRECISION_VARIABLE = "ACCELERATE_MIXED_PRECISION"
 
 
@@ -52,12 +52,12 @@ def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False
 
 
 def trained(model: Any) -> set[str]:
-    """The names of the weights that are trained."""
+    """The names of the weights that are trained, that is, that require a gradient."""
     return {name for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
-    """Compare the trainer with the bundle; ``stated`` are the names of the weights that were to be trained.
+    """Compare the trainer with the bundle. ``stated`` has the names of the weights that should be trained.
 
     Raises RunError with both values of each difference.
     """
@@ -70,7 +70,7 @@ def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
 
 
 def compared(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
-    """What was compared: the (what, stated, made) rows of this module and of the run's features."""
+    """All (what, stated, made) rows: those of this module and those of the run's features."""
     yield from _rows(bundle, trainer, stated)
     for feature in bundle.features:
         yield from feature.made(bundle, trainer)
@@ -96,5 +96,5 @@ def _rows(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
         changed = stated ^ trained(model)
         yield "the number of trained weights", len(stated), len(stated ^ changed)
         kinds = {str(one.dtype).removeprefix("torch.") for one in model.parameters() if one.requires_grad}
-        kinds -= {"float32"} if len(kinds) > 1 else set()  # a few weights of some models stay float32
+        kinds -= {"float32"} if len(kinds) > 1 else set()  # some models keep a few weights in float32
         yield "the dtype of trained weights", bundle.model["dtype"], ", ".join(sorted(kinds))

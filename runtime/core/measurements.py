@@ -1,8 +1,8 @@
 """Measure a run: seconds and peak memory by phase, waits for data, padding, saves.
 
 Process 0 appends lines to measured.jsonl: one when training starts, and one with all measurements since then at the
-1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. If the run dies, the lines remain. Memory is
-measured in all processes, which exchange their peaks; everything else in process 0.
+1st, 2nd, 4th, 8th ... log event, at each checkpoint and at the end. So a run that dies leaves measurements. Memory is
+measured in all processes, which exchange their peaks; everything else is measured in process 0.
 """
 
 import json
@@ -33,7 +33,7 @@ class Measured:
     seconds: ClassVar[dict[str, float]] = {}
     memory: ClassVar[dict[str, dict[str, int]]] = {}
     of_each: ClassVar[list[dict[str, dict[str, int]]]] = []
-    """The peak memory of each process, as of the last `exchange`."""
+    """The peak memory of each process, as exchanged by the last call of `exchange`."""
     waits = 0.0
     saves = saved_bytes = padded = 0
     real: Any = 0
@@ -50,10 +50,10 @@ def ended(phase: str) -> None:
 
 
 def peak(phase: str) -> None:
-    """Record the peak memory in bytes since the last call for ``phase``, and reset the peak.
+    """Record the peak memory in bytes since the last call as a peak of ``phase``, and reset the peak.
 
-    On a GPU these are torch's ``max_memory_allocated`` and ``max_memory_reserved``; on a CPU it is the resident set,
-    whose peak Linux resets when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems never reset it.
+    On a GPU, these are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, it is the resident set;
+    Linux resets its peak when 5 is written to clear_refs (proc_pid_clear_refs(5)), and other systems cannot.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -68,19 +68,20 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """Raise the values of ``known`` (bytes by kind of memory, such as "allocated") to those of ``found``."""
+    """Raise the bytes in ``known`` (by kind of memory, such as "allocated") to those in ``found`` where these are
+    larger."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 
 def exchange() -> None:
-    """Gather the peak memory of all processes. All of them must call this together."""
+    """Gather the peak memory of all processes. All processes must call this together."""
     from accelerate.utils import gather_object
 
     Measured.of_each[:] = gather_object([Measured.memory])  # type: ignore[no-untyped-call, unused-ignore]
 
 
 def highest(each: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """The maximum over the processes: bytes by phase and kind of memory."""
+    """The largest peak of any process: bytes by phase and kind of memory."""
     out: dict[str, dict[str, int]] = {}
     for phases in each:
         for phase, kinds in phases.items():
@@ -115,7 +116,7 @@ def saved(folder: str, names: Iterable[str]) -> None:
 
 
 def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
-    """The first line of a start in measured.jsonl: time, step, device, package versions, and counts of the rows."""
+    """The line of measured.jsonl for the start of training: time, step, device, versions and counts of the rows."""
     import torch
 
     return {
@@ -127,8 +128,8 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 
 def now(step: int) -> dict[str, Any]:
-    """The line with all measurements since this start; ``stop`` is the signal that asked the run to stop, or None."""
-    each = [Measured.memory, *Measured.of_each[1:]]  # process 0's own values are newer than the exchanged ones
+    """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
+    each = [Measured.memory, *Measured.of_each[1:]]  # exchanged values of process 0 may be older than its own
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
         "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),
@@ -138,7 +139,7 @@ def now(step: int) -> dict[str, Any]:
 
 
 def append(output_dir: str, line: Mapping[str, Any]) -> None:
-    """Append a line to measured.jsonl. The torn last line of a killed run is ended first. Raises OSError."""
+    """Append a line to measured.jsonl. An incomplete last line of a killed run is ended first. Raises OSError."""
     with open(os.path.join(output_dir, MEASURED), "ab+") as handle:
         handle.seek(max(0, handle.tell() - 1))
         torn = handle.read(1) not in (b"", b"\n")

@@ -20,7 +20,7 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 
 
 def trim(path: str, step: int) -> None:
-    """Drop a truncated last line and the events after ``step``, because those steps will be repeated."""
+    """Drop an incomplete last line, and the events after ``step``, because the run will repeat these steps."""
     if os.path.exists(path):
         keep(path, [event for event in events(path) if event["step"] <= step])
 

@@ -26,8 +26,9 @@ EXCLUDED = ("epoch", "train_runtime", "train_samples_per_second", "train_steps_p
 
 
 class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
-    """Writes the metrics file and prints progress lines, on rank 0. Each trainer_state.json stores the tokens and
-    seconds of all starts so far.
+    """Writes the metrics file and prints progress lines, on rank 0 only.
+
+    Each trainer_state.json stores its tokens and seconds, counted over all starts so far.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -51,17 +52,17 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         return {"args": {}, "attributes": done}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Record the first step of this start, and cut the metrics file back to it."""
+        """Record the first step of this start, and remove later events from the metrics file."""
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # not the checkpoint's intervals: `save every` may differ
+            state.compute_steps(args, state.max_steps)  # not the checkpoint's intervals, which may differ
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
                 trim(self.path, state.global_step)
                 with open(self.path, "a", encoding="utf-8"):
-                    pass  # creates the file
+                    pass  # create the file
                 started = measurements.started(self.bundle, self.trainer, state.global_step)
                 measurements.append(args.output_dir, started)
             if done:
@@ -74,10 +75,10 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.started = self.last_time = time.monotonic()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Check the wrapped model once, at the first step, and record the learning rate of each step.
+        """At the first step, check the wrapped model. At each step, record the learning rate.
 
-        transformers logs the rate before its own scheduler has stepped but after DeepSpeed's has, which is one step
-        ahead.
+        transformers logs the rate before its own schedule has stepped, but DeepSpeed's has already stepped and is one
+        step ahead.
         """
         if state.global_step == self.first_step:
             for feature in self.bundle.features:
@@ -91,7 +92,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         measurements.peak("forward and backward")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Log the last step for any `track.every`, because otherwise a short run would log no loss."""
+        """Make the trainer log the last step for any `track.every`. Otherwise a short run would log no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
         progress.now("")
@@ -103,11 +104,11 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_prediction_step(self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any) -> None:
         """Count the batches of an evaluation."""
         progress.Phase.done += 1
-        with contextlib.suppress(TypeError):  # a streamed evaluation set has no length
+        with contextlib.suppress(TypeError):  # the length of a streamed evaluation set is unknown
             progress.Phase.total = len(eval_dataloader)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Notify the trainer, which saves the last step of an epoch after logging and evaluating."""
+        """At the end of an epoch, notify the trainer, which saves the last step after logging and evaluating."""
         self.trainer.epoch_ended = True
 
     def _catch_up(self, args: Any, state: Any) -> None:
@@ -121,9 +122,9 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.trainer.saved, self.trainer.evaluate_first = shared
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Write one event and print its line. A failed write ends the run, because the event would be lost."""
+        """Write one event and print its line. If the write fails, the run ends, because the event would be lost."""
         if logs and "loss" in logs:
-            self.trainer.window = None  # so that the next logged loss is a mean over only the steps after this event
+            self.trainer.window = None  # so that the next logged loss is the mean over the steps after this event
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()
@@ -135,7 +136,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             event["lr"] = self.lr
         for key in event:
             if key == "tokens" or (key.startswith("eval_") and key.endswith("num_tokens")):
-                event[key] += self.tokens_before  # trl counts tokens of this start only
+                event[key] += self.tokens_before  # trl counts the tokens of this start only
         event["seconds"] = round(self.before + now - self.started, 3)
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
@@ -208,7 +209,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "world": world,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
-            "files": {},  # set below, once the picture is drawn and the model card is complete
+            "files": {},  # set below, after the picture is drawn and the model card is complete
         }
         picture = result["draw"](folder, say)
         use = [bundle.plan["method"]["scores"], bundle.conversational]

@@ -25,8 +25,8 @@ def load_tokenizer(bundle: Bundle) -> Any:
 
 
 def load_model(bundle: Bundle, tokenizer: Any) -> Any:
-    """The model object in the dtype that the bundle names. If trl got only a model's name, the dtype would depend on
-    trl's version.
+    """The model object in the dtype that the bundle states. If trl loaded the model by its name, trl's version would
+    decide the dtype.
 
     The arguments object already exists, so ``zero.Init`` of ZeRO-3 is active here.
     """
@@ -39,7 +39,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
     options = bundle.loading()
     options[bundle.stack["dtype_keyword"]] = getattr(torch, plan["dtype"])
     options["attn_implementation"] = plan["attn_implementation"]
-    if not plan.get("pickle"):  # unpickling weights can run code: only with `pickle` in the spec
+    if not plan.get("pickle"):  # unpickling weights can run code, so it is allowed only with `pickle` in the spec
         options["use_safetensors"] = True
     try:
         kind = AutoModelForCausalLM
@@ -63,9 +63,8 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """Use the tokenizer's end and padding tokens in the model. Its generation config also keeps its other end tokens
-    (Llama 3 has three), after the tokenizer's.
-    """
+    """Give the model the tokenizer's end and padding tokens. Its generation config also keeps its other end tokens
+    (Llama 3 has three), after the tokenizer's."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad

@@ -15,24 +15,24 @@ from .feature import Bundle
 
 MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
-"""Files that a run writes before its first checkpoint."""
+"""Files that a run may write before its first checkpoint."""
 LOCK_SECONDS = 5
-"""Seconds to wait until another process releases its lock."""
+"""Seconds to wait for another process to release its lock."""
 
 
 class Finished(Exception):
-    """The run has already finished; this is not an error."""
+    """Raised if the run has already finished, which is not an error."""
 
 
 def check_unfinished(bundle: Bundle) -> None:
-    """Raise Finished if this run is done, because another process may have finished it while this one waited."""
+    """Raise Finished if this run is done: another process may have finished it while this one waited for the lock."""
     folder = bundle.output_dir
     if os.path.exists(os.path.join(folder, "summary.json")) and difference(bundle) == "":
         raise Finished(f"{folder} contains this run, finished; name another output folder or empty it to train again")
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Report a finished run. First do what a launch that was killed after training left undone, such as a push."""
+    """Report a finished run. Before, do what a launch that was killed after training did not do, such as a push."""
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)
@@ -45,7 +45,7 @@ def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
 def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]:
     """Return a pair: the checkpoint to resume from (None: start from the beginning), and sentences to print.
 
-    Writes nothing. With ``digests``, every byte of the checkpoint is read. Raises RunError.
+    This function writes nothing. With ``digests``, it reads every byte of the checkpoint. Raises RunError.
     """
     folder, run = bundle.output_dir, bundle.run
     present = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -55,7 +55,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
         if not (os.path.isfile(path) or os.path.isdir(path) or os.path.islink(path)):
             raise RunError(f"{path} is neither a file nor a folder; remove it")
     if not present or (present == [MARKER] and not _lines(folder)):
-        return None, []  # an empty marker is left by a run that was killed while writing it, its first file
+        return None, []  # the marker is a run's first file; a run that was killed while writing it leaves it empty
     if present == [MARKER] and difference(bundle) is not None:  # an earlier start ended before its first step
         _check_unlocked(folder)
         return None, ["no complete checkpoint to resume from: starting from the beginning"]
@@ -102,18 +102,19 @@ def lock(bundle: Bundle) -> None:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise RunError(f"{why}; free some space, and the same command starts again" if full else why) from error
     _locked = handle
-    # a data loader process may outlive this one, and must not keep its lock
+    # a data loader's process may live longer than this one, and must not keep the lock
     os.register_at_fork(after_in_child=handle.close)
 
 
 def finishing(bundle: Bundle) -> None:
-    """Record that training is done and the final model is being written, so that its files count as this run's."""
+    """Record that training is done and the final model is being written. A later launch then knows that the model's
+    files belong to this run."""
     if _locked is not None:
         _append(_locked, {"finishing": True})
 
 
 def _append(handle: IO[str], facts: dict[str, object]) -> None:
-    """Append one line. A line without its end is ignored later, since a kill or a full disk can truncate it."""
+    """Append one line. If a kill or a full disk truncates the line, it has no end, and is ignored later."""
     left = (json.dumps(facts) + "\n").encode()
     while left:
         left = left[os.write(handle.fileno(), left) :]
@@ -121,9 +122,8 @@ def _append(handle: IO[str], facts: dict[str, object]) -> None:
 
 
 def _lines(folder: str) -> list[bytes]:
-    """The complete lines of the marker. The first has the run's digest and settings; a second one says that the final
-    model is being written.
-    """
+    """The complete lines of the marker. The first line has the run's digest and settings. A second line says that the
+    final model is being written."""
     try:
         with open(os.path.join(folder, MARKER), "rb") as handle:
             return [line for line in handle if line.endswith(b"\n")]
@@ -132,13 +132,12 @@ def _lines(folder: str) -> list[bytes]:
 
 
 _locked: IO[str] | None = None
-"""The locked marker of this process; closing it would release the lock."""
+"""The marker file that this process has locked. It stays open, because closing it would release the lock."""
 
 
 def _lock(handle: IO[str], patience: float = 0) -> bool:
-    """Lock the marker; False if another process (even a killed one, until its memory is freed) still has the lock after
-    ``patience`` seconds.
-    """
+    """Lock the marker. Returns False if another process has the lock for longer than ``patience`` seconds; even a
+    killed process has it until its memory is freed."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -162,7 +161,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """How the run in the output folder differs from this one: "" if this run can resume it, None if there is no run."""
+    """How the run in the output folder differs from this one. "": this run can resume it. None: there is no run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

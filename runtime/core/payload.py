@@ -7,7 +7,7 @@ from .payload_data import Source as Source  # features name both types
 
 
 class Reward(TypedDict):
-    """A reward function: a built-in one by name, or a function in a file of the bundle; `options` are its arguments."""
+    """A reward function: a built-in one by name, or a function in a file of the bundle. `options` are its arguments."""
 
     name: str
     file: str | None
@@ -25,7 +25,7 @@ class OfFile(TypedDict):
 
 
 class Tools(TypedDict):
-    """What the model may call while it generates: functions, and the methods of an environment."""
+    """What the model may call while it generates: functions, and the methods of an environment class."""
 
     functions: list[OfFile]
     environment: OfFile | None
@@ -43,11 +43,11 @@ class Teacher(TypedDict):
 
 
 class Method(TypedDict):
-    """The training method, with its reward functions, whose weights are in the arguments."""
+    """The training method, and its reward functions. The weights of these functions are in the trainer's arguments."""
 
     name: str
     generates: bool
-    """Whether the model writes the completions that it learns from."""
+    """Whether the model is trained on completions that it generates."""
     rewarded: bool
     """Whether the method learns from reward functions."""
     scores: bool
@@ -65,13 +65,13 @@ class Stack(TypedDict):
     """Differences between the library versions that this runtime supports."""
 
     epoch_forgotten: bool
-    """Whether accelerate shuffles the rest of a resumed epoch as if it were the first epoch."""
+    """Whether accelerate shuffles the rest of a resumed epoch in the order of the first epoch."""
     dtype_keyword: str
     """The argument of from_pretrained for the dtype of the weights."""
     losses_not_divided: list[str]
-    """Methods whose loss transformers wrongly assumes to be divided by the accumulation already."""
+    """Methods whose loss is not divided by the accumulation, because transformers wrongly assumes that it is."""
     older_transformers: NotRequired[bool]
-    """Whether transformers ignores positions in configurations that transformers 5 has saved."""
+    """Whether transformers does not read the positions (rope) in configurations that transformers 5 has saved."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]
@@ -83,17 +83,17 @@ class Stack(TypedDict):
     vllm_program: Literal["trl", "vllm"]
     """The program that starts the vLLM server."""
     zero3_gathers_early: bool
-    """Whether DeepSpeed waits only for the last of several parameters that it gathers at once."""
+    """Whether DeepSpeed waits only for the last parameter, if it gathers several parameters at once."""
     zero3_hooks_shared: bool
-    """Whether DeepSpeed mistakes the inner module's hooks for those of peft's wrapper around it."""
+    """Whether DeepSpeed confuses the hooks of a module with those of peft's wrapper around it."""
 
 
 class Model(TypedDict):
     """The trained model: a hub id with its commit, or a local folder, and how it is loaded.
 
     `liger_unchecked` is true if Liger's kernels are applied to a model family that was unknown when the spec was
-    compiled. `renamed` is true if transformers saves the family's weights under other names than the model has, or if
-    the family is unknown. `kernels` are the locked commits of hub kernels, by repository.
+    compiled. `renamed` is true if transformers saves the family's weights under names that differ from the model's, or
+    if the family is unknown. `kernels` are the locked commits of hub kernels, by repository.
     """
 
     id: str | None
@@ -107,12 +107,12 @@ class Model(TypedDict):
     liger_unchecked: NotRequired[bool]
     renamed: NotRequired[bool]
     compile_layers: NotRequired[bool]
-    rope: NotRequired[dict[str, Any]]  # keys: rope_type, factor, original (null: config.json's), parameters
+    rope: NotRequired[dict[str, Any]]  # keys: rope_type, factor, original (null: as in config.json), parameters
     kernels: NotRequired[dict[str, str]]
 
 
 class Tokenizer(TypedDict):
-    """Changes to the tokenizer: a chat template in the bundle, special tokens, and added tokens."""
+    """Changes to the tokenizer: a chat template (a file of the bundle), special tokens, and added tokens."""
 
     chat_template: str | None
     eos_token: str | None
@@ -121,16 +121,16 @@ class Tokenizer(TypedDict):
 
 
 class Continued(TypedDict):
-    """The folder of an adapter that training starts from, and the digest of its adapter_config.json."""
+    """An adapter that training starts from: its folder, and the digest of its adapter_config.json."""
 
     path: str
     sha256: str
     reference: NotRequired[bool]
-    """Whether the method's reference is the base with this adapter, and not the base alone."""
+    """Whether the method's reference is the base with this adapter. Otherwise it is the base alone."""
 
 
 class AdapterShape(TypedDict):
-    """The kind of the adapters, such as LoRA's matrices or rotations ("oft"), their shape, and LoRA+ rates if set."""
+    """The kind of the adapters, such as LoRA's matrices or rotations ("oft"), their shape, and LoRA+ rates."""
 
     kind: Literal["lora", "oft", "vera", "loha", "miss"]
     rank: int | None
@@ -153,7 +153,7 @@ class AdapterShape(TypedDict):
 
 
 class Adapter(AdapterShape):
-    """Adapters, their target modules, and the base model, which is quantized to `bits` if that is set."""
+    """Adapters, their target modules, and the base model, which is quantized if `bits` is set."""
 
     dropout: float
     targets: list[str] | str
@@ -193,7 +193,7 @@ class Gpu(TypedDict):
 
 
 class Disk(TypedDict):
-    """Bytes that the run writes: the final model, a checkpoint, and how many checkpoints exist at once."""
+    """Bytes that the run writes: the final model and a checkpoint. Also how many checkpoints exist at once."""
 
     model: int
     checkpoint: int
@@ -211,10 +211,10 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """The reasons why a resumed run may not divide its steps differently; None if it may."""
+    """For three divisions of a step: the reason why a resumed run may not change it. None if it may."""
 
     step: str | None
-    """The reason why a step may not be divided differently at all."""
+    """The reason why neither the processes nor the micro-batch may change."""
     processes: str | None
     """The reason why the number of processes may not change."""
     micro: str | None
@@ -251,7 +251,7 @@ class Run(TypedDict):
     fp8: NotRequired[dict[str, bool]]
     """For a run that computes in fp8: whether FSDP gathers weights in fp8 ("all_gather")."""
     patience: NotRequired[int]
-    """The run ends after this many evaluations in a row without a better value."""
+    """The run ends after this many successive evaluations without a better value."""
 
 
 class MuonMatrices(TypedDict):

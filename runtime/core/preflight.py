@@ -16,7 +16,8 @@ DONE = "XPC_PREFLIGHT"
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
-    """Findings of checks that need no library, before the launch; on several nodes these run later. Raises Finished."""
+    """Findings of checks that need no library, made before the launch. With several nodes, they are made later. Raises
+    Finished."""
     output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []
@@ -25,10 +26,10 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Run the remaining checks, each on the process that it concerns. Raises one RunError, which includes the ``known``
-    findings.
+    """Make the remaining checks, each in the process that it concerns. Raises one RunError, which includes the
+    ``known`` findings.
 
-    Before the launch of several nodes, one process per node checks here, and node 0 reports the findings of all.
+    Before several nodes are launched, one process per node checks here, and node 0 reports the findings of all nodes.
     """
     output_folder.check_unfinished(bundle)
     if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
@@ -45,7 +46,7 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
 def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
     """Findings on this node. `alone` is true for the single process of a node before the launch."""
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
-    if local_rank == 0 and versions(bundle):  # with wrong versions, the libraries' answers are unreliable
+    if local_rank == 0 and versions(bundle):  # libraries of other versions give unreliable answers
         return found
     if local_rank == 0:
         wrong = machine.devices(bundle)
@@ -54,7 +55,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # rank 0 of the run, or before its launch one process of each node
+        found += rows_and_tokens(bundle)  # in rank 0 of the run; before the launch, in one process of each node
     return found
 
 
@@ -77,7 +78,7 @@ def file_findings(bundle: Bundle, rank: int, local_rank: int) -> list[str]:
 
 
 def caches() -> list[str]:
-    """Findings about unwritable folders of the Hugging Face libraries, whose own errors would blame the data."""
+    """Findings about cache folders that cannot be written. Hugging Face's own errors would blame the data."""
     found = []
     for name in ("HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         place = Path(os.environ.get(name) or ".").expanduser().absolute()
@@ -88,7 +89,7 @@ def caches() -> list[str]:
 
 
 def versions(bundle: Bundle) -> list[str]:
-    """Findings about installed packages that differ from the pins. Local parts (2.13.0+cpu) are ignored."""
+    """Findings about installed packages whose version is not the pinned one. Local parts (2.13.0+cpu) are ignored."""
     found = []
     for name, pinned in bundle.pins.items():
         found_version = machine.installed(name)
@@ -102,7 +103,7 @@ def versions(bundle: Bundle) -> list[str]:
 
 
 def disk(bundle: Bundle) -> list[str]:
-    """Findings about free disk space, which must suffice for the final model and the checkpoints that exist at once."""
+    """Findings about disk space, which must suffice for the final model and all checkpoints that exist at once."""
     plan = bundle.run.get("disk")
     if plan is None:
         return []
@@ -119,6 +120,6 @@ def disk(bundle: Bundle) -> list[str]:
 
 
 def _written(bundle: Bundle) -> int:
-    """Bytes of the existing checkpoints, which a resumed run replaces."""
+    """The bytes of existing checkpoints. A resumed run replaces them, so their space counts as free."""
     paths = [path for _, path in checkpoints.steps(bundle.output_dir)]
     return sum(os.path.getsize(os.path.join(path, name)) for path in paths for name in checkpoint_integrity.names(path))

@@ -11,19 +11,19 @@ from datetime import timedelta
 from . import errors
 
 FIRST, LONGEST = 10.0, 60.0
-"""Seconds of silence before the first line of a phase; this wait doubles with each line, up to the second number."""
+"""Seconds of silence before a phase's first line, and the longest wait. The wait doubles with each line."""
 
 
 class Phase:
-    """The current phase; ``name`` is empty while steps are logged. ``total`` is 0 if the amount of work is unknown."""
+    """The current phase. ``name`` is empty while steps are logged; ``total`` is 0 if the amount is unknown."""
 
     name = ""
     started = 0.0
     done = total = 0
     bar: Callable[[], tuple[str, int, int, float] | None] = staticmethod(lambda: None)
-    """Returns description, count, total and seconds of a library's progress bar; set after the imports."""
+    """A function that returns a library's progress: description, count, total, seconds. Set after the imports."""
     ended: Callable[[str], None] = staticmethod(lambda name: None)
-    """Called with the name of each phase that ends."""
+    """A function that is called with the name of each phase that ends."""
 
 
 def now(name: str) -> None:
@@ -57,7 +57,7 @@ def _watch(idle: Callable[[], bool], started: float = 0.0, wait: float = FIRST) 
         if Phase.name and silent >= wait and idle() and not (sys.stderr.isatty() and Phase.bar()):
             errors.say(line(time.monotonic() - started))
             wait = min(2 * wait, LONGEST)
-        os.environ["XPC_PRINTED"] = str(errors.printed)  # `errors.printed` of processes that start later
+        os.environ["XPC_PRINTED"] = str(errors.printed)  # processes that start later get `errors.printed`
 
 
 def line(seconds: float) -> str:

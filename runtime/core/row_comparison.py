@@ -1,7 +1,8 @@
-"""Compare rows with the text that the chat template renders: the model cannot learn what this text lacks.
+"""Compare rows with the text that the chat template renders. The model cannot learn parts of a row that this text
+lacks.
 
-Each piece of a row gets a marker, which is searched for in the rendered text. So a content such as "1" is found in its
-own turn, and not in another one.
+Each part of a row gets a unique marker, and the rendered text is searched for the markers. Without markers, a content
+such as "1" might be found in another turn.
 """
 
 import re
@@ -13,14 +14,14 @@ from .errors import RunError
 from .rows import FIELDS
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-"""Takes a mapped row and returns its conversations (see ``rows.RowFormat``)."""
+"""A function of a mapped row that returns the row's conversations (see ``rows.RowFormat``)."""
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Keys of a message with the model's reasoning before its answer."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
-"""Keys that a chat template may ignore: the first row with each role and each combination of these keys is compared."""
+"""Keys of a message that a template may ignore: the first row with each role and combination of them is compared."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
-"""By kind of piece: matches the text before a piece if the template wrote a dict as Python, `{'a': 'b'}`, not JSON."""
+"""By kind of piece: a pattern for the text before a piece that the template wrote as a Python dict, not as JSON."""
 FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
@@ -31,21 +32,21 @@ NAMES = {
     "argument": "tool_calls",
     "reasoning": "reasoning",
 }
-"""The value of the setting `omit` that allows each kind of loss; for a missing tool, it is `tools`."""
+"""For each kind of loss, the value of the setting `omit` that allows it. For a missing tool, the value is `tools`."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
 
 class Loss(NamedTuple):
-    """A piece of a row that its rendered text lacks or contains in another form."""
+    """A piece of a row that the rendered text does not contain, or contains in another form."""
 
     kind: str
-    """content, part (of a content that is a list), tool_call, argument, reasoning or tool."""
+    """The kind of piece: content, part (of a content that is a list), tool_call, argument, reasoning or tool."""
     turn: int | None
-    """The number of its turn, from 0; None for a tool."""
+    """The number of the turn that contains the piece, from 0; None for a tool."""
     piece: str
-    """What is lost: the beginning of a text, the name of a function, or an argument."""
+    """The piece itself: the beginning of a text, the name of a function, or an argument."""
     how: str = "missing"
-    """missing, "encoded twice" (JSON text in a JSON string), or "as Python text"."""
+    """How the piece is lost: "missing", "encoded twice" (JSON text in a JSON string), or "as Python text"."""
     role: str = ""
 
     @property
@@ -54,7 +55,7 @@ class Loss(NamedTuple):
         return NAMES.get(self.kind, "tools")
 
     def __str__(self) -> str:
-        """A phrase for what the chat template does: leaves out the tool call 'weather' of turn 1 (assistant)."""
+        """A phrase for what the template does: "leaves out the tool call 'weather' of turn 1 (assistant)"."""
         does = "leaves out" if self.how == "missing" else "writes"
         of = "" if self.turn is None else f" of turn {self.turn} ({self.role})"
         how = "" if self.how == "missing" else f" {self.how}"
@@ -68,9 +69,8 @@ def check(
     conversations: Conversations,
     omit: Collection[str] = (),
 ) -> list[str]:
-    """Return sentences about the losses that ``omit`` allows; raises RunError for any other loss. ``rows`` has each row
-    by its number.
-    """
+    """Compare ``rows``, which has each row by its number. Return sentences about the losses that ``omit`` allows; raise
+    RunError for any other loss."""
     first: dict[str, tuple[int, Loss]] = {}
     counts: dict[str, int] = {}
     for number, row in rows.items():
@@ -96,25 +96,25 @@ def check(
 
 
 class Marks:
-    """The markers in a conversation, each with the loss to report if the rendered text lacks the marker."""
+    """The markers in a conversation. Each has the loss to report if the rendered text lacks the marker."""
 
     def __init__(self) -> None:
         self.found: list[tuple[str, Loss]] = []
 
     def mark(self, loss: Loss) -> str:
-        """Make a new marker for a piece of a row. If the rendered text lacks the marker, ``loss`` is reported."""
+        """Make a new marker for a piece of a row. ``loss`` is reported if the rendered text lacks the marker."""
         mark = f"zq{len(self.found)}qz"
         self.found.append((mark, loss))
         return mark
 
     def text(self, text: str, loss: Loss) -> str:
-        """The text with a marker after its first word, so that its beginning and end stay the same."""
+        """Put a marker after a text's first word, so that the beginning and the end of the text stay the same."""
         first = re.match(r"\s*\S+", text)
         return f"{first[0]} {self.mark(loss)}{text[first.end() :]}" if first else text
 
 
 def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> list[Loss]:
-    """The pieces of a converted row that its rendered text lacks; none if the template refuses the row."""
+    """The pieces of a converted row that its rendered text lacks. Empty if the template refuses the row."""
     found: dict[Loss, None] = {}
     for messages in conversations(row):
         found |= dict.fromkeys(_of_conversation(messages, tokenizer))
@@ -127,7 +127,7 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     turns, options = getattr(render, "marked", marked)(messages, marks)
     try:
         text = render(turns, tokenize=False, add_generation_prompt=turns[-1]["role"] != "assistant", **options)
-    except Exception:  # a template may raise anything
+    except Exception:  # a template may raise any exception
         return
     written = {loss for mark, loss in marks.found if mark in text}
     for mark, loss in marks.found:
@@ -147,15 +147,14 @@ def _form(kind: str, before: str) -> str:
 
 
 def marked(messages: list[dict[str, Any]], marks: Marks) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Put a marker into the text of each message. Returns the messages, and an empty dict: these rows need no further
-    arguments of the chat template.
-    """
+    """Put a marker into the text of each message. Returns a pair: the messages, and further arguments of the chat
+    template. The second is always empty here."""
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
 
 
 def content(text: str, number: int, role: str, marks: Marks, kind: str = "content") -> str:
-    """A content with a marker. Thoughts in an answer get their own marker, because some templates remove them."""
+    """Put a marker into a content. Thoughts in an answer get their own marker, because some templates remove them."""
     segments = THOUGHTS.split(text) if role == "assistant" else [text]
     out = []
     for index, segment in enumerate(segments):
@@ -166,9 +165,9 @@ def content(text: str, number: int, role: str, marks: Marks, kind: str = "conten
 
 
 def sampled_rows(part: Any) -> list[int]:
-    """The numbers of the converted rows to compare: the first ones, others at equal distances, and the first row with
-    each role and each combination of the keys in `STRUCTURE`, which pyarrow finds without reading rows one by one.
-    """
+    """The numbers of the converted rows to compare: the first rows, rows at equal distances, and the first row with
+    each role and each combination of the keys in `STRUCTURE`. pyarrow finds the last kind without reading rows one by
+    one."""
     import pyarrow
     import pyarrow.compute as compute
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 from .errors import RunError
 
 FIELDS = "fields"
-"""A key of a converted message: its value is JSON text with all keys of the stored message but role and content."""
+"""A key of a converted message. Its value is JSON text with all keys of the stored message except role and content."""
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the chat template reads. A row's first message stores them, because trl passes columns on for some
-methods only, and all rows of a mixture must have the same columns."""
+"""Columns that the chat template reads. The first message of a row stores them, because for some methods trl drops
+other columns, and because all rows of a mixture must have the same columns."""
 ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
     "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
@@ -22,13 +22,13 @@ class RowFormat(NamedTuple):
     """The functions that convert the stored rows of a run's sources for trl."""
 
     columns: Callable[[Mapping[str, Any], Sequence[str]], dict[str, str]]
-    """Takes a source and the dataset's columns; returns a column for each part of a row: `{"prompt": "question"}`."""
+    """A function of a source and the dataset's columns: a column for each part of a row, `{"prompt": "question"}`."""
     dropped: Callable[[Mapping[str, Any], Sequence[str], str], list[str]]
-    """Takes a source, its columns and the method; returns the stored columns that the trainer does not get."""
+    """A function of a source, its columns and the method: the stored columns that the trainer does not get."""
     conversations: Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
-    """Takes a converted row; returns the conversations that the chat template renders."""
+    """A function of a converted row. It returns the conversations that the chat template renders."""
     to_row: Callable[..., dict[str, Any]]
-    """Takes a source, a stored row and its number; returns the row for trl. Raises RunError for another shape."""
+    """A function of a source, a stored row and its number: the row for trl. Raises RunError for another shape."""
 
 
 def name(source: Mapping[str, Any]) -> str:
@@ -45,7 +45,7 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    These are all stored columns, because the first message has a copy of those that the chat template reads.
+    This is every stored column, because the first message has a copy of the columns that the chat template reads.
     """
     return list(present)
 
@@ -60,15 +60,15 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to trl's ``messages``.
 
-    A null content, which a template would render as "None", becomes an empty text. Raises RunError with the row's
-    number (from 0) for a row of another shape.
+    A content of null becomes an empty text, because a template would render it as "None". Raises RunError with the
+    row's number (from 0) for a row of another shape.
     """
     where = f"{name(source)}, row {index}"
     return {"messages": with_system(from_value(row[columns(source, list(row))["conversations"]], where), system)}
 
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
-    """The messages, with the system prompt in front unless they already have one."""
+    """The messages, with the system prompt as the first one unless they already begin with a system prompt."""
     if system is None or messages[0]["role"] == "system":
         return list(messages)
     return [{"role": "system", "content": system}, *messages]

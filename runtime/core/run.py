@@ -16,9 +16,9 @@ from .errors import RunError, first_line, rank, say, stop
 from .feature import Bundle
 
 PEER_ENDED = ("closed by peer", "reset by peer")
-"""Messages of gloo when the peer process has ended."""
+"""Parts of gloo's messages when another process of the group has ended."""
 PEER_TIMED_OUT = ("Timed out waiting", "Timeout waiting")
-"""Messages of gloo and NCCL when a peer did not answer within `launch.nccl_timeout`."""
+"""Parts of gloo's and NCCL's messages when another process did not answer within `launch.nccl_timeout`."""
 
 
 def main(folder: str, words: Sequence[str]) -> int:
@@ -31,7 +31,7 @@ def main(folder: str, words: Sequence[str]) -> int:
     progress.now("checking this machine")
     try:
         bundle = bundles.read(folder, FEATURES)
-        # unless started by hand, without a launcher, for --preflight only
+        # started by hand, without a launcher: only --preflight works
         if not (words and "WORLD_SIZE" not in os.environ):
             bundles.check_world(bundle.run, os.environ)
         arguments.prepare_environment(bundle)
@@ -77,7 +77,7 @@ def train(bundle: Bundle) -> int:
     progress_bars.capture(rank() == 0)
     progress.Phase.ended = measurements.ended
     progress.now("reading the output folder")
-    shared = [_first(lambda: _begin(bundle))]  # process 0 decides, because others may not see the same folder
+    shared = [_first(lambda: _begin(bundle))]  # process 0 decides, because the other processes may see another folder
     broadcast_object_list(shared)
     resumed: str | None = shared[0]
     prepared = run_path(bundle.inside("prepare_rows.py")) if os.environ.get("XPC_PREPARED") else {}
@@ -107,7 +107,7 @@ def train(bundle: Bundle) -> int:
 
 
 def _stopped(bundle: Bundle, trainer: Any) -> int:
-    """End a run that stops on request. By now, every process has written its part of the checkpoint."""
+    """End a run that was asked to stop. By now, every process has written its part of the checkpoint."""
     resumes = bundle.run["resume"] == "auto"
     then = "the same command resumes from it" if resumes else "this bundle does not resume (`resume = never`)"
     say(f"stopped as asked: checkpoint-{trainer.state.global_step} is complete; {then}")
@@ -128,7 +128,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only, while the others wait up to ddp_timeout. Its error is raised on all processes."""
+    """Run ``make`` on process 0 only, while the others wait up to ddp_timeout. All processes raise its error."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -168,9 +168,9 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     progress.now("loading the tokenizer")
     tokenizer = load_tokenizer(bundle)
     progress.now("reading the rows")
-    # The main process maps and caches the rows; the others read the cache. trl's trainers tokenize in the same way.
+    # process 0 maps and caches the rows, and the others read the cache; trl's trainers tokenize in the same way
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
-    set_seed(args.seed)  # new weights of reward models and adapters are drawn from this seed
+    set_seed(args.seed)  # determines the initial weights of score heads and adapters
     progress.now("loading the model")
     model = load_model(bundle, tokenizer)
     progress.now("preparing the rows and vLLM" if bundle.arguments.get("use_vllm") else "preparing the rows")
@@ -190,7 +190,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # the reporter prints its own lines instead
+    for printer in (PrinterCallback, ProgressCallback):  # trl must print no lines, because the reporter does
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"
@@ -199,7 +199,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
 
 
 def _leave(bundle: Bundle, trainer: Any, stopped: bool) -> None:
-    """End the process group in order. Otherwise torch warns, and a rank may fail because another one has exited."""
+    """End the process group properly. Otherwise torch warns, and a process may fail because another one has exited."""
     progress.now("ending the run")
     trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()

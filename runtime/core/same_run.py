@@ -1,9 +1,9 @@
 """Decide whether two bundles are the same run: all values that affect its numbers are equal. Standard library only.
 
 `keep`, `save every`, `track`, timeouts and the output folder do not affect the numbers, so they may change between two
-starts. The GPU model, and the division of a step among processes and micro-batches, may also change, unless
-trainer_args.json gives a reason against it: accelerate distributes micro-batches in turn, so a step has the same rows
-in the same order. Only the rows that pad the last step of an epoch may differ, because padding completes the
+starts. The GPU model may also change, and so may the division of a step among processes and micro-batches, unless
+trainer_args.json gives a reason against it. accelerate distributes micro-batches in turn, so each step has the same
+rows in the same order. An exception is an epoch's last step: the rows that pad it may differ, because they complete the
 micro-batches of all processes.
 """
 
@@ -34,11 +34,11 @@ DIVIDED = {
     *(f"accelerate.yaml: {name}" for name in ("distributed_type", "num_machines", "num_processes")),
     *(f"deepspeed.json: {name}" for name in ("gradient_accumulation_steps", "train_micro_batch_size_per_gpu")),
 }  # fmt: skip
-"""Settings that divide a step among processes and micro-batches, without changing the rows of the step."""
+"""Settings that divide a step among processes and micro-batches. They do not change which rows the step has."""
 PLAIN = {"NO", "MULTI_GPU", "MULTI_CPU"}
 """Distributed types (of accelerate) whose checkpoints contain the complete optimizer state in one file."""
 MOST = 8
-"""A message lists at most this many differences."""
+"""The most differences that a message lists."""
 
 
 def settings(bundle: "Bundle") -> dict[str, Any]:
@@ -67,9 +67,9 @@ def _lines(text: str) -> dict[str, str]:
 
 
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
-    """The differing settings, as the end of a sentence; "" if the run can resume."""
+    """Describe the differing settings, for the end of a sentence. "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    # an output folder of an older bundle also records neutral settings
+    # the output folder of an older bundle has recorded neutral settings, too
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None
@@ -83,7 +83,7 @@ def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") 
 
 
 def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division") -> str | None:
-    """The reason why a run cannot resume with the new division of its steps, or None."""
+    """The reason why a run cannot resume with the changed division of its steps, or None."""
     kinds = {was.get("run.distributed_type"), now.get("run.distributed_type")}
     if division["step"]:
         return division["step"]
@@ -97,7 +97,7 @@ def _refusal(was: Mapping[str, Any], now: Mapping[str, Any], division: "Division
 
 
 def divided_otherwise(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A sentence if the division of steps has changed since the run began, otherwise an empty list."""
+    """One sentence that says how the division of steps has changed since the run began. Empty if it has not."""
     names = [f"run.{name}" for name in ("world_size", "micro", "accumulation")]
     this, first = ([one.get(name) for name in names] for one in (now, was))
     if first == this:

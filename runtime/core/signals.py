@@ -3,8 +3,9 @@
 SIGTERM and SIGUSR1 mean the same. Before the first step there is nothing to save, so the process exits immediately. A
 later request is recorded; all processes agree on the step to stop at (``fault_tolerance``), save, and exit.
 
-Ctrl-C (SIGINT) is for launcher.py, which sends the processes SIGTERM instead. They ignore their own SIGINT: a terminal
-or srun sends it to every process of a group, and a data loader's worker would end before the checkpoint is written.
+Ctrl-C (SIGINT) is for launcher.py, which sends the processes SIGTERM instead. The processes ignore SIGINT themselves,
+because a terminal or srun sends it to every process of a group, and a data loader's worker would end before the
+checkpoint is written.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import threading
 from .errors import rank
 
 REQUEUE = 75
-"""Exit status of a run that stopped on request and can resume: EX_TEMPFAIL of sysexits.h."""
+"""Exit status of a run that was asked to stop and can resume: EX_TEMPFAIL of sysexits.h."""
 BROKEN = 76
 """Exit status after a failure that may be temporary: a lost process, device or file system."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
@@ -27,11 +28,11 @@ LAUNCHER = "XPC_LAUNCHER"
 
 
 class Stopped(Exception):
-    """The run stops on request and has saved its state."""
+    """Raised when the run ends because of a stop request. Its state is saved."""
 
 
 class StopRequest:
-    """The signal of a stop request, and whether training has begun. Before training, a request ends the process."""
+    """A stop request: its signal, and whether training has begun. A request before training ends the process."""
 
     name: str | None = None
     training = False
@@ -40,9 +41,10 @@ class StopRequest:
 
 
 def listen() -> None:
-    """Handle stop requests from now on, also during a collective operation, where Python runs no handlers.
+    """Handle stop requests from now on, even during a collective operation, in which Python would run no handler.
 
-    The interpreter writes each signal's number into a pipe, and a thread reads it. Forked processes do not handle them.
+    The interpreter writes each signal's number into a pipe, and a thread reads the pipe. Forked processes do not handle
+    requests.
     """
     end_with_launcher()
     out, into = os.pipe()
@@ -62,7 +64,7 @@ def listen() -> None:
 
 
 def end_with_launcher() -> None:
-    """Make the kernel kill this process when its launcher dies; otherwise it would keep its folder and port."""
+    """Make the kernel kill this process when its launcher dies, so that it does not keep its folder and port."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or not sys.platform.startswith("linux"):
         return
@@ -70,7 +72,7 @@ def end_with_launcher() -> None:
     if os.getppid() != int(launcher):
         try:
             os.kill(int(launcher), 0)
-        except ProcessLookupError:  # the launcher died before the kernel was asked to kill this process
+        except ProcessLookupError:  # the launcher died before the call above
             os._exit(1)
 
 
@@ -83,9 +85,8 @@ def _end_with_parent() -> None:
 
 
 def ignore_end_signal() -> None:
-    """Ignore the signals that end a process, after all processes have agreed to stop, so that the first one that exits
-    does not end this one.
-    """
+    """Ignore the signals that end a process. Called after all processes have agreed to stop: the first process that
+    exits must not end this one."""
     signal.signal(END_SIGNAL, signal.SIG_IGN)
 
 
@@ -112,7 +113,7 @@ def _before_fork() -> None:
 
 
 def _reset_handlers() -> None:
-    if StopRequest.main_forks:  # otherwise workers of `datasets.map` would wait forever for an ended parent
+    if StopRequest.main_forks:  # otherwise workers of `datasets.map` would wait forever for a parent that has ended
         _end_with_parent()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,7 +1,7 @@
 """Count truncated tokens and dropped rows, which trl does not report.
 
-trl's trainers tokenize in their constructors with ``Dataset.map``. The first result of ``Dataset.map`` that has tokens
-is counted.
+trl's trainers tokenize in their constructors with ``Dataset.map``. The rows are counted in the first result of
+``Dataset.map`` that contains tokens.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,8 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Report truncated rows, and how many of ``given`` were dropped. Raises RunError if none has a token to learn."""
+    """Report how many rows were truncated, and how many of ``given`` were dropped. Raises RunError if no row has a
+    token to learn."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)

@@ -6,7 +6,8 @@ from typing import Any
 
 
 def rearranged(rows: Any) -> bool:
-    """Whether the dataset is a selection or permutation of its table: row i of the table is then another row."""
+    """Whether the dataset is a selection or a permutation of its table. If so, row i of the table is not row i of the
+    dataset."""
     return getattr(rows, "_indices", None) is not None
 
 

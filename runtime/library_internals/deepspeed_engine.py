@@ -22,7 +22,8 @@ class DeepSpeedEngine(Feature):
             keep_numbers_of_modules()
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Correct peft's wrapper before adapters with fully trained modules, such as a score head, are added."""
+        """Correct peft's wrapper before adapters are added together with fully trained modules, such as a score
+        head."""
         saves_modules = bundle.lora and (bundle.plan["method"]["scores"] or bundle.lora["modules_to_save"])
         if saves_modules and bundle.stack["zero3_hooks_shared"] and bundle.run["zero_stage"] == 3:
             hooks_on_wrapper()
@@ -31,8 +32,9 @@ class DeepSpeedEngine(Feature):
 def no_shared_memory_op() -> None:
     """Keep DeepSpeed from compiling a C++ extension at the start of a CPU run (deepspeed/comm/torch.py, build_shm_op).
 
-    The extension needs a compiler and a minute or two, is used only for inference, and all installed DeepSpeed versions
-    share its build folder: the build of one breaks another ("no attribute 'vector_kernel_level'").
+    The extension is used only for inference, and building it needs a compiler and a minute or two. All installed
+    DeepSpeed versions share the build folder, so one version's build breaks another version ("no attribute
+    'vector_kernel_level'").
     """
     import deepspeed
 
@@ -79,7 +81,7 @@ def keep_numbers_of_modules() -> None:
     register = DeepSpeedZeRoOffload._register_deepspeed_module
 
     def once(self: Any, module: Any, count: list[int] | None = None) -> None:
-        if count is not None:  # called by DeepSpeed itself for a nested module
+        if count is not None:  # DeepSpeed itself has called this for a nested module
             register(self, module, count)
             return
         numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}

@@ -15,7 +15,7 @@ SHARD = re.compile(r"(?:bf16_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt$")
 STATES = "optimizer_state_dict"
 UP_TO_TWO = ("single_partition_of_fp32_groups", "base_optimizer_state", "single_partition_of_fp32_groups")
 THREE = ("fp32_flat_groups", STATES, "fp32_partitioned_groups_flat")
-"""Names by ZeRO stage: a shard's keys for weights and for optimizer states; DeepSpeed's attribute for weights."""
+"""For each ZeRO stage: a shard's keys for weights and for optimizer states, and DeepSpeed's attribute for weights."""
 Part = tuple[int, int, int, int, int]
 """A slice of a weight: the process, the group, its start in the shard, its start in the weight, and its length."""
 
@@ -43,9 +43,8 @@ class DeepSpeedShards(Feature):
 
 
 def load(engine: Any, model: Any, *files: Any) -> None:
-    """Load a checkpoint, like DeepSpeed's method (runtime/engine.py), but with a new shard built from the checkpoint's
-    shards.
-    """
+    """Load a checkpoint like DeepSpeed's method (runtime/engine.py), but with a new shard, built from the checkpoint's
+    shards."""
     optimizer, flat_groups = engine.optimizer, engine.zero_optimization_stage() < 3
     weights, states, flat = UP_TO_TWO if flat_groups else THREE
     empty, shards, rank = getattr(optimizer, flat), [one[STATES] for one in files], engine.global_rank
@@ -90,8 +89,8 @@ def load(engine: Any, model: Any, *files: Any) -> None:
 
 
 def _layout(flat_groups: bool, groups: Any, flats: Any, world: int) -> Iterator[tuple[str, Part]]:
-    """The slices of each weight. Up to ZeRO-2 the weights of a group are concatenated and split into shards as long as
-    `flats`; under ZeRO-3 each process has an equal part of each weight."""
+    """The slices of each weight. Up to ZeRO-2, the weights of a group are concatenated, and each process has a slice as
+    long as its part of `flats`. Under ZeRO-3, each process has an equal part of each weight."""
     for group, shapes in enumerate(groups):
         start, shard = 0, flats[group].numel()
         for name, shape in shapes.items():

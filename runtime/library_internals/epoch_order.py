@@ -9,7 +9,8 @@ class EpochOrder(Feature):
     """Hooks that keep the order of rows in the rest of an epoch."""
 
     def before_training(self, bundle: Bundle, _: Any) -> None:
-        """Make a resumed run shuffle the rest of epoch N in the order of epoch N, and not of epoch 0.
+        """Make a resumed run shuffle the rest of its epoch in this epoch's own order, and not in that of the first
+        epoch.
 
         accelerate before 1.12 creates a loader with epoch number 0 for the rest of the epoch, which shuffles as in the
         first epoch (data_loader.py, ``skip_first_batches``: no ``iteration``). Later versions pass the number on.

@@ -6,7 +6,7 @@ from typing import Any
 def model(quantized: Any, **arguments: Any) -> Any:
     """The harness's class for transformers models, with the base quantized as in training.
 
-    The harness itself accepts only the quantization in the model's configuration.
+    The harness itself quantizes a model only as the model's own configuration states.
     """
     from lm_eval.models.huggingface import HFLM
 
@@ -20,7 +20,7 @@ def model(quantized: Any, **arguments: Any) -> Any:
 
 
 def task(path: str) -> dict[str, Any]:
-    """The contents of a task file, with the functions that it names."""
+    """The contents of a task file. Functions that the file names (`!function`) are loaded."""
     from lm_eval.tasks._yaml_loader import load_yaml
 
     return dict(load_yaml(path, resolve_func=True))

@@ -12,7 +12,7 @@ _bars: WeakSet[Any] = WeakSet()
 
 
 class Unseen:
-    """A file that discards what is written."""
+    """A file-like object that discards what is written to it."""
 
     def write(self, text: str) -> None:
         """Discard the text."""
@@ -22,9 +22,8 @@ class Unseen:
 
 
 def capture(shown: bool) -> None:
-    """Record new progress bars, so that the line of a long phase shows their count. If ``shown``, a terminal shows the
-    bars while they run; otherwise they write nothing.
-    """
+    """Record new progress bars, so that the line of a long phase shows their count. If ``shown`` is true, the bars
+    appear on a terminal while they run; otherwise they write nothing."""
     made = std.tqdm.__init__
     seen = shown and sys.stderr.isatty()
 

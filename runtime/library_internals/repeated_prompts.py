@@ -5,7 +5,7 @@ from typing import Any
 
 
 class PromptSampler:
-    """trl's sampler, which first skips the orders of the epochs that earlier starts have trained.
+    """trl's sampler, after it has skipped the orders of those epochs that earlier starts have trained.
 
     trl's ``RepeatSampler`` shuffles each epoch with the next numbers of a generator that is seeded once. The sampler of
     a resumed run is new, so it would shuffle a later epoch as the first.
@@ -25,11 +25,12 @@ class PromptSampler:
         return int(len(prompts) // size * size)
 
     def __iter__(self) -> Iterator[int]:
-        """The indices of an epoch. At the first call the trainer's state is that of the checkpoint, if there is one."""
+        """The indices of an epoch. At the first call, the trainer has loaded the state of the checkpoint, if there is
+        one."""
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):
-                next(iter(self.sampler), None)  # the first index of an epoch shuffles it: the generator advances
+                next(iter(self.sampler), None)  # to get its first index, an epoch is shuffled: the generator advances
         yield from self.sampler
 
 

@@ -1,4 +1,4 @@
-"""Completions of a round that more steps will train on are part of a checkpoint (trl 0.18 to 1.16)."""
+"""Save completions of a generation round in a checkpoint, if more steps will train on them (trl 0.18 to 1.16)."""
 
 import os
 from typing import Any

@@ -13,10 +13,11 @@ SECONDS = 60.0
 
 
 class TemplateTime(Feature):
-    """Hooks for a run whose rows go through a chat template, in this process and in forks that tokenize."""
+    """Hooks for a run whose rows go through a chat template. The limit holds in this process and in forks that
+    tokenize."""
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Stop the run at a row for which the template does not end."""
+        """Set the time limit: a row for which the template does not end stops the run."""
         from transformers import tokenization_utils_base as base
 
         base.render_jinja_template = _limited(base.render_jinja_template)
@@ -24,7 +25,8 @@ class TemplateTime(Feature):
 
 def _limited(render: Callable[..., Any]) -> Callable[..., Any]:
     def rendered(*args: Any, **options: Any) -> Any:
-        # Only the main thread can set a signal handler; one that is already set is `time_limit`'s shorter limit.
+        # Only the main thread can set a signal handler. A handler that is set already is `time_limit`'s, whose limit is
+        # shorter.
         main = threading.main_thread()
         if threading.current_thread() is not main or signal.getsignal(signal.SIGVTALRM) != signal.SIG_DFL:
             return render(*args, **options)

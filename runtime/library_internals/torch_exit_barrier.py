@@ -22,11 +22,11 @@ class TorchExitBarrier(Feature):
 def last_to_leave(environ: Mapping[str, str]) -> None:
     """Make the launcher of node 0, which hosts torch's store, exit after those of the other nodes.
 
-    torch's agents wait for each other at the end, and the last agent releases all of them. If that is the agent of node
-    0, it may exit before the others have read the store, and they then print a C++ stack after a successful run (torch
-    2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store once
-    more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector failed`;
-    seen once). So node 0 waits until the others have shut their rendezvous down.
+    torch's agents wait for each other at the end, and the last agent releases all others. If the last one is node 0's
+    agent, it may exit before the others have read the store. The others then print a C++ stack after a successful run
+    (torch 2.13, elastic/agent/server/api.py `_exit_barrier`; seen once). A c10d rendezvous reads and writes the store
+    once more after the barrier, when launcher/api.py `launch_agent` shuts the rendezvous down (`[c10d] recvVector
+    failed`; seen once). So node 0 waits until the others have shut their rendezvous down.
     """
     from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 
@@ -41,7 +41,7 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
 
         def shutdown() -> bool:
             closed = bool(close())
-            with suppress(RuntimeError):  # raised if another node has failed: then do not wait
+            with suppress(RuntimeError):  # raised if another node has failed; then do not wait
                 if holds:
                     others = [rank for rank in range(group.group_world_size) if rank != group.group_rank]
                     store.wait([f"xpc/left/{rank}" for rank in others], PATIENCE)

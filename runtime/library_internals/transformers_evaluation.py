@@ -4,7 +4,8 @@ from typing import Any
 
 
 def evaluate_now(trainer: Any) -> None:
-    """Evaluate as transformers does between two steps, and save if the best step is saved and this is the best one."""
+    """Evaluate as transformers does between two steps. If the run keeps its best step, and this is the best one, save
+    it."""
     metrics = trainer._evaluate(None, None)
     best = trainer._determine_best_metric(metrics=metrics, trial=None)
     if best and getattr(trainer.args.save_strategy, "value", trainer.args.save_strategy) == "best":

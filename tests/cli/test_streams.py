@@ -38,8 +38,8 @@ def shell(line: str, folder: str) -> subprocess.CompletedProcess[str]:
 
 @contextmanager
 def kernel_log_read() -> Iterator[None]:
-    """Keep /proc/kmsg empty until the test ends: a thread reads what the kernel logs, so any other read of the file
-    blocks.
+    """Keep /proc/kmsg empty until the test ends. A thread reads every message of the kernel's log, so any other read of
+    the file blocks.
     """
     if not os.access("/proc/kmsg", os.R_OK):
         yield

@@ -215,7 +215,9 @@ READ_ONLY = {
 
 @pytest.mark.slow
 def test_commands_on_a_file_system_that_is_mounted_read_only(tmp_path):
-    """Commands that write files report with status 2 that they cannot; all other commands work without a cache."""
+    """Commands that write files end with status 2 and say that they cannot write. All other commands work, without a
+    cache.
+    """
     environment = {**around(tmp_path), "XDG_CACHE_HOME": ""}
     script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && cd "$1" && shift && exec "$@"'
     inside = ["unshare", "--mount", "bash", "-c", script, "bash", str(tmp_path)]

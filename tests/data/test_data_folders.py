@@ -139,7 +139,9 @@ def test_rows_of_each_file_are_looked_at(tmp_path: Path) -> None:
 def test_a_check_holds_until_a_file_of_the_folder_changes(
     large: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The result of checking a file is cached until that file changes; the other files of its folder stay cached."""
+    """The result of checking a file is cached until the file changes. Results for other files of the folder stay in the
+    cache.
+    """
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
     if large:
         monkeypatch.setattr(compiling, "MAX_DATA", 700)

@@ -1,4 +1,4 @@
-"""Rows of token ids: which mistakes `xpc check` finds in them, and that the runtime finds the same."""
+"""Rows of token ids: `xpc check` and the runtime find the same mistakes in them."""
 
 from __future__ import annotations
 

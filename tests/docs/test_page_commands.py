@@ -146,7 +146,7 @@ LEFT_OUT = {
 }
 """Commands that the pages shorten or write with an ambiguous file name, and the complete commands."""
 STATUS = {"xpc check v100.xp": 1, "xpc lock": 1}
-"""Commands whose exit status is not 0: a spec with errors, and a lock without pins."""
+"""Commands of the pages whose exit status is not 0, because a spec has errors or a lock has no pins."""
 TRL = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
 dataset_name: trl-lib/Capybara

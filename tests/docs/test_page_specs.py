@@ -31,7 +31,7 @@ HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
 MACHINE = 'hardware 8 x h200-141gb\nsave "out/run"\n'
 SPEC_LINE = re.compile(rf"(?:train|extends|xpc 1)\b|{ANY}(?: [^=|$]*)?\{{|{ANY}\(|{ANY} \S")
 FILES_OF_THEIR_OWN = ("README.md", "tutorial.md", "data.md", "raw-text.md", "cookbook.md")
-"""Pages whose specs read files that the page shows; test_tutorial_pages.py tests these."""
+"""Pages whose specs read files that are shown on the same page. test_tutorial_pages.py tests these pages."""
 NO_SETTING = {
     "warmup = 0.03": "shown as refused, with its help",
     "lr=1e-06,schedule=cosine": "the name of a sweep's member",

@@ -1,4 +1,6 @@
-"""The quickstart: its data is what its script writes, and its model folder is written completely or not at all."""
+"""The quickstart: the committed data is what the quickstart's script writes, and the script writes the model folder
+completely or not at all.
+"""
 
 import importlib.util
 import json

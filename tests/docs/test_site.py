@@ -119,7 +119,9 @@ def answers(found: str, wanted: list[str]) -> bool:
 
 @in_browser
 def test_the_search_answers_questions(site, tmp_path):
-    """The first search result is a page with its best section below it; that section must be a wanted one."""
+    """The first search result is a page, with the page's best section below. This section must be one of the expected
+    ones.
+    """
     wanted = questions()
     assert len(wanted) == 31
     first = found_on(

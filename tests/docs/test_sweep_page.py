@@ -1,4 +1,6 @@
-"""docs/sweep.md: its specs compile to the members that the page lists, and its session shows what is printed."""
+"""docs/sweep.md: the page's specs compile to the members that the page lists, and the commands print what the page
+shows.
+"""
 
 from __future__ import annotations
 

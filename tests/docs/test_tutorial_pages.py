@@ -31,7 +31,9 @@ def read(page: str) -> str:
 
 
 def blocks(page: str) -> list[tuple[str, str, str, str]]:
-    """Every fenced block: its language, the word after it, the file that the text above it names, and its content."""
+    """Every fenced block of a page: its language, the word after the language, the file that the text above the block
+    names, and the content.
+    """
     text, out = read(page), []
     for match in BLOCK.finditer(text):
         named = NAMED.search(text[: match.start()])

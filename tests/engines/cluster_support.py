@@ -14,7 +14,9 @@ PROMPTS = "qwen2.5-3b on deepmath-103k for 100 steps"
 
 
 def k8s(more: str = "", image: str = IMAGE) -> str:
-    """The text of the clause `launch k8s`. `more` is text such as `, requeue` that is put after its other settings."""
+    """The text of the clause `launch k8s`. `more` is text that follows the other settings of the clause, such as `,
+    requeue`.
+    """
     return f'launch k8s(image="{image}", volume=claim{more})'
 
 

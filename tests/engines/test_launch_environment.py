@@ -1,4 +1,6 @@
-"""`env`, `setup` and containers of `launch`: how launch.sh, a pod and a Slurm job apply them, by running them."""
+"""`env`, `setup` and containers of `launch`: the tests run launch.sh, a pod's command and a Slurm job, and look at how
+these apply the settings.
+"""
 
 from __future__ import annotations
 

@@ -72,8 +72,8 @@ def test_help_says_what_a_script_takes_and_reads(tmp_path: Path, name: str) -> N
 
 
 def test_what_is_said_is_what_the_run_reads(tmp_path: Path) -> None:
-    """`--help` lists the variables of several nodes only if there are several, and those of a vLLM server only if there
-    is one.
+    """`--help` lists the variables for several nodes only if the run has several nodes, and those for a vLLM server
+    only if the run uses one.
     """
     one = helped(written(tmp_path / "1", spec())["launch.sh"], "--help")
     assert "MASTER_PORT          a free port of node 0 (found if unset)" in one

@@ -100,7 +100,9 @@ def test_the_status_of_launch_sh_comes_back(bundle: str, tmp_path: Path, status:
 
 @pytest.mark.slow
 def test_killed_worker_stops_the_run(bundle: str):
-    """Ray kills a worker and its children with SIGKILL; launch.sh must stop all the same."""
+    """Ray kills a worker and its children with SIGKILL; launch.sh, which is not such a child, must stop
+    nevertheless.
+    """
     one = worker(bundle)
     until(lambda: launched_lines(bundle))
     one.kill()

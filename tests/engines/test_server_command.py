@@ -50,8 +50,8 @@ def test_it_is_started_as_the_page_says(tmp_path: Path, stack: str, more: str) -
 
 
 def test_the_page_says_whose_server_it_is() -> None:
-    """README.md says to start a server that is started by hand before `launch.sh`; otherwise it says which node runs
-    the server.
+    """If the user must start the vLLM server, README.md says to start it before `launch.sh`. Otherwise README.md says
+    which node runs the server.
     """
     by_hand = compiled(grpo())["README.md"].decode()
     assert "Start\nit before `launch.sh`" in by_hand

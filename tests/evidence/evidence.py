@@ -132,7 +132,7 @@ def measured() -> dict[str, list[str]]:
 
 
 def refusals(text: str, root: str) -> set[str]:
-    """Check a spec with all rules; return the codes that it gets."""
+    """Check a spec with all rules; return the codes of its errors and warnings."""
     return {one.code for one in checked(text, root).problems}
 
 

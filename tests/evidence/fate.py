@@ -66,8 +66,8 @@ class Fate:
 
 @record
 class Ban:
-    """A restriction of other tools or older versions that is obsolete: the restriction, what is true now, and a spec
-    that it forbids.
+    """A restriction of other tools or older versions that is obsolete: what the restriction says (`said`), what is true
+    now (`now`), and a spec that the restriction would forbid (`text`).
     """
 
     name: str

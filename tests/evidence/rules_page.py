@@ -199,7 +199,9 @@ def conditions() -> str:
 
 
 def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> list[str]:
-    """The section of a code: its explanation, with the example before the source, and the proofs of its rows."""
+    """The section of a code on its page: the explanation, with the example before the source, and the proofs of the
+    code's rows.
+    """
     text, lead, source = markdown(one.text).partition(f"\n\n{SOURCE}")
     for part in PARTS:
         text = text.replace(f"\n\n{part}", f"\n\n**{part.strip()}** ")

@@ -1,4 +1,6 @@
-"""Every row of the rule table has a true entry: its codes exist, and the case that it names gets one of them."""
+"""Every row of the rule table is true: the codes that it names exist, and the case that it names gets one of these
+codes.
+"""
 
 import os
 import re

@@ -38,8 +38,8 @@ def text(
     *more: str, steps: int = 14, save: str = "every=3 keep=2", world: int = 2, strategy: str = "ddp",
     target: str = DEFAULT, every: int | str = 2,
 ) -> str:  # fmt: skip
-    """A spec of at most 64 rows with 8 per step in two micro-batches. Every 8 steps end an epoch; the run ends within
-    an epoch.
+    """A spec of at most 64 rows, with steps of 8 rows in two micro-batches. An epoch has 8 steps, and the run ends
+    within an epoch.
     """
     hardware = "cpu" if world == 1 else f"{world} x cpu"
     whole = spec(*more, hardware=hardware, strategy=strategy, length=f"{steps} steps", target=target,
@@ -48,9 +48,10 @@ def text(
 
 
 class Going:
-    """A run that ``begin`` has started. ``pids`` are the processes whose ends are awaited: all ranks, or the launcher.
+    """A run that ``begin`` has started. ``pids`` are the processes for which the test waits: all ranks, or the
+    launcher.
 
-    The checkpoints in its folder are recorded before it starts, because it may delete some of them at once.
+    The checkpoints in the output folder are recorded before the run starts, because it may soon delete some of them.
     """
 
     def __init__(self, runs: Runs, begin: Callable[[], list[int]], cwd: str, said: str, launched: bool = False) -> None:
@@ -71,11 +72,11 @@ class Going:
             time.sleep(0.01)
 
     def until_step(self, step: int) -> None:
-        """Wait until this start of the run has logged this step or a later one."""
+        """Wait until this start of the run has logged the step, or a later one."""
         self.until(lambda: self.reached() >= step)
 
     def reached(self) -> int:
-        """The last step that was logged since this start."""
+        """The last step that this start of the run has logged."""
         return max((int(one) for one in re.findall(r"^step (\d+)/", self.text, re.MULTILINE)), default=0)
 
     @property
@@ -87,14 +88,16 @@ class Going:
 
     @property
     def moment(self) -> str:
-        """The phase of the run (`starting`, `training` or `saving`), to count in which phase it was disturbed."""
+        """The phase that the run is in: `starting`, `training` or `saving`. Tests count in which phases they disturbed
+        a run.
+        """
         if os.path.isdir(checkpoint_integrity.staging(self.out)):
             return "saving"
         return "training" if events(self.out) or checkpoints(self.out) else "starting"
 
     @property
     def done(self) -> bool:
-        """Whether the run has finished all its steps. A start of the run can end before."""
+        """Whether the run has made all its steps. A start can end before that."""
         return os.path.exists(os.path.join(self.out, "summary.json"))
 
     @property
@@ -103,7 +106,9 @@ class Going:
         return all(map(alive, self.pids))
 
     def send(self, number: int, *ranks: int) -> None:
-        """Send a signal to some training processes; without `ranks` to all of them, and first to their launcher."""
+        """Send a signal to the training processes with these `ranks`. Without `ranks`, send it to the launcher, then to
+        all.
+        """
         pids = self.ranks
         if self.launched and not ranks:
             pids = [*self.pids, *pids]
@@ -182,8 +187,8 @@ class Runs:
         assert status == [0], status
 
     def start(self, bundle: str, cwd: str, program: str | None = None, **environ: str) -> Going:
-        """Start every process of the run, as the launcher does after its preflight; or start ``program`` in their
-        place.
+        """Start every process of the run, as the launcher does after its preflight. With ``program``, start this
+        program in each process instead.
         """
         words = [os.path.join(bundle, "trainer", "main.py")] if program else []
         main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
@@ -202,7 +207,7 @@ class Runs:
         return self._fork(cwd, 0, *shlex.split(printed)[1:], **environ)
 
     def _fork(self, cwd: str, world: int, program: str, *words: str, **environ: str) -> Going:
-        """Fork a process for each rank. If `world` is 0, the only process is a launcher."""
+        """Fork a process for each rank. If `world` is 0, fork one process, which is a launcher."""
         self.count += 1
         os.makedirs(cwd, exist_ok=True)
         said = os.path.join(self.place, f"said-{os.getpid()}-{self.count}")
@@ -232,12 +237,12 @@ class Runs:
     def disturbed(
         self, bundle: str, folder: str, wanted: int, start: Callable[[str, str], Going] | None = None
     ) -> Iterator[tuple[Going, Counter[str]]]:
-        """Yield starts of runs, with a counter in which the test records its disturbances, until there are enough
-        disturbances.
+        """Start runs until the test has disturbed them often enough. Each yield is a started run and the counter in
+        which the test records its disturbances.
 
-        After each yield, this waits until the start has ended; the next start is the same command. Once a run is no
-        longer disturbed, its result must be that of an undisturbed run: bit-identical weights, each event once, the
-        same steps and samples.
+        After each yield, the function waits until the start has ended, and starts the run again by the same command.
+        When a run finishes, its result must equal that of an undisturbed run: bit-identical weights, each event once,
+        the same steps and samples.
         """
         expected, hit, starts, number = self.alone(bundle), Counter[str](), 0, 0
         while hit.total() < wanted:
@@ -306,9 +311,7 @@ def sound(out: str) -> list[str]:
 
 
 def result(out: str) -> dict[str, Any]:
-    """The parts of a run's result that disturbances must not change: the weights bit for bit, every event, and the
-    counts.
-    """
+    """What disturbances must not change in a run's result: the weights bit for bit, every event, and the counts."""
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     kept = ("steps", "epochs", "sequences", "tokens", "first_loss", "last_loss")
@@ -326,7 +329,7 @@ def result(out: str) -> dict[str, Any]:
 
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """Describe the differences between two results, one event at a time."""
+    """Describe how two results differ; each differing event has its own line."""
     said = [f"{key}: {found[key]} is not {expected[key]}" for key in expected if found[key] != expected[key]]
     pairs = zip(found["events"], expected["events"], strict=False)
     told = [f"{one}\n  is not\n{other}" for one, other in pairs if one != other]

@@ -1,8 +1,9 @@
 """Start bundles as forks of one warm interpreter, and report their process ids to tests that disturb them.
 
-The program reads and prints a JSON object per line: {"start": job} with fork_server's job gives {"pids"}; {"wait":
-pids, "seconds"} gives {"status"} when all have ended, with null for a process that had to be killed after that time. If
-a process fails, the program sends SIGUSR2 to all others, as a bundle's launcher does.
+The program reads requests and prints answers, one JSON object per line. The request {"start": job}, with a job of
+fork_server, has the answer {"pids"}. The request {"wait": pids, "seconds"} has the answer {"status"} when all these
+processes have ended; the status is null for a process that was killed after that many seconds. If a process fails, the
+program sends SIGUSR2 to all others, as a bundle's launcher does.
 
 A job whose program is start.py is a launcher. The processes that it starts are its children, and also forks.
 """
@@ -29,8 +30,8 @@ MAIN = os.path.join("trainer", "main.py")
 
 
 def fork_what_is_launched() -> None:
-    """From now on, a child of this process that runs a bundle's program is a fork, with its own output file next to the
-    launcher's.
+    """From now on, when this process starts a bundle's program, the child is a fork of this process instead of a new
+    interpreter. The child has its own output file next to the launcher's.
     """
     execute = subprocess.Popen._execute_child
 

@@ -40,8 +40,8 @@ def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: 
 
 
 def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """Send `kill -9` to the launcher, a process, or all processes. Processes that are not killed get no signal and must
-    end by themselves.
+    """Send `kill -9` to the launcher, a process, or all processes. A process that is not killed gets no signal, and
+    must end by itself.
     """
     for going, hit in here.disturbed(bundle, folder, wanted, here.launch):
         pause(here, going, bundle, chance)
@@ -54,8 +54,7 @@ def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random,
         else:
             going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
         status = going.wait()
-        # If two processes have ended when the launcher looks, one was killed, and the other could not continue without
-        # it.
+        # If the launcher finds that two processes have ended, one was killed, and the other could not continue alone.
         told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 76: "another process of the run has ended"}
         assert status[0] in told, f"{status}: {going.text}"
         assert told[status[0]] in going.text, f"{status}: {going.text}"
@@ -74,7 +73,7 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
         status = going.wait()
         assert None not in status, f"the run does not stop: {going.text}"
         if set(status) == {0}:
-            continue  # the run had finished
+            continue  # the run had finished before the signal
         hit[f"{number.name} to {'one' if ranks else 'all'}, {'training' if training else 'starting'}"] += 1
         # Before the first step each process ends by itself, or the launcher ends it.
         assert 75 in status or -number in status, f"{status}: {going.text}"
@@ -84,9 +83,9 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 
 def owes(going: Going, bundle: str) -> bool:
-    """Whether the evaluation that belongs to the run's newest checkpoint is still missing.
+    """Whether the evaluation at the step of the run's newest checkpoint has not been done yet.
 
-    If a start is stopped during this evaluation, it has trained no step.
+    A start that is stopped during this evaluation has trained no step.
     """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])
@@ -108,10 +107,10 @@ def stopped_launched(here: Runs, bundle: str, folder: str, chance: random.Random
             going.send(number, *([] if who == "all" else [chance.randrange(len(ranks))]))
         status = going.wait()
         if status == [0]:
-            continue  # the run had finished
+            continue  # the run had finished before the signal
         hit[f"{number.name} to {who}, {going.moment}"] += 1
-        early = status == [-number] and not ranks  # its interpreter had not yet set a handler
+        early = status == [-number] and not ranks  # the launcher's interpreter had not set a handler yet
         assert status == [75] or early, f"{status}: {going.text}"
-        # The message appears twice if a fork still has its launcher's handler for a moment, which a new process never
-        # has.
+        # The message appears twice if a new fork has not replaced its launcher's handler yet; a new process has no such
+        # handler.
         assert early or "launch.sh: stopped as asked" in going.text, going.text

@@ -30,7 +30,7 @@ HEADS = {"num_attention_heads": 2, "num_key_value_heads": 2, "tie_word_embedding
 
 
 def shard_on_cpu() -> None:
-    """Let accelerate use FSDP on CPU processes, for which it would use DDP."""
+    """Let accelerate use FSDP on CPU processes. Without this, it uses DDP there."""
     begin = AcceleratorState.__init__
 
     def started(self: Any, *words: Any, fsdp_plugin: Any = None, **settings: Any) -> None:
@@ -52,7 +52,7 @@ def main(folder: str) -> None:
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, lr_scheduler_type="constant",
         fsdp="full_shard auto_wrap", fsdp_config={"fsdp_version": 1, "version": 1,
             "transformer_layer_cls_to_wrap": ["Qwen2DecoderLayer"], "use_orig_params": sys.argv[1],
-            "sync_module_states": "false"},  # it needs a GPU; all processes have the same seeded weights
+            "sync_module_states": "false"},  # needs a GPU; here all processes have the same seeded weights
     )  # fmt: skip
     trainer = Trainer(model=model, args=arguments, train_dataset=rows)
     trainer.train()

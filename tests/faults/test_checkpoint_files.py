@@ -84,7 +84,7 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
         with open(name, "wb") as handle:
             handle.write(wrong)
         assert checkpoint_integrity.broken(path, digests=True) == said
-    assert checkpoint_integrity.broken(path, digests=False) is None  # sizes alone do not show the damage
+    assert checkpoint_integrity.broken(path, digests=False) is None  # a comparison of sizes does not find this damage
     os.remove(name)
     assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
@@ -149,7 +149,7 @@ def test_unlogged_losses_are_in_the_next_log() -> None:
     assert float(second.training_step()) == float(total + 0.4)
 
 
-@pytest.mark.slow  # imports transformers' trainer, which takes seconds
+@pytest.mark.slow  # this import loads transformers' trainer, which takes seconds
 def test_lines_are_json_whatever_the_loss_is() -> None:
     pytest.importorskip("transformers")
     from xpc.runtime.core import metrics_file

@@ -78,8 +78,8 @@ def test_a_damaged_checkpoint_is_passed_over(
         assert f"resuming from {good[-2]}\n" in again.text, (dict(hit), again.text)
         pause(here, again, bundle, chance)
         again.kill()
-        # The damaged checkpoint does not count: the one from which the run resumed stays until there are two newer
-        # ones.
+        # The damaged checkpoint does not count for `keep`. So the checkpoint from which the run resumed stays until
+        # there are two newer ones.
         again.check()
 
 
@@ -120,8 +120,8 @@ def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
 def test_a_lost_data_file_is_named_and_waited_for(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """A run that has read its rows continues without their file. A run that starts without it fails until the same file
-    is back.
+    """A run that has read its rows continues if their file is lost. A run that starts without the file fails until the
+    file is back.
     """
     here = runs(DEFAULT)
     with open(os.path.join(here.place, "messages.jsonl"), encoding="utf-8") as handle:
@@ -134,7 +134,7 @@ def test_a_lost_data_file_is_named_and_waited_for(
 
     def start(bundle: str, cwd: str) -> Going:
         if chance.random() < 1 / 3:
-            os.rename(data, aside)  # lost before it starts
+            os.rename(data, aside)  # lost before the run starts
         return here.start(bundle, cwd)
 
     for going, hit in here.disturbed(bundle, str(tmp_path), 4, start):
@@ -184,8 +184,8 @@ def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs]
 def test_a_step_that_was_computed_wrong_is_done_again(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
-    """One process has one loss that is not finite: the run stops at that step, and resumes from a checkpoint
-    before it.
+    """In one process, one loss is not finite: the run stops at that step, and later resumes from a checkpoint before
+    the step.
     """
     here = runs(DEFAULT)
     bundle = compiled(here, kind)
@@ -241,7 +241,7 @@ def test_weights_that_overflow_stop_the_run(
     source = text("schedule constant(warmup=2)", steps=8, every=1, save="every=1 keep=2")
     bundle = here.compiled(source.replace("lr=1e-3", f"lr=1, weight_decay={rate}"), "diverges")
     steps = []
-    for _ in range(2):  # the checkpoint can be resumed more than once
+    for _ in range(2):  # a checkpoint can be resumed more than once
         going = refused(here, bundle, str(tmp_path))
         told = re.search(
             r"error: the loss is (nan|infinite) at step (\d+); this step is not saved \((\S+) is", going.text

@@ -1,4 +1,4 @@
-"""What the tests record about a run before they disturb it."""
+"""The tests' helpers record facts about a run before they disturb it."""
 
 from __future__ import annotations
 

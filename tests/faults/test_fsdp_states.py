@@ -1,4 +1,4 @@
-"""Another number of processes can read FSDP2's checkpoints of each kind, weights and optimizer states."""
+"""FSDP2's checkpoints of each kind can be read by another number of processes, both weights and optimizer states."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, ki
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", stacks.names())
 def test_fsdp1_trains_the_same_without_the_original_parameters(target: str, tmp_path: Path) -> None:
-    """In accelerate#3256 the optimizer kept the parameters from before the wrapping, and the loss stayed constant."""
+    """In accelerate#3256 the optimizer had the parameters from before FSDP wrapped the model, so the loss stayed
+    constant.
+    """
     runs = []
     for original in ("true", "false"):
         together(interpreter(target), "orig_params.py", 2, original, str(tmp_path))

@@ -27,7 +27,7 @@ def descendants(pid: int) -> set[int]:
 
 
 def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """The processes of `datasets.map` end together with the run that started them."""
+    """The worker processes of `datasets.map` end together with the run that started them."""
     here = runs(DEFAULT)
     rows = Path(here.place, "messages.jsonl").read_text()
     Path(here.place, "many.jsonl").write_text(rows * 300)
@@ -45,7 +45,7 @@ def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
-    """The save in progress is finished, and so is the step at which the processes agree to stop."""
+    """The run finishes the save in progress, and the step at which the processes agree to stop."""
     here = runs(DEFAULT)
     world = 1 if kind == "one-process" else 2
     source = text(world=world, strategy="ddp" if world == 1 else "zero2", steps=2000, save="every=1 keep=2")
@@ -65,7 +65,7 @@ def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_final_save_is_finished(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
-    """Nothing is left to train, so the run ends as if it had not been interrupted."""
+    """No step is left to train, so the run ends normally, as without an interrupt."""
     here = runs(DEFAULT)
     world = 1 if kind == "one-process" else 2
     source = text(world=world, strategy="ddp" if world == 1 else "zero2", steps=2, save="every=never")
@@ -80,7 +80,7 @@ def test_the_final_save_is_finished(runs: Callable[[str], Runs], tmp_path: Path,
 
 
 def finishing(out: str) -> bool:
-    """Whether the run has recorded that only the final model is left to write."""
+    """Whether the run has recorded that only the final model has to be written."""
     try:
         return "finishing" in Path(out, "xpc_run.json").read_text()
     except OSError:

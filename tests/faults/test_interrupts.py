@@ -53,7 +53,7 @@ def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Ru
     again = Terminal(launch, str(tmp_path), PYTHON=here.python)
     again.until(lambda: "resuming from" in again.output and len(re.findall(r"step \d+/", again.output)) > 1)
     processes = children(again.pid)
-    for one in processes:  # stopped processes cannot save before the second Ctrl-C
+    for one in processes:  # SIGSTOP: such processes cannot save before the second Ctrl-C
         os.kill(one, signal.SIGSTOP)
     again.type(CTRL_C)
     again.until(lambda: "launch.sh: stopping" in again.output)
@@ -70,7 +70,7 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
 ) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES[kind], f"interrupt-{kind}")
-    # a warm interpreter handles signals earlier than its fork, the launcher
+    # a warm interpreter handles signals before its fork, the launcher, does
     python = interpreter(DEFAULT) if moment == "before the processes" else here.python
     run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python)
     run.until(lambda: hears(run.pid))
@@ -166,9 +166,7 @@ one.save_file = slow
 
 @pytest.mark.nightly
 def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """The save takes longer than the 30 seconds after which torch's agent kills its processes when it has got a
-    signal.
-    """
+    """The save takes longer than 30 seconds. After a signal, torch's agent would kill its processes after this time."""
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
     (tmp_path / "slow").mkdir()

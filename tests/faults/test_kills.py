@@ -23,7 +23,9 @@ KINDS = {
     "distill": (2, small("method distill" + SETTINGS["distill"], method="distill", save='save "out" every=1 keep=2')),
     "grpo": (2, small(GRPO, method="grpo", save='save "out" every=1 keep=2')),
 }
-"""The number of kills, and the spec: with dropout, several epochs, and losses logged as means over two steps."""
+"""Pairs of a number of kills and a spec. The specs have dropout and several epochs, and log losses as means over two
+steps.
+"""
 LAUNCHED = {
     "accelerate": (4, text(strategy="zero2")),
     "torchrun": (3, text("launch local(launcher=torchrun)")),

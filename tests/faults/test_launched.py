@@ -168,7 +168,7 @@ def test_signal_to_the_second_node_saves(runs: Callable[[str], Runs], tmp_path: 
 
 @pytest.mark.nightly
 def test_nodes_that_were_started_by_hand_start_again_together(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """If a process of one node is killed, each launcher restarts the processes of its node, and the nodes connect
+    """If a process on one node is killed, the launcher of each node restarts its processes, and the nodes connect
     again.
     """
     here = runs(DEFAULT)

@@ -1,5 +1,5 @@
-"""A run resumes with another number of processes: the same rows in the same order, and equal losses up to the order of
-sums.
+"""A run resumes with another number of processes: it trains on the same rows in the same order, and the losses differ
+only by the order of sums.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ BOUND = 1e-4
 
 
 def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder: str, name: str) -> None:
-    """Kill a run on the first number of processes, stop it on the next ones, and let it finish on the last one. Compare
-    the result with that of an uninterrupted run on the first number.
+    """Run the same bundle with several numbers of processes in turn. Kill it at the first number, stop it at each next
+    one, and let it finish at the last one. Compare the result with that of an uninterrupted run on the first number.
     """
     still(here)
     bundles = [here.compiled(source(world), f"{name}-{world}") for world in worlds]
@@ -82,7 +82,9 @@ def furthest(one: str, other: str) -> float:
 
 
 def recorded(cwd: str) -> dict[int, list[str]]:
-    """The rows of each step in the order in which they are distributed: micro-batches to the processes in turn."""
+    """The rows of each step, in the order in which accelerate distributes them: micro-batch by micro-batch, to the
+    processes in turn.
+    """
     steps: dict[int, list[tuple[int, int, list[str]]]] = {}
     for path in glob(os.path.join(cwd, "rows-*.jsonl")):
         rank = int(path.rpartition("-")[2].split(".")[0])
@@ -154,8 +156,8 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     runs: Callable[[str], Runs], tmp_path: object, target: str, kind: tuple[str, tuple[str, ...], dict[str, str]],
     request: pytest.FixtureRequest,
 ) -> None:  # fmt: skip
-    """DeepSpeed itself refuses another number of processes, so each process cuts its shard, with the optimizer's
-    states, out of the old shards.
+    """DeepSpeed itself refuses another number of processes. So each process builds its shard of weights and optimizer
+    states from the old shards.
     """
     strategy, more, swaps = kind
     name, worlds = f"shards-{request.node.callspec.id}", [1, 2, 4] if strategy == "zero3" else [2, 4, 1]
@@ -173,8 +175,8 @@ KEPT_ON = [
 
 @pytest.mark.parametrize(("precision", "offload"), KEPT_ON)
 def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: str) -> None:
-    """A checkpoint of two processes is loaded by three, and theirs by two. Every value of every weight and state stays
-    the same.
+    """Three processes load a checkpoint of two processes, and two processes load the checkpoint of the three. Every
+    value of every weight and state stays the same.
 
     This runs on the default stack, where DeepSpeed gathers sharded weights on the CPU without a race. deepspeed 0.16
     sometimes returns uninitialized memory, even from a checkpoint that it has loaded itself.

@@ -1,5 +1,5 @@
-"""The output folder: its disk becomes full at a random moment, to a random byte; and a second run wants the same
-folder.
+"""The output folder. Its disk becomes full at a random moment, after a random number of bytes. Another run is refused
+while the first one uses the folder.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ DISKS = {
     "zero2": (3, text(strategy="zero2", steps=14, save="every=3 keep=2", every=1)),
     "logging": (2, text(world=1, steps=40, save="every=never", every=1)),
 }
-"""By case: how often it is tried, and its spec. Too large for the disk is a checkpoint (2 MiB), or a log line (150
-bytes).
+"""For each case: how often it is tried, and its spec. The disk has no room for a checkpoint (2 MiB), or for a log line
+(150 bytes).
 """
 
 
@@ -95,8 +95,8 @@ REFUSALS = ("a run is training into", "contains this run, finished")
 def test_a_second_run_is_refused_at_every_moment_of_the_first(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    """A second run ends at once, also if the first run hangs. The run that has taken the folder keeps it until
-    its end.
+    """A second run in the same folder ends at once, even if the first run hangs. The first run has the folder until its
+    end.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")
@@ -113,7 +113,7 @@ def test_a_second_run_is_refused_at_every_moment_of_the_first(
         going.send(signal.SIGCONT)
         status = going.wait()
         second.check()
-        # The second run gets the folder if the first had not taken it yet.
+        # The second run gets the folder if the first run has not locked it yet.
         late = other != [0] or REFUSALS[1] in second.text
         loser, lost = (second, other) if late else (going, status)
         if lost != [-signal.SIGKILL]:

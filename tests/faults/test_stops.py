@@ -1,4 +1,6 @@
-"""SIGTERM and SIGUSR1 at random moments: the run saves, ends with status 75, and resumes to the undisturbed result."""
+"""SIGTERM and SIGUSR1 at random moments: the run saves and ends with status 75. Resumed, it has the result of an
+undisturbed run.
+"""
 
 from __future__ import annotations
 

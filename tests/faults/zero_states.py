@@ -1,5 +1,5 @@
-"""Load and save a small model by DeepSpeed's own engine, on CPU processes with gloo, in precisions and with an
-offload that no run on a CPU can have (XP306).
+"""Load and save a small model by DeepSpeed's own engine, on CPU processes with gloo, in precisions that no run on a CPU
+can have, and with an offload (XP306).
 
 ``python zero_states.py PRECISION OFFLOAD INTO [FROM]`` is started once per process, with RANK set. For each stage of
 ZeRO it resumes from the checkpoint in FROM, or trains two steps; then it saves into INTO, and writes each complete

@@ -1,4 +1,6 @@
-"""Bundles on disk: written completely or not at all, with the same bytes everywhere, and never over files of others."""
+"""Bundles on disk: written completely or not at all, with the same bytes everywhere, and never over files that are not
+of a bundle.
+"""
 
 import hashlib
 import json

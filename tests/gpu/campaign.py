@@ -27,7 +27,7 @@ from attrs import frozen
 
 Reading = dict[str, Any]
 UNFINISHED = 75
-"""The exit status if measurements are left; when the command is started again, it continues with them."""
+"""The exit status if measurements are left; the same command then continues with the remaining ones."""
 CLOSE = 1e-3
 """Largest relative difference between the losses of runs that compute the same."""
 
@@ -73,7 +73,7 @@ class Readings:
             self.known = {one["piece"]: one for one in found if one["machine"] == place.facts}
 
     def take(self, piece: Piece) -> Reading:
-        """Make a measurement and append it to the file; a failure is recorded as a measurement with its error."""
+        """Make a measurement and append it to the file; if it fails, the measurement that is appended has the error."""
         began = time.monotonic()
         try:
             found = {"ok": True, **piece.read()}
@@ -112,7 +112,9 @@ def planned(found: dict[str, Reading]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Make measurements until the time is over. Exit status 0: all exist and passed; 1: some failed; 75: unfinished."""
+    """Make measurements until the time is over. The exit status is 0 if all measurements exist and passed, 1 if some
+    failed, 75 if some are left.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, metavar="DIR", help="folder of readings.jsonl and of the runs")
     parser.add_argument("--minutes", type=float, default=8, help="begin no piece after so many (default: 8)")

@@ -35,7 +35,9 @@ class Choice:
 
 
 def choices(place: Machine) -> Iterator[Choice]:
-    """The compiler's choice first, then the grid: divisors of the global batch, with and without recomputation."""
+    """The settings to measure: first the compiler's choice, then a grid of micro-batches (divisors of the global
+    batch), each with and without recomputation.
+    """
     yield Choice(0, None)
     for micro in (2, 8) if place.rehearsal else (1, 2, 4, 8, 16):
         for checkpointing in (False, True):
@@ -43,7 +45,7 @@ def choices(place: Machine) -> Iterator[Choice]:
 
 
 def read(choice: Choice, place: Machine) -> dict[str, Any]:
-    """Compile and run the spec; running out of GPU memory is a result, too."""
+    """Compile and run the spec. If the run is out of GPU memory, that is a result and no error."""
     lines = "" if choice.checkpointing is None else f"memory(checkpointing={str(choice.checkpointing).lower()})"
     case = Case(f"choice {choice.name}", f"strategy ddp\n{lines}", micro=choice.micro)
     made = bundle(case, place, steps=6 if place.rehearsal else 30)

@@ -159,7 +159,9 @@ def read(case: Case, place: Machine) -> dict[str, Any]:
 
 
 def killed(place: Machine) -> dict[str, Any]:
-    """A run that is killed with -9 after its first checkpoint and started again, and the same run undisturbed."""
+    """Compare two runs: one is killed with -9 after its first checkpoint and started again, the other is
+    undisturbed.
+    """
     case = Case("killed", f"strategy ddp\n{PLAIN}")
     made = bundle(case, place, steps=20, every="4")
     started, folder = command(made), os.path.dirname(made)

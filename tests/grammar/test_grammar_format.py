@@ -1,4 +1,6 @@
-"""The formatter changes neither the meaning nor its own output, and loses no comment."""
+"""The formatter does not change the meaning of a spec and loses no comment. Formatting its output again changes
+nothing.
+"""
 
 import os
 

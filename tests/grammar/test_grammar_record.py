@@ -27,7 +27,7 @@ class Place(Point):
 
 @entity
 class Thing:
-    """A record that is equal only to itself, whatever its fields contain."""
+    """A record that equals only itself, even if another record has the same fields."""
 
     x: int
 

@@ -1,4 +1,4 @@
-"""Shared by the importers' tests: import a source from memory, and get its draft, its spec and a bundle's files."""
+"""Helpers of the importers' tests: import a source from memory, and get its draft, its spec and a bundle's files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HARDWARE = ("--hardware", "8 x h100-80gb")
 
 @frozen
 class Imported:
-    """The draft and text of an import, and the bundle's files if the spec compiles."""
+    """The draft and text of an import, and the bundle's files (None if the spec does not compile)."""
 
     draft: Draft
     text: str
@@ -82,7 +82,7 @@ def imported(text: str, *arguments: str, name: str = "recipe.yaml", root: str = 
     draft, spec = convert(text, *arguments, name=name, folder=root)
     workspace = _FilesNextTo(root)
     workspace.extra_files.update(draft.files)
-    workspace.allow_oom = True  # the tests choose the hardware, not the publisher
+    workspace.allow_oom = True  # the tests choose the hardware; the published file does not
     files, checked = compile_text(spec.encode(), "recipe.xp", workspace)
     errors = tuple(f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR)
     return Imported(draft, spec, errors, files or {})
@@ -107,8 +107,8 @@ class _FilesNextTo(Workspace):  # type: ignore[misc]
 
 
 def leaves(table: Mapping[str, Entry]) -> Iterator[Entry]:
-    """Every value of a configuration that does not itself contain values. An empty list or mapping is such a value,
-    too.
+    """Every value of a configuration that contains no other values, with its path. An empty list or mapping is also
+    such a value.
     """
     for entry in table.values():
         yield from _leaves(entry)
@@ -123,7 +123,9 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
-    """The keys of a configuration that have no outcome, and that are in no mapping with an outcome."""
+    """The keys of a configuration that have no outcome. A key also counts as having one if the mapping around it has an
+    outcome.
+    """
     known = {key for _, key in draft.fates}
 
     def spoken(key: str) -> bool:

@@ -56,7 +56,7 @@ def _read(source: str, table: keys.KeyTable) -> list[str]:
 
 
 def _table(what: str, keys: Mapping[str, str]) -> Iterator[str]:
-    """A table with one row per reason, which lists all keys with that reason."""
+    """A table with one row per reason. Each row lists all keys with this reason."""
     by_reason: dict[str, list[str]] = {}
     for key, why in keys.items():
         by_reason.setdefault(why, []).append(key)

@@ -45,7 +45,7 @@ def axolotl(name: str) -> Record | None:
     out = {key: stated[key] for key in ARGUMENTS if key in stated}
     out["logging_steps"] = stated["logging_steps"]
     sharded = stated.get("fsdp_config") or {}
-    again = bool(sharded.get("activation_checkpointing"))  # FSDP's own checkpointing is never reentrant
+    again = bool(sharded.get("activation_checkpointing"))  # FSDP's own checkpointing is non-reentrant
     kwargs = stated.get("gradient_checkpointing_kwargs") or {}
     out["gradient_checkpointing"] = bool(
         stated["gradient_checkpointing"] or config.get("gradient_checkpointing") or again
@@ -72,7 +72,7 @@ def axolotl(name: str) -> Record | None:
     if out["eval_strategy"] == "no":
         out.update(eval_steps=None, eval_packing=None, per_device_eval_batch_size=None)
     out["cosine_min_lr_ratio"] = stated.get("cosine_min_lr_ratio")
-    if out["cosine_min_lr_ratio"] == 1:  # a cosine with this minimum never decays
+    if out["cosine_min_lr_ratio"] == 1:  # with this minimum, a cosine never decays
         out.update(cosine_min_lr_ratio=None, lr_scheduler_type="constant_with_warmup")
     out["adapter"] = _adapter(config)
     out["holdout"] = config.get("val_set_size") or None
@@ -107,7 +107,7 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     whole, once_more = not model["disable_gradient_checkpointing"], bool(trainer.get("gradient_checkpointing"))
     out["gradient_checkpointing"] = whole or once_more
     again = (trainer.get("gradient_checkpointing_kwargs") or {}) if once_more else {}
-    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])  # the trainer enables it again
+    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])  # the trainer turns it on again
     out["use_reentrant"] = here if out["gradient_checkpointing"] else None
     out["max_length"], out["seed"] = data["cutoff_len"], trainer["seed"]
     out["limit"] = data["max_samples"]
@@ -140,8 +140,8 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
 
 
 def _second(model: Record, trainer: Record) -> Record:
-    """The arguments with which LLaMA-Factory would train a file of its newer layout. That layout has its own trainer:
-    torch's AdamW at a constant rate.
+    """The arguments with which LLaMA-Factory would train a file of its newer layout. For this layout it uses another
+    trainer, with torch's AdamW at a constant rate.
     """
     out = {key: trainer[key] for key in ("learning_rate", "max_grad_norm", "bf16", "seed", "logging_steps",
                                          "save_total_limit")}  # fmt: skip
@@ -178,7 +178,7 @@ def _adapter(config: Record) -> Record | None:
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules for which transformers ignores the warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
-"""Two names of one optimizer in transformers: another name to the name used here."""
+"""transformers has two names for some optimizers: each name that is not used here, with the name that is."""
 ARGUMENTS = (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
     "warmup_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size",
@@ -240,11 +240,13 @@ COVERS = {
     "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
     "stage": ("train_sampling_strategy",),
 }
-"""By key that an import reports as a difference: the values that may then differ."""
+"""For each key that an import can report as a difference: the arguments that may then differ."""
 
 
 def differing(theirs: Record, mine: Record, said: Any) -> dict[str, tuple[Any, Any]]:
-    """The values that differ although the import reports no difference: by name, the tool's value and ours."""
+    """The arguments that differ although the import reports no difference. Each has a pair: the tool's value and
+    ours.
+    """
     spoken = {key for name in said for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}
     flat = _flat(mine)

@@ -1,6 +1,4 @@
-"""Adapters of every kind and frozen layers, as each tool writes them, and as an import reads them back from a
-bundle.
-"""
+"""Adapters of every kind, and frozen layers: imported from each tool's files, and from a bundle."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Every argument of every class of each stack, imported one at a time, becomes a setting, stays under `extra`, or is
-refused or irrelevant for a reason.
+"""Every argument of every class of each stack is imported alone. It becomes a setting, stays under `extra`, or is
+refused or irrelevant for a stated reason.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ machine (`use_cpu`), or they never change a number (`logging_dir`).
 """
 
 ALONE = {"loss_weights", "dataset_text_field"}
-"""Arguments that are only read together with another setting: `loss_weights` with a list of losses,
-`dataset_text_field` with text rows, which distill does not train on.
+"""Arguments that are only read together with another setting: `loss_weights` needs a list of losses, and
+`dataset_text_field` needs text rows, on which distill does not train.
 """
 ELSEWHERE = {
     "use_liger_kernel": ("model", "liger"), "pad_token": ("tokenizer", "pad_token"),
@@ -96,8 +96,8 @@ def test_every_argument_of_the_class(target, method):
 
 
 def _stated(text: str, target: str, method: str, name: str, value: object) -> dict[str, object]:
-    """If bundle and imported file have different values: the name with both values. Empty if they agree, or if a rule
-    refuses the spec.
+    """The arguments whose values differ between the bundle and the imported file, each with both values. Empty if none
+    differs, or if a rule refuses the spec.
     """
     found = imported(text, *HARDWARE, "--target", target, "--method", method)
     if found.errors:

@@ -1,4 +1,4 @@
-"""Features of 368 public files that an import once refused needlessly or misread, each with similar cases."""
+"""Features of 368 public files that an import once refused needlessly or misread, each tested with similar cases."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ HARMLESS = {
     "dataloader_prefetch_factor": "how far workers read ahead",
     "sample_packing_efficiency": "an estimate of the steps of an epoch, which the rows decide",
 }
-"""Arguments of axolotl that concern only the machine or reports, so a key that changes them is irrelevant."""
+"""Arguments of axolotl that concern only the machine or reports. A key that changes only these is irrelevant."""
 OF_A_KEY = {
     "use_ray": {"batch_size", "fp16", "torch_dtype"},  # set later, on Ray's workers
     "gemma4_hybrid_attn_impl": {"attn_implementation", "multipack_real_batches", "sample_packing_drop_attention_mask"},
-    # attention kernels with the same result
+    # another attention kernel has the same result
 }
 
 

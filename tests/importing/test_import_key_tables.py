@@ -75,7 +75,7 @@ MORE = {
 
 @pytest.mark.parametrize("source", MORE)
 def test_the_keys_that_are_looked_up_under_a_condition_have_rows_and_no_others(source: str) -> None:
-    """If such a key had no row, a file that does not meet the condition would get the error that no tool knows
+    """If such a key had no row, a file that does not meet the condition would be refused: no tool would seem to know
     the key.
     """
     drafts = {text: convert(BARE[source] + text, "--from", source)[0] for text in ("", *MORE[source])}

@@ -1,4 +1,6 @@
-"""Data, defaults and switches of a source keep their meaning, tested one by one. An import once lost each of them."""
+"""Data, defaults and switches of a source keep their meaning, tested one by one. Each of these was once lost by an
+import.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,9 @@ STREAMS = (
     (TRL, "dataset_streaming: true\n", None),
     (TRL, "streaming: true\nshuffle_dataset: true\n", 1000),
 )
-"""Files with one streamed source: the file, further lines, and the expected rows in the shuffle buffer."""
+"""Files with one streamed source. For each: the file, additional lines, and the expected size of the shuffle buffer, in
+rows.
+"""
 
 
 @pytest.mark.parametrize(("text", "more", "buffer"), STREAMS)

@@ -70,7 +70,7 @@ def test_a_recipe_of_the_hugging_face_family(path):
     assert not found.draft.wrong, found.messages
     if "code" in path:
         judged = [one for one in found.errors if "rewards.py" not in one and "groups of 14" not in one]
-        assert not judged, judged  # errors about seven processes and the user's rewards do not count
+        assert not judged, judged  # errors about seven processes, and about the user's own rewards, do not count
         return
     stated = found.arguments
     for key, entry in table.items():
@@ -148,7 +148,7 @@ PAIRS = {
     "alignment-handbook/recipes/smollm3/sft/sft.yaml": "smollm3-3b-sft-64xh100",
 }
 OTHERWISE = ("push_to_hub", "hub_", "run_name", "hub_model_id")
-"""Settings that the hand-written specs leave out, because a reader knows their values."""
+"""Settings that the hand-written specs do not state, because a reader of the spec knows their values."""
 
 
 @pytest.mark.parametrize(("path", "spec"), PAIRS.items(), ids=lambda one: os.path.basename(one))
@@ -169,5 +169,5 @@ def test_the_arguments_are_those_of_the_spec_written_by_hand(path, spec):
         if value != theirs["arguments"].get(name) and not name.startswith(OTHERWISE)
     }
     if ours["arguments"]["eval_strategy"] == "no":
-        differ.pop("per_device_eval_batch_size", None)  # without evaluation, imports omit its default
+        differ.pop("per_device_eval_batch_size", None)  # without an evaluation, an import does not state its default
     assert not differ

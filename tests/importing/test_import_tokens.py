@@ -30,7 +30,7 @@ DIFFERENT = {
         "turns that do not alternate": "formatting",
     },
 }
-"""By case: the key under which the import reports that the bundle's tokens differ from the tool's."""
+"""For each case whose tokens differ between bundle and tool: the key under which the import reports the difference."""
 REFUSED = {
     "axolotl": {
         "roles_to_train: none", "train_on_eos: last", "train_on_eos: none", "other keys of a message",

@@ -62,7 +62,7 @@ def laid_together(parts: list[Case], tool: str, folder: str) -> Imported:
 
 
 def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
-    """The rows of the bundle's trainer, each passed through its collator, in the form of the records."""
+    """The rows on which the bundle's trainer trains, each passed through its collator, in the form of the records."""
     import run_features
 
     from xpc.runtime.core import arguments, run

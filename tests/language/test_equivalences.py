@@ -1,4 +1,6 @@
-"""Different forms with the same meaning: a clause after `with`, in the body, as a call; order of lines; comments."""
+"""Different forms with the same meaning: a clause may be after `with`, in the body, or a call, and neither the order of
+lines nor comments matter.
+"""
 
 import pytest
 from case_support import spec

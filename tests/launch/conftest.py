@@ -69,7 +69,7 @@ def alone(warm: Forks, place: str) -> Callable[[str], str]:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A Slurm cluster of four nodes. Runs use two; the others are for a vLLM server, or replace nodes that are lost."""
+    """A Slurm cluster of four nodes. Runs use two of them; the other two run a vLLM server, or replace lost nodes."""
     lacking = missing()
     if lacking:
         why = f"{', '.join(lacking)} of Debian's slurm-wlm and munge are not installed"

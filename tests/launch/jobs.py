@@ -94,8 +94,8 @@ def spec(strategy: str = "zero2", hardware: str = "cpu", nodes: int = 2, steps: 
 
 
 def stand_in(folder: str, text: str, *starts: str) -> str:
-    """Write a compiled bundle whose launch.sh runs the next shell line of `starts` each time; return the path of
-    job.sbatch.
+    """Write a compiled bundle whose launch.sh is a short script: at its n-th start, it runs the n-th shell line of
+    `starts`. Return the path of job.sbatch.
     """
     put(folder, FILES)
     bundle = compiled(text, folder, os.path.join(folder, "the job.bundle"), "job.xp")
@@ -111,7 +111,7 @@ def stand_in(folder: str, text: str, *starts: str) -> str:
 
 
 def repinned(bundle: str, runs: list[str]) -> None:
-    """Update the digests in a bundle's jobs after files of its runs have changed."""
+    """Update the digests in a bundle's jobs, after a test has changed files of its runs."""
     pins = {}
     for run in runs:
         path = os.path.join(run, "run.sha256")
@@ -140,7 +140,7 @@ def repinned(bundle: str, runs: list[str]) -> None:
 
 
 def replaced(path: str, text: str) -> dict[str, str]:
-    """Replace the content of a file; returns its old digest and its new one."""
+    """Replace the content of a file. Return a pair: its old digest and its new one."""
     with open(path, "rb") as handle:
         old = sha256(handle.read()).hexdigest()
     with open(path, "w", encoding="utf-8") as handle:
@@ -149,7 +149,7 @@ def replaced(path: str, text: str) -> dict[str, str]:
 
 
 def node_lines(folder: str, rank: int) -> list[str]:
-    """The lines that the short launch.sh of a node wrote."""
+    """The lines that the short launch.sh has written on a node."""
     return whole_lines(os.path.join(folder, f"said-{rank}"))
 
 
@@ -164,7 +164,7 @@ def log(folder: str) -> str:
 
 
 def until(seen: Callable[[], object], what: str, seconds: float = HUNG) -> None:
-    """Wait until `seen` is true. Raises TimeoutError, with `what` in its message, after `seconds`."""
+    """Wait until `seen` is true. Raises TimeoutError after `seconds`; the message contains `what`."""
     end = time.monotonic() + seconds
     while not seen():
         if time.monotonic() > end:
@@ -173,7 +173,7 @@ def until(seen: Callable[[], object], what: str, seconds: float = HUNG) -> None:
 
 
 def steps_of(cwd: str | Path) -> list[dict[str, Any]]:
-    """The steps that a run in this folder has logged up to now."""
+    """The steps that a run in this folder has logged so far."""
     return [one for one in events(os.path.join(cwd, "out")) if "loss" in one]
 
 

@@ -1,4 +1,6 @@
-"""Several nodes without a scheduler: the commands that `xpc compile` prints are typed as they are, and train."""
+"""Several nodes without a scheduler: the tests run the commands that `xpc compile` prints, unchanged, and the nodes
+train.
+"""
 
 from __future__ import annotations
 

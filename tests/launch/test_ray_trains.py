@@ -97,7 +97,9 @@ def test_a_rehearsed_job_trains_as_without(
 
 @pytest.fixture
 def stand_in(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
-    """Submit a bundle whose launch.sh does, on each start, the next of `starts`; the job has one retry."""
+    """Submit a bundle whose launch.sh is a short script: at its n-th start, it runs the n-th line of `starts`. The job
+    has one retry.
+    """
 
     def start(*starts: str) -> subprocess.Popen[bytes]:
         put(str(tmp_path), FILES)
@@ -115,7 +117,7 @@ def node_lines(folder: Path, node: int) -> list[list[str]]:
     return [line.split() for line in whole_lines(folder / f"said-{node}")]
 
 
-@pytest.mark.nightly  # takes eight minutes
+@pytest.mark.nightly  # this takes eight minutes
 def test_a_stop_is_no_failure_and_a_failure_is_tried_again(
     stand_in: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:

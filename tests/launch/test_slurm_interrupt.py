@@ -19,8 +19,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("option", ["-X", "--pty"])
 def test_ctrl_c_under_srun_saves(cluster: Cluster, warm: Forks, place: str, tmp_path: Path, option: str) -> None:
-    """With -X, srun passes the first Ctrl-C to every process of the step; with --pty, the terminal on the node sends
-    it.
+    """With -X, srun passes the first Ctrl-C to every process of the step; with --pty, the terminal on the node sends it
+    to them.
 
     Without these options, srun only prints the state of the step, and a second Ctrl-C within a second kills the step.
     """

@@ -54,7 +54,9 @@ def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: st
 
 
 def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
-    """Submit a compiled job with further `#SBATCH` lines, on hold; return Slurm's record of the job."""
+    """Submit a compiled job, on hold, with additional `#SBATCH` lines. Return the fields that Slurm shows of the
+    job.
+    """
     script = Path(stand_in(str(folder), spec(), "0"))
     added = "".join(f"#SBATCH {one}\n" for one in lines)
     script.write_text(script.read_text().replace("#SBATCH --open-mode", f"{added}#SBATCH --open-mode"))
@@ -66,8 +68,8 @@ def held(cluster: Cluster, folder: Path, *lines: str) -> dict[str, str]:
 
 
 def test_the_last_of_two_options_wins(cluster: Cluster, tmp_path: Path) -> None:
-    """A further `#SBATCH` option overrides the compiled one and silently changes the shape of the job, so xpc refuses
-    it (XP920).
+    """An additional `#SBATCH` option overrides the compiled option of the same name and silently changes the shape of
+    the job, so xpc refuses it (XP920).
     """
     assert held(cluster, tmp_path, "--nice=5")["NumNodes"].split("-")[0] == "2"
     assert held(cluster, tmp_path / "more", "--nodes=3")["NumNodes"].split("-")[0] == "3"
@@ -92,7 +94,7 @@ def test_without_pyxis_srun_knows_no_container(cluster: Cluster) -> None:
 
 
 def running(folder: Path, start: int = 0) -> bool:
-    """Whether launch.sh has started on both nodes more than `start` times."""
+    """Whether each of the two nodes has started launch.sh more than `start` times."""
     return all(sum(line.startswith("rank") for line in node_lines(str(folder), rank)) > start for rank in (0, 1))
 
 
@@ -119,8 +121,8 @@ exec "$@"
 
 
 def test_container_mounts_complete_paths(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job is submitted by a relative path, and apptainer 1.4.5 refuses relative paths as mount points, so mounts
-    are absolute.
+    """apptainer 1.4.5 refuses relative paths as mount points. So mounts are absolute, even if the job is submitted by a
+    relative path.
     """
     script = Path(stand_in(str(tmp_path), spec(more='launch slurm(image="/shared/a.sif", container=apptainer)'), "0"))
     (tmp_path / "bin").mkdir()
@@ -189,8 +191,8 @@ def test_without_requeue_it_ends_with_75(cluster: Cluster, tmp_path: Path) -> No
 def test_a_stop_is_one_where_another_node_had_not_begun(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """srun's SIGTERM ends the shell or launch.sh of a node that has not begun to handle signals. The exit status of
-    this node is the highest, but the job still counts as stopped.
+    """If a node has not begun to handle signals, srun's SIGTERM ends its shell or launch.sh. The node's exit status is
+    then the highest of the job, but the job still counts as stopped.
     """
     slow = tmp_path / "slow"
     slow.write_text(
@@ -224,8 +226,8 @@ def test_preempted_it_comes_back(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_the_loss_of_the_first_node_queues_the_job_again(cluster: Cluster, tmp_path: Path) -> None:
-    """The batch shell is lost with the first node, so only Slurm can requeue the job. test_slurm_trains.py loses the
-    other node.
+    """If the first node is lost, its batch shell is lost, too, so only Slurm can requeue the job. test_slurm_trains.py
+    loses the other node.
     """
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
@@ -280,7 +282,7 @@ def test_another_number_of_nodes_is_refused(cluster: Cluster, tmp_path: Path) ->
 
 @pytest.fixture
 def served(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A spec of grpo with a vLLM server, and a program that replaces vLLM."""
+    """Return a pair: a spec of grpo with a vLLM server, and a program that replaces vLLM."""
     program = tmp_path / "vllm"
     program.write_text(SERVER.format(python=sys.executable))
     program.chmod(0o755)
@@ -305,7 +307,7 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
-    assert not os.path.exists(tmp_path / "end")  # the job ended the server both times
+    assert not os.path.exists(tmp_path / "end")  # the job ended the server in both starts
 
 
 def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Path, served: str) -> None:

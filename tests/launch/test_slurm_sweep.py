@@ -67,7 +67,9 @@ def test_every_task_runs_the_member_of_its_number(cluster: Cluster, tmp_path: Pa
 def test_slurm_takes_an_array_as_large_as_the_rule_says(
     cluster: Cluster, tmp_path: Path, last: int, taken: bool
 ) -> None:
-    """XP888 warns above 1,001 tasks, the limit if slurm.conf does not set MaxArraySize, as in this cluster."""
+    """XP888 warns if a sweep needs more than 1,001 tasks. This is the limit if slurm.conf, as here, does not set
+    MaxArraySize.
+    """
     job = os.path.join(written(tmp_path), "job.sbatch")
     done = cluster.run("sbatch", "--test-only", f"--array=0-{last}", job, cwd=str(tmp_path))
     assert (done.returncode == 0) is taken, done.stderr

@@ -1,8 +1,8 @@
 """Compiled runs on two nodes of a real Slurm cluster end bit-identical to two processes on one node.
 
 The tolerance is zero: world size and order of the rows are the same, a sum of two values does not depend on their
-order, and the communication adds nothing. With more ranks, the order of a sum may depend on how ranks are placed on
-nodes, and so may its last digit.
+order, and communication does not change values. With more ranks, the order of a sum, and so its last digit, may depend
+on which node a rank is on.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def test_a_rehearsed_job_trains_as_without(
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
-    """All processes of a node are killed. The job notices this long before Slurm does, and continues with
-    another node.
+    """All processes of a node are killed. The job notices the loss long before Slurm does, and continues with another
+    node.
     """
     number, lost = submit(trains, place, "zero3", tmp_path), []
     try:
@@ -95,7 +95,7 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "2"), job_report(trains, job, tmp_path)
     assert not set(nodes(trains, job)) & set(lost)
     assert log(tmp_path).count("Task launch for StepId=") == 2
-    assert log(tmp_path).count("resuming from checkpoint-") >= 1  # the first kill may precede any checkpoint
+    assert log(tmp_path).count("resuming from checkpoint-") >= 1  # the first kill may come before any checkpoint
     same(tmp_path, alone("zero3"))
 
 
@@ -135,7 +135,7 @@ def nodes(cluster: Cluster, job: dict[str, str]) -> list[str]:
 
 
 def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
-    """Wait until a job has requeued itself and may start again on a node that it used before."""
+    """Wait until a job has requeued itself, and Slurm may start it again on a node that it has used."""
     try:
         until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again", 150)
     except TimeoutError:

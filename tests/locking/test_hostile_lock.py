@@ -134,7 +134,9 @@ def test_a_field_of_another_form(old, new, tmp_path):
 
 
 class Hostile:
-    """A hub that gives the same answer, in parts of bytes, to every request; it waits `pause` seconds between parts."""
+    """A hub that gives the same answer, in parts of bytes, to every request; the hub waits `pause` seconds between two
+    parts.
+    """
 
     def __init__(self, *parts, pause=0.0):
         self.parts, self.pause = parts, pause

@@ -1,4 +1,6 @@
-"""`hub`: its forms, what a bundle states for it on each stack, and how a child overrides its base's `hub`."""
+"""`hub`: the forms of this setting, the arguments that it becomes on each stack, and how a spec overrides the `hub` of
+its base.
+"""
 
 from __future__ import annotations
 

@@ -301,8 +301,8 @@ def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed:
 
 
 def named(one: dict[str, object]) -> tuple[object, ...]:
-    """What identifies a result: file, text of the line, replaced text and replacement. After an edit of the line it is
-    another mutant.
+    """What identifies a result: file, text of the line, replaced text and replacement. If the line is edited, its
+    mutants count as new ones.
     """
     return tuple(one[key] for key in ("file", "text", "old", "new"))
 

@@ -1,5 +1,5 @@
-"""Comments that silence findings (`# xpc: allow XP410 reason`): which findings they drop, where, and which comments
-have no effect.
+"""Comments that silence findings (`# xpc: allow XP410 reason`): which findings a comment drops, on which lines, and
+which comments have no effect.
 """
 
 import json

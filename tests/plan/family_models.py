@@ -88,7 +88,9 @@ def period(family: str) -> int:
 
 
 def facts(family: str, shape: tuple[int, ...], periods: int = 1) -> ModelFacts | str:
-    """The sizes that the registry computes for the tiny configuration; a sentence if it cannot."""
+    """The sizes that the registry computes for the tiny configuration; if it cannot compute them, a sentence that says
+    why.
+    """
     return facts_from_config(config(family, shape, periods), family, family)
 
 
@@ -103,7 +105,9 @@ def shapes(family: str) -> tuple[tuple[int, ...], ...]:
 
 
 def uncounted(family: str) -> str | None:
-    """Why the registry's formulas do not fit a real model, whose number of parameters differs; None if they fit."""
+    """The reason why the registry's formulas do not fit a real model: the numbers of parameters differ. None if the
+    formulas fit.
+    """
     shape = shapes(family)[2]
     known = facts(family, shape)
     assert not isinstance(known, str), known

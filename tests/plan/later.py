@@ -29,7 +29,7 @@ FASTEST = 0.8
 
 
 def speed_rows() -> list[Row]:
-    """Measurements of speed without those that contradict themselves by exceeding FASTEST."""
+    """The measurements of speed, except those above FASTEST, which cannot be true."""
     return [row for row in points.rows("later_speed.jsonl") if used(row) <= FASTEST]
 
 

@@ -28,7 +28,9 @@ sinks.
 """
 
 WITHOUT_ROTATIONS = (*MIXTURES, "gpt2")
-"""Families for which peft makes no or other rotations: those with stacks of experts, and those with `Conv1D`."""
+"""Families for whose layers peft makes no rotations, or rotations of another shape: families with stacked experts, and
+families with `Conv1D`.
+"""
 
 EXACT = 1e-9
 """Relative errors below this value come from floating point, not from missing bytes."""
@@ -255,8 +257,8 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
 
 
 def holds(family: str, rows: Mapping[str, Mapping[str, float]], asked: Mapping[str, Any]) -> bool:
-    """Whether coefficients of other library versions are right for the installed ones: they have the same modes, and
-    are exact to the byte at two shapes.
+    """Whether coefficients that were measured with other library versions are right for the installed versions. They
+    are if the modes are the same, and the predictions at two shapes are exact to the byte.
     """
     return rows.keys() == asked.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()

@@ -52,8 +52,8 @@ def aside(row: Row) -> bool:
 
 
 def contradicts(row: Row) -> str:
-    """Why a measurement is excluded before any comparison: its fields contradict each other or are incomplete. "" keeps
-    it.
+    """Why a measurement is excluded before any comparison: its fields contradict each other or are incomplete. "" if it
+    is not excluded.
     """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":

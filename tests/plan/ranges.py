@@ -113,7 +113,7 @@ def runs() -> list[Run]:
 
 
 def on_other_chips(known: dict[str, Any]) -> list[Run]:
-    """The runs on GPUs with other chips, each predicted from runs on different GPUs than its own. Each GPU counts as a
+    """The runs on GPUs with other chips. Each is predicted from runs on GPUs other than its own. Each GPU counts as a
     source.
     """
     return [

@@ -16,7 +16,9 @@ TOOL = {"type": "function", "function": {"name": "add", "description": "Adds.", 
 
 
 def main(folder: str, out: str, scan: str, choice: str) -> int:
-    """Prepare rows; the worker's answer, its output, and its requests to the hub are written to OUT."""
+    """Prepare rows as the preview's worker does. Write to OUT the worker's answer, its output, and its requests to the
+    hub.
+    """
     sys.path.insert(0, WORKER)
     import datasets
     from worker import session, start

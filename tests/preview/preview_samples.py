@@ -13,7 +13,9 @@ ROWS = 8
 def sequence(
     name: str, *parts: tuple[str, int, int], cut: str = "", roles: tuple[str, ...] = ("user", "assistant")
 ) -> Any:
-    """A sequence with one token per word; each part has a text, whether it bears loss, and its turn."""
+    """A sequence with one token per word; each part has a text, whether the text has a loss, and the turn that it
+    belongs to.
+    """
     tokens = [[100 + at, text, learned, turn] for at, (text, learned, turn) in enumerate(parts)]
     turns = [
         {

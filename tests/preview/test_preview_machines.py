@@ -1,4 +1,4 @@
-"""A preview prepares the same rows whatever the machine, strategy and precision of a spec."""
+"""The rows of a preview do not depend on a spec's machine, strategy and precision."""
 
 from __future__ import annotations
 

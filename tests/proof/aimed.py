@@ -7,8 +7,8 @@ A proof is written for the stack whose libraries show its effect best. This prog
 the named stack instead. There are five verdicts. `holds`: the compiler refuses the illegal spec, and the spec fails.
 `fine`: the spec is not refused and does not fail. `refused for nothing`: the spec is refused but does not fail.
 `missed`: the spec fails but is not refused. `no proof`: the texts cannot be compiled for that stack, or the legal spec
-fails; the reason is printed. Look at the last three: a rule may apply to the wrong stacks, or the proof may use a name
-that the stack does not have.
+fails; the reason is printed. The last three verdicts need a look: a rule may apply to the wrong stacks, or a proof may
+use a name that the stack does not have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from xpc.grammar.diagnostic import ERROR
 
 
 def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
-    """Whether the illegal spec of a proof gets the proof's code, and the codes of errors in the legal spec."""
+    """Return a pair: whether the illegal spec of a proof gets the proof's code, and the codes of errors in the legal
+    spec.
+    """
     place = Workspace(folder, allow_oom=True)
     found = check_text(proof.text.encode(), "t.xp", place)
     legal = check_text(proof.legal.encode(), "t.xp", place)
@@ -36,7 +38,7 @@ def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
 
 
 def verdict(proof: Proof, answered: bool, wrong: list[str], illegal: Any, legal: Any) -> tuple[str, str]:
-    """The verdict on a proof (one of the five in the module's docstring), and what was seen."""
+    """Return a pair: the verdict on a proof, which is one of the five in the module's docstring, and what was seen."""
     why = failure(proof, illegal, legal)
     if legal["raised"] is not None or wrong:
         return "no proof", f"legal side: {' '.join(wrong)} {why}"[:300]

@@ -19,7 +19,7 @@ sys.path += [ROOT, os.path.join(ROOT, "tests", "support")]
 import run_features  # noqa: E402
 
 SIMULATED = ("the device", "the number of processes", "the dtype of trained weights", "the sharding of accelerate")
-"""What differs on a CPU if the run is for GPUs. These values are not compared with the bundle."""
+"""Arguments that differ on a CPU if the run is for GPUs. Their values are not compared with those in the bundle."""
 
 
 def bundle(run: Any) -> Any:
@@ -70,8 +70,8 @@ def train_rows(run: Any, read: Any) -> Any:
 
 
 def teacher(run: Any) -> Any:
-    """The teacher of distillation: a copy of the student with more confident predictions, because an identical teacher
-    teaches nothing.
+    """The teacher of distillation: a copy of the student with more confident predictions, because a student learns
+    nothing from an identical teacher.
     """
     model = tiny_models.load(run.family, run.plan["model"], run.kind)
 
@@ -85,8 +85,8 @@ def teacher(run: Any) -> Any:
 
 
 def telling(index: int, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a reward function: it is called, the number of its values is checked, and each value is replaced by a
-    different one.
+    """Wrap a reward function. The wrapper calls it and checks the number of its values, but returns made-up values that
+    all differ.
     """
 
     @functools.wraps(function)

@@ -38,7 +38,7 @@ def place(interpreters: Warm) -> str:
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "teacher"), "1", program=script)
     assert built["status"] == [0], built["err"]
     for name in ("tiny", "teacher"):
-        # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this one.
+        # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this class.
         settings = os.path.join(folder, name, "tokenizer_config.json")
         with open(settings, encoding="utf-8") as handle:
             stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}

@@ -1,4 +1,5 @@
-"""Inspect what the libraries make of bundles. This program runs in a target's interpreter, and reads and prints JSON.
+"""Inspect the objects that the libraries build from bundles. This program runs in a target's interpreter, and reads and
+prints JSON.
 
 `echo '["a.bundle", ...]' | python inspect_bundles.py` prints one object per bundle: what the launcher would start and
 export, what deviates from the bundle (`problems`, empty if all is well), and the learning rates of the schedule.
@@ -41,7 +42,9 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def parallelism(run: Any) -> Any:
-    """What accelerate itself reads about how the launched processes share the work."""
+    """What accelerate itself reads from the launch about how the processes share the work (its parallelism
+    configuration).
+    """
     from accelerate.parallelism_config import ParallelismConfig
 
     with environment(**run.launched["environment"]):
@@ -49,7 +52,7 @@ def parallelism(run: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: enumerations by their value, configurations as mappings, tuples as lists."""
+    """Convert a value for JSON: an enumeration to its value, a configuration to a mapping, a tuple to a list."""
     value = getattr(value, "value", value)
     value = value.to_dict() if hasattr(value, "to_dict") else value
     return list(value) if isinstance(value, tuple) else value
@@ -95,7 +98,7 @@ def launched(folder: str) -> dict[str, Any]:
     originals = {name: getattr(launch, name) for name in replaced}
     for name, function in replaced.items():
         setattr(launch, name, function)
-    # Another program on this machine may use the default port.
+    # The default port may be in use by another program on this machine.
     asked, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
     try:
         launch.launch_command(_parser().parse_args(words))
@@ -252,7 +255,7 @@ def read(folder: str) -> dict[str, Any]:
 
 
 SPELLINGS = {"include_num_input_tokens_seen": {True: "all", False: "no"}}
-"""Values that a class stores in another form than the bundle states them."""
+"""Values that the configuration class stores in another form than the bundle states, by argument."""
 
 
 def same(name: str, stated: Any, seen: Any) -> bool:
@@ -262,8 +265,8 @@ def same(name: str, stated: Any, seen: Any) -> bool:
 
 
 def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
-    """Return everything that the libraries make of a bundle, with deviations from the bundle in `problems`. `brief`
-    omits the rates and the optimizer.
+    """Return what the libraries build from a bundle. `problems` has the deviations from the bundle. `brief` omits the
+    rates and the optimizer.
     """
     plan, problems = read(folder), []
     run = plan["run"]
@@ -296,7 +299,7 @@ def inspect_bundle(folder: str, brief: bool = False) -> dict[str, Any]:
 
 
 TELLING = ("deprecat", "mismatch", "will be removed", "ignored", "has no effect", "overrid")
-"""Words by which log records that concern the bundle's values are found."""
+"""Words that show that a log record concerns the bundle's values."""
 
 
 def _remember_yaml() -> None:

@@ -1,5 +1,5 @@
-"""A process in a target's interpreter that inspects bundles, with a thread that reads its answers, so that the caller
-can go on computing.
+"""A process in a target's interpreter that inspects bundles. A thread reads its answers, so that the caller can
+continue computing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Looker:
                 self.lock.notify_all()
 
     def send(self, job: dict[str, Any], most: int = 6) -> None:
-        """Send a job as soon as fewer than `most` jobs have no answer yet. Raises RuntimeError if the process has
+        """Send a job, after waiting until fewer than `most` jobs have no answer. Raises RuntimeError if the process has
         ended.
         """
         with self.lock:

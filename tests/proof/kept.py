@@ -1,5 +1,5 @@
-"""Properties of a GPU's bundle that its training step on a CPU keeps, although variant.py alone would replace them:
-accumulation, bf16, ZeRO, flash attention's arithmetic.
+"""Properties of a GPU's bundle that its training step on a CPU keeps. Without this module, variant.py would replace
+them: accumulation, bf16, ZeRO, flash attention's arithmetic.
 
 The only half precision is bf16, because torch has no gradient scaler for fp16 without a GPU. Quantized weights are
 loaded by the runtime's own loader.
@@ -17,8 +17,8 @@ FLASH = "flash_attention_2"
 
 
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that stay, exactly or nearly, as in the GPU's bundle, and change other parts of the plan to
-    fit them.
+    """Return the arguments that keep the value of the GPU's bundle, exactly or nearly. Other parts of the plan are
+    changed so that they fit.
     """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
     for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # imports the stack
@@ -27,13 +27,13 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     lora = plan.get("lora") or {}
     if lora.get("bits") and not job["bits"]:
         plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
-    for name in ("warmup_ratio", "warmup_steps"):  # a run of so few steps must not skip any
+    for name in ("warmup_ratio", "warmup_steps"):  # a run of so few steps must not skip a step
         if values.get("lr_scheduler_type") == "polynomial" and 0 < (values.get(name) or 0) < 1:
             more[name] = 0
     if values.get("use_transformers_continuous_batching"):
         _little_memory()
     if run["gpu"] is None:
-        if values.get("use_vllm"):  # there is no vLLM server and no vLLM package here
+        if values.get("use_vllm"):  # this test has neither a vLLM server nor the package
             more["use_vllm"] = False
         values.update(more)
         return {}
@@ -59,7 +59,7 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         if plan["model"]["dtype"] == "float16":  # weights that are not quantized are used without autocast
             plan["model"] = {**plan["model"], "dtype": "float32"}
     if lora.get("bits") and not job["zero"] and "fsdp" not in job["keep"]:
-        # Only for sharding are packed weights stored as another dtype, and nothing shards them here.
+        # Packed weights have another storage dtype only for sharding, and nothing is sharded here.
         plan["lora"] = {**plan["lora"], "storage_dtype": "uint8"}
     if plan["model"]["dtype"] == "float16":  # without a GPU there is no product of such matrices with equal precision
         more.update(fp16_full_eval=False)
@@ -81,7 +81,9 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _little_memory() -> None:
-    """Continuous batching takes most of the memory that psutil reports, and would take it from other runs."""
+    """Let psutil report little memory, because continuous batching takes most of what psutil reports, which other runs
+    need.
+    """
     import psutil
 
     seen = psutil.virtual_memory

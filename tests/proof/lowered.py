@@ -1,4 +1,6 @@
-"""Lower a spec to the files of a bundle without asking the checker, so that refused specs can be tried."""
+"""Lower a spec to the files of a bundle without checking it first, so that the libraries can be tried with refused
+specs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from xpc.grammar.read import decode
 from xpc.runtime.core.conditions import trainer
 
 GONE = "\0gone"
-"""As the value of a change, GONE removes the name that is changed."""
+"""The value of a change that removes a name, instead of setting it."""
 LEFT_OUT = ("trainer/", "README.md", "spec.xp", "launch.sh", "bundle.toml", "requirements.txt")
 
 
@@ -41,10 +43,10 @@ def past(
     yaml_changes: Mapping[str, Any] | None = None, deepspeed_changes: Mapping[str, Any] | None = None,
     payload_changes: Mapping[str, Any] | None = None,
 ) -> Spec:  # fmt: skip
-    """Lower a text without asking the rules, apply the changes, and write the files into `out`; return the `Spec`.
+    """Lower a text without checking it by rules, apply the changes, and write the files into `out`. Return the `Spec`.
     Local files of the spec are in `root`.
 
-    Keys of the changes are dotted paths (`fsdp_config.fsdp_version`); the value GONE removes a name.
+    Keys of the changes are dotted paths (`fsdp_config.fsdp_version`); with the value GONE, the name is removed.
     """
     spec = resolved(text, root)
     files = lowered_files(spec)

@@ -231,7 +231,7 @@ class Prover:
 
 
 def holds(proof: Proof, measured: Mapping[str, Any]) -> bool:
-    """Whether a measurement gave what the proof expects of the illegal spec."""
+    """Whether the result of a measurement is the one that the proof expects of the illegal spec."""
     if callable(proof.expect):
         return bool(proof.expect(measured))
     return all(measured.get(name) == value for name, value in (proof.expect or {}).items())
@@ -276,7 +276,7 @@ def main(words: list[str]) -> int:
     for topic in topics():
         try:
             chosen += [one for one in of(topic) if not wanted or {one.rule, one.code, one.title} & set(wanted)]
-        except Exception as error:  # all other topics still run if one has a mistake
+        except Exception as error:  # if one topic has a mistake, the other topics still run
             print(f"violations/{topic}.py: {type(error).__name__}: {error}")
     provers: dict[str, Prover] = {}
     wrong = 0

@@ -24,12 +24,12 @@ TESTS = os.path.dirname(HERE)
 sys.path.append(os.path.join(TESTS, "support"))
 sys.path.append(os.path.join(os.path.dirname(TESTS), "compiler", "preview", "rehearsal", "worker"))
 TAIL = 4000
-"""The number of characters, from the end of a child's output, that an answer contains."""
+"""An answer contains at most this many characters, from the end of a child's output."""
 
 
 def load() -> None:
-    """Import what proofs use, without computing anything, because threads that exist before a fork do not exist after
-    it.
+    """Import what proofs use. Nothing is computed here, because that would start threads, which a forked child does not
+    have.
     """
     import datasets
     import deepspeed

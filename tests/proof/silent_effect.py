@@ -27,15 +27,15 @@ CHANGED = {
     "gradient_checkpointing_kwargs": "the same",
     "half_precision_backend": "transformers 4.52 names the CPU's, where a GPU is stated",
 }
-"""Arguments that a trainer may change after they were built, each with the reason."""
+"""Arguments that a trainer may change after the arguments object was built, each with the reason."""
 
 
 LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
 def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
-    """Return the values that `freeze` allows for whether a weight is trained. Both are allowed if modules or patterns
-    decide.
+    """Whether `freeze` leaves a weight trainable, as the set of allowed answers. Both answers are allowed if modules or
+    patterns decide.
     """
     named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
     if named or any(re.match(one, name) for one in plan["parameters"] or []):
@@ -80,8 +80,8 @@ class Watch:
             import deepspeed
 
             for one in weights.values():
-                # If trl 0.18 runs a reward model twice before the backward pass, the first trained layer's norm stays
-                # marked as in use; DeepSpeed removes the marks when the next step begins.
+                # If trl 0.18 runs a reward model twice before the backward pass, the norm of the trained layer nearest
+                # to the input stays marked as in use. DeepSpeed removes the mark in the next step.
                 one.ds_active_sub_modules.clear()
             with deepspeed.zero.GatheredParameters(list(weights.values())):
                 return {name: one.detach().clone() for name, one in weights.items()}
@@ -103,7 +103,7 @@ class Watch:
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
         self.rate = max(
             [self.rate, *(float(group["lr"]) for group in groups)]
-        )  # before DeepSpeed and its schedule step
+        )  # before the step of DeepSpeed and of its schedule
         loss = self.step(*given, **named)
         self.losses.append(float(loss.detach()))
         if first:
@@ -143,7 +143,9 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether weights may be not finite: fp16 gradients need a scaler, which exists only on a GPU."""
+        """Whether it is no defect if a weight is not finite: fp16 gradients need a scaler, which exists only on a
+        GPU.
+        """
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 
     def _numbers(self) -> list[str]:
@@ -174,10 +176,10 @@ class Watch:
             adapted = any(part in name for part in ADAPTED)
             allowed = {base} | (half if zero else set())
             allowed |= {"float32"} if self.run.sharded and half else set()  # accelerate widens them (docs/casts.md)
-            allowed |= {"float32"} if zero and base == "float16" else set()  # by zero.Init, without fp16
+            allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init gives this dtype, without fp16
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
-                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # kept by trl 1.16
+                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # trl 1.16 does not change them
                 # Modules that are trained in full next to adapters have the base's dtype (XP305 warns about it;
                 # keep_scores).
                 allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()
@@ -243,7 +245,7 @@ class Watch:
         return out + self._alike(after)
 
     def _shared(self) -> dict[str, list[str]]:
-        """All names of each weight: an output head that is tied to the embedding has two."""
+        """All names of each weight. An output head that is tied to the embedding is a weight with two names."""
         model = self.trainer.model
         first = {id(one): name for name, one in model.named_parameters()}
         out: dict[str, list[str]] = {}
@@ -269,7 +271,7 @@ class Watch:
         out = []
         for name, stated in self.plan["arguments"].items():
             if self.trainer.args.world_size == 1 and name == "average_tokens_across_devices":
-                continue  # one process stands in for several, and has no others to average with
+                continue  # one process simulates several, so nothing is averaged
             if name in CHANGED or not hasattr(self.trainer.args, name):
                 continue
             seen = inspect_bundles.plain(getattr(self.trainer.args, name))

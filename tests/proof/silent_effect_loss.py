@@ -1,8 +1,8 @@
 """The scale of loss and gradient: compare a step with an independent computation over the same micro-batches.
 
-For supervised training the loss is the cross-entropy of the answer tokens, over all tokens of the step, or over those
-of each process, as `average_tokens_across_devices` says. For other losses it is the mean of the trainer's own losses of
-single micro-batches. In both cases the gradient must be that of this loss.
+For supervised training, the loss is the mean cross-entropy of the answer tokens. `average_tokens_across_devices`
+decides whether it is the mean over all tokens of the step, or over the tokens of each process. For other losses it is
+the mean of the trainer's own losses of single micro-batches. In both cases the gradient must be that of this loss.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import copy
 from typing import Any
 
 LOOSE, TIGHT = 0.05, 2e-3
-"""Relative tolerance in half precision, and in other precisions."""
+"""The relative tolerance in half precision (LOOSE), and in other precisions (TIGHT)."""
 BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 
 class Scale:
-    """Adds up the loss and gradient that a step should have, and those that it has."""
+    """Adds up two losses and gradients of a step: those that the step should have, and those that it has."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer = run, trainer
@@ -32,8 +32,8 @@ class Scale:
         self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
-        """Whether the loss can be computed a second time: it contains nothing random, and only the terms that this
-        module knows.
+        """Whether the loss can be computed a second time: it is not random, and has only terms that this module can
+        compute.
         """
         if self.method not in ("sft", *BY_ROWS) or values.get("neftune_noise_alpha"):
             return False
@@ -78,7 +78,7 @@ class Scale:
         row = {name: value for name, value in given.items() if name in names}
         logits = self.trainer.model(**row, use_cache=False).logits[:, :-1].float()
         labels = given["labels"][:, 1:]
-        # transformers 4 counts the first token of a row, which nothing predicts (Trainer.get_batch_samples)
+        # transformers 4 counts the first token of a row, which no token predicts (Trainer.get_batch_samples)
         counted = given["labels"] if self.run.job["all_tokens"] else labels
         if "shift_labels" in given:
             counted = labels = given["shift_labels"]

@@ -1,4 +1,5 @@
-"""What a step means: the tokens that bear loss, the optimizer's groups, the learning rates, and the saved weights.
+"""The parts of a step that determine what is learned: the tokens with a loss, the optimizer's groups, the learning
+rates, and the saved weights.
 
 Each is computed a second time from the bundle alone: the labels of the first batch from the rows, the groups from the
 names of weights, the rates of all steps from published formulas, the saved weights from those of the model.
@@ -14,9 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 UNDECAYED = ("bias", "norm", "ln_", "layernorm", "rmsnorm")
-"""Parts of names by which biases and norms, which have no weight decay, are recognised."""
+"""Parts of the names of biases and norms, which have no weight decay."""
 DECAYED_BEFORE = re.compile(r"(?:^|[._])norm\.weight$")
-"""Norms that transformers before 4.53 decays in many families (the advisory norms-decayed)."""
+"""Parts of the names of norms to which transformers before 4.53 applies weight decay in many families (the advisory
+norms-decayed).
+"""
 Shape = Callable[[float, Mapping[str, Any]], float]
 RATES: dict[str, Shape] = {
     "linear": lambda done, _: 1 - done,
@@ -25,7 +28,7 @@ RATES: dict[str, Shape] = {
     "constant_with_warmup": lambda *_: 1.0,
 }
 """For each schedule, a function that gives the rate as a share of the peak. Its argument is the share of the steps
-after the warm-up that is done.
+after the warm-up that are done.
 """
 SAMPLES = 16
 """The number of steps, spread over the run, at which rates are compared."""
@@ -44,7 +47,9 @@ class Meaning:
         return [*self.found, *self.groups(), *self.rates(), *self.saved()]
 
     def labels(self, inputs: Mapping[str, Any]) -> None:
-        """The tokens of the first micro-batch that should bear loss: all tokens of a text, or those of completions."""
+        """Check which tokens of the first micro-batch have a loss: all tokens of a text, or only those of
+        completions.
+        """
         if self.method != "sft" or "labels" not in inputs:
             return
         ids, labels = inputs["input_ids"], inputs["labels"]
@@ -108,7 +113,7 @@ class Meaning:
         return out
 
     def rates(self) -> list[str]:
-        """Check the rates of all steps by the formula of the schedule."""
+        """Check the learning rates of all steps by the formula of the schedule."""
         schedule, most = self.trainer.lr_scheduler, self.trainer.state.max_steps
         shape = RATES.get(str(self.arguments.get("lr_scheduler_type")))
         made = getattr(schedule, "lr_lambdas", None)
@@ -133,7 +138,7 @@ class Meaning:
             return []
         adapters = self.run.plan.get("lora") or {}
         if adapters.get("bits") or adapters.get("init") in ("pissa", "olora"):
-            return []  # a packed base is not saved, and these adapters are saved for the published base
+            return []  # a packed base is not saved, and these adapters are saved in a form for the published base
         if self.arguments.get("save_safetensors") is False:
             return []
         import torch
@@ -171,5 +176,5 @@ def _digest(weights: Any) -> tuple[tuple[int, ...], float, float]:
 
 
 def _text(completion: Any) -> str:
-    """The text of a completion, which is a string or a list with one turn."""
+    """The text of a completion. A completion is a string, or a list with one turn."""
     return (completion if isinstance(completion, str) else completion[-1]["content"]).strip()

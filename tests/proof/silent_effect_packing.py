@@ -6,11 +6,11 @@ from itertools import accumulate, islice
 from typing import Any
 
 LEAK = 1e-5
-"""The largest change of a logit that can be a rounding error."""
+"""The largest change of a logit that still counts as a rounding error."""
 
 
 def problems(run: Any, trainer: Any) -> list[str]:
-    """Replace a token of the first document of a packed row; nothing after the document's end may change."""
+    """Replace a token of the first document of a packed row. No logit after the document's end may change."""
     values = run.plan["arguments"]
     packed = bool(values.get("packing"))
     evaluated = packed if values.get("eval_packing") is None else bool(values["eval_packing"])
@@ -21,7 +21,7 @@ def problems(run: Any, trainer: Any) -> list[str]:
         if rows is None or not (is_packed or values.get("padding_free")):
             continue
         if is_packed and values.get("packing_strategy", "wrapped") == "wrapped" and not run.job.get("isolate"):
-            continue  # with documents cut anywhere (a warning, XP312), the bundle promises nothing else
+            continue  # with documents cut anywhere (XP312 warns), the bundle promises nothing more
         streamed = run.plan["data"].get("streaming")
         leaks = _leaks(run, trainer, list(islice(rows, 16)) if streamed else rows, is_packed)
         if leaks:
@@ -30,7 +30,7 @@ def problems(run: Any, trainer: Any) -> list[str]:
 
 
 def _first(rows: Any) -> Any:
-    """The first of several evaluation sets, which are all treated equally."""
+    """One of several evaluation sets, the first. All sets are treated in the same way."""
     return next(iter(rows.values())) if isinstance(rows, dict) else rows
 
 
@@ -62,7 +62,9 @@ def _leaks(run: Any, trainer: Any, given: Any, packed: bool) -> str:
 
 
 def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[int]]:
-    """A batch of one row with at least two documents, and where they end; None if there is no such row."""
+    """Return a pair: a batch of one row with at least two documents, and where the documents end. None if there is no
+    such row.
+    """
     chosen = None
     for number in range(min(len(rows), 16) if packed else 0):
         row = rows[number]
@@ -83,7 +85,7 @@ def _batch(run: Any, trainer: Any, rows: Any, packed: bool) -> tuple[Any, list[i
 
 
 def _pair_in_one_row(trainer: Any, batch: dict[str, Any]) -> tuple[Any, list[int]]:
-    """The input that dpo's trainer of the older stacks makes of two pairs: their texts in one row."""
+    """The input that the dpo trainer of the older stacks makes from two pairs: all their texts in one row."""
     import torch
 
     seen: dict[str, Any] = {}

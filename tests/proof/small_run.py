@@ -1,5 +1,5 @@
-"""One proof inside the libraries: the stages from a bundle to a saved run, on tiny models (in the stack's
-interpreter).
+"""Run one proof with the libraries, in the stack's interpreter: the stages from a bundle to a saved run, on tiny
+models.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__f
 
 
 class SmallRun:
-    """A bundle, and what the libraries make of it. Each part is built when it is first needed.
+    """A bundle, and the objects that the libraries build from it. Each part is built when it is first needed.
 
     `plan` is trainer_args.json, `job` is the job from prove.py. A proof's `measure` gets this object.
     """
@@ -105,7 +105,7 @@ class SmallRun:
     @cached_property
     def model(self) -> Any:
         """The tiny model of the family, with the bundle's dtype and attention."""
-        tiny_models.model(self.family)  # made before the arguments exist, because zero.Init would leave nothing to save
+        tiny_models.model(self.family)  # built before the arguments, because zero.Init would leave no weights to save
         self.args  # noqa: B018
         if self.job.get("checked"):
             return bundled.load(self)
@@ -113,7 +113,7 @@ class SmallRun:
 
     @property
     def kind(self) -> str:
-        """`reward` for a model with one output number, else `causal`."""
+        """`reward` for a model with a single output number, otherwise `causal`."""
         return "reward" if self.plan["config"].endswith("RewardConfig") else "causal"
 
     @cached_property
@@ -173,7 +173,7 @@ class SmallRun:
 
     @cached_property
     def trainer(self) -> Any:
-        """TRL's trainer for the bundle, or the bundle's own trainer if a checked bundle is run."""
+        """TRL's trainer for the bundle, or the bundle's own trainer if the job runs a checked bundle."""
         if self.job.get("checked") and not self.job.get("library"):
             return self._watched(bundled.trainer(self))
         maker = self.maker
@@ -246,7 +246,7 @@ def without_empty_groups(create: Any) -> Any:
 
 
 def stopping(steps: int) -> Any:
-    """A callback that ends a run after some steps, whatever its stated length."""
+    """A callback that ends a run after some steps, whatever length the bundle states."""
     from transformers import TrainerCallback
 
     class Stop(TrainerCallback):  # type: ignore[misc]
@@ -258,13 +258,15 @@ def stopping(steps: int) -> Any:
 
 
 def _sharded_group(values: dict[str, Any]) -> None:
-    """A process group on the CPU that accelerate takes for one of GPUs; for CPUs accelerate silently drops FSDP."""
+    """A process group on the CPU that accelerate treats as one of GPUs. For a group of CPUs, accelerate silently drops
+    FSDP.
+    """
     import torch
     from accelerate import PartialState
     from accelerate.utils import DistributedType
     from torch.distributed.fsdp import _init_utils
 
-    # FSDP1 asks "cpu" for an index, gets "cpu:0", and finds that these are different devices
+    # FSDP1 asks "cpu" for an index, gets "cpu:0", and treats them as different devices
     _init_utils._get_device_from_device_id = lambda *_, **__: torch.device("cpu")
     PartialState(cpu=True, backend="gloo")
     PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
@@ -273,11 +275,11 @@ def _sharded_group(values: dict[str, Any]) -> None:
 
 PRECISION = "ACCELERATE_MIXED_PRECISION"
 QUIET = {"FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
-"""FSDP's option that copies weights between ranks, turned off because it needs a GPU at once."""
+"""Turns off FSDP's option that copies weights between ranks, because the option needs a GPU immediately."""
 
 
 class Heard(logging.Handler):
-    """A log handler that keeps records from WARNING on."""
+    """A log handler that keeps records of the level WARNING and above."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -288,7 +290,7 @@ class Heard(logging.Handler):
 
 
 LOGGERS = ("", "transformers", "accelerate", "trl", "deepspeed", "DeepSpeed", "peft", "datasets")
-"""The loggers below which libraries create theirs; the empty name is the root logger."""
+"""The names of loggers under which the libraries create their own. The empty name is the root logger."""
 
 
 @contextlib.contextmanager
@@ -357,7 +359,9 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unpacked_for_the_cpu() -> None:
-    """Keep 4-bit bases as a GPU has them. bitsandbytes would pack them again for a CPU that does not train them."""
+    """Keep 4-bit bases in the form that a GPU uses. bitsandbytes would pack them again for a CPU that does not train
+    them.
+    """
     try:
         from bitsandbytes.nn import modules
     except ImportError:
@@ -372,8 +376,8 @@ def look_plain(value: Any) -> Any:
 
 
 def _one_cache() -> None:
-    """Give all processes one cache folder for rows without a file, because rows of a run are files that all processes
-    can read.
+    """Give all processes one cache folder for rows without a file, because in a real run, rows are files that all
+    processes can read.
     """
     import tempfile
 
@@ -384,18 +388,18 @@ def _one_cache() -> None:
 
 
 PATIENCE = 3
-"""Seconds that other processes have to report why they ended, once one has ended."""
+"""When one process has ended, the other processes have this many seconds to report why they ended."""
 
 
 def ranks(job: dict[str, Any]) -> dict[str, Any]:
-    """Run the job in as many processes as it requests. This process is rank 0; its answer counts unless another rank
-    fails.
+    """Run the job in as many processes as it requests. This process is rank 0. The job's answer is that of rank 0,
+    unless another rank fails.
     """
     if "folders" in job:
         return {"looked": inspect_bundles.many(job["folders"])}
     world = job["processes"]
     if "load" in way(job) and (world > 1 or job["group"]):
-        with contextlib.suppress(Exception):  # the stage that loads it reports it
+        with contextlib.suppress(Exception):  # the stage that loads the model reports the exception
             tiny_models.model(job["family"])  # under zero.Init, or in a second process, nothing would be saved
     if world == 1 and not job["group"]:
         return play(job)

@@ -1,4 +1,4 @@
-"""The libraries that will read a bundle in a run read every kind of bundle that the compiler can emit."""
+"""For every kind of bundle that the compiler can emit, the libraries that read the bundle in a run accept it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
-    """What the libraries of a target made of each bundle, by the spec's name. Without the target's interpreter, the
+    """What the libraries of a target built from each bundle, by the spec's name. Without the target's interpreter: the
     reason why its tests are skipped.
     """
     out: dict[str, Mapping[str, Any]] = {}
@@ -152,7 +152,7 @@ def test_other_arguments_are_refused(bundles: Mapping[str, str], words: list[str
 
 @pytest.mark.parametrize("variables", [{"MASTER_PORT": "1; touch x"}, {"MASTER_PORT": ""}, {"MASTER_PORT": "-1"}])
 def test_a_port_that_is_no_number_is_refused(bundles: Mapping[str, str], variables: dict[str, str]) -> None:
-    if variables["MASTER_PORT"] == "":  # the same as unset
+    if variables["MASTER_PORT"] == "":  # this value means the same as no value
         assert launch(bundles["ddp"], "--dry-run", **variables).returncode == 0
         return
     done = launch(bundles["ddp"], "--dry-run", **variables)
@@ -176,7 +176,7 @@ def test_a_hostile_address_is_refused(bundles: Mapping[str, str]) -> None:
         assert "MASTER_ADDR must be a host" in done.stderr
 
 
-# The lines of a spec, and the arguments that must have their values.
+# Lines of a spec, and the arguments that must then have these values.
 MEANINGS: dict[str, dict[str, object]] = {
     "linear": {"lr_scheduler_type": "linear", "warmup_steps": 0.03, "learning_rate": 1e-5, "adam_beta1": 0.8,
                "adam_beta2": 0.95, "adam_epsilon": 1e-7, "weight_decay": 0.1, "optim": "adamw_torch_fused"},
@@ -255,7 +255,7 @@ def test_the_launcher_is_that_of_the_strategy(
         assert variables["ACCELERATE_DEEPSPEED_ZERO3_INIT"] == str(run["zero_stage"] == 3).lower()
 
 
-# Strategy names of three generations, and what accelerate's plugin must get.
+# Strategy names of three generations of the language, and the settings that accelerate's plugin must get.
 SHARDED: dict[str, tuple[int | None, object, str]] = {
     "fsdp": (2, True, "FULL_STATE_DICT"),
     "full-shard": (2, True, "FULL_STATE_DICT"),
@@ -297,7 +297,7 @@ def test_offload_of_optimizer_and_parameters_is_distinguished(answers: Mapping[s
     assert "CPUOffloadPolicy" not in answers["fsdp"]["fsdp"]["cpu_offload"]
 
 
-# Peak and last learning rate over 1,000 steps, and the step of the peak.
+# Peak and last learning rate of a run of 1,000 steps, and the step of the peak.
 RATES: dict[str, tuple[float, float, int]] = {
     "linear": (1e-5, 0.0, 30), "trl-0.18-ddp": (2e-5, 0.0, 30), "cosine-floor": (2e-5, 1e-6, 40),
     "cosine-share": (2e-5, 2e-6, 0), "cosine-zero": (2e-5, 0.0, 0), "trl-0.18-zero2": (2e-5, 2e-6, 40),

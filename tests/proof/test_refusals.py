@@ -1,7 +1,7 @@
 """A run refuses with one clear sentence, status 1 and no traceback, and before anything is loaded if possible.
 
-Most interpreters that launch.sh starts are forks of a warm one. The first interpreter, and those of runs with other
-launchers, are new.
+Most interpreters that launch.sh starts are forks of a warm interpreter. New are only the first one, and those of runs
+with other launchers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def sentence(run: Run) -> str:
-    """The one sentence with which a run is refused."""
+    """The single sentence by which a run says why it does not start."""
     assert run.done.returncode == 1, run.output
     assert run.done.stderr.startswith("error: "), run.output
     assert run.done.stderr.count("\n") == 1, run.output
@@ -41,7 +41,8 @@ def sentence(run: Run) -> str:
 
 @pytest.fixture
 def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
-    """A function that compiles a text next to the tiny model, and then changes trainer_args.json with `edit`.
+    """A function that compiles a text in the folder of the tiny model. `edit` then changes the bundle's
+    trainer_args.json.
 
     If `checked` is false, the rules are skipped, so the run itself must refuse the spec.
     """
@@ -72,7 +73,7 @@ def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tm
     run = warm.launch(made, str(tmp_path))
     assert run.done.returncode == 1
     assert "trl 1.16.0 is installed, and this bundle is for 1.15.0" in run.done.stderr
-    assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong, reported together
+    assert "no-such-package 2 is not installed" in run.done.stderr  # everything that is wrong is reported together
     assert "pip install -r requirements.txt" in run.done.stderr
     assert "Traceback" not in run.output
 

@@ -1,5 +1,5 @@
-"""Silent effects show in a training step: specs compiled without the checker, one for each kind of effect that was once
-accepted, and legal specs.
+"""A training step shows silent effects. The specs are compiled without the checker: one for each kind of effect that
+the compiler once accepted, and legal specs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ GPU, CPU, TWO = "1 x a100-80gb", "cpu", "2 x cpu"
 
 @frozen
 class Specimen:
-    """A spec, and a part of the problem that the training step reports. The part is "" for a legal spec."""
+    """A spec, and a text that the reported problem of its training step must contain. The text is "" for a legal
+    spec.
+    """
 
     name: str
     says: str
@@ -41,7 +43,7 @@ class Specimen:
     put: tuple[tuple[str, float], ...] = ()
     """Arguments that are set after lowering, because a spec cannot state values outside of their range."""
     library: bool = False
-    """Whether the library's own trainer takes the step, without the corrections of runtime/."""
+    """If true, the library's own trainer takes the step, without the corrections of runtime/."""
 
     @property
     def text(self) -> str:
@@ -141,7 +143,7 @@ def answers(place: str) -> dict[str, Any]:
         looker = Looker(target, 1)
         for specimen in SPECIMENS:
             if specimen.target == target:
-                number = 0 if "strategy fsdp" in specimen.lines else 1  # this one keeps FSDP
+                number = 0 if "strategy fsdp" in specimen.lines else 1  # this spec keeps FSDP
                 job = step(specimen.name, specimen.text, place, number)[1]
                 _put(job["folder"], dict(specimen.put))
                 looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)

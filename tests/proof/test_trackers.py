@@ -1,4 +1,6 @@
-"""Trackers without a network: the values that each tracker stores of a run and of the resumed run, on every target."""
+"""Trackers without a network: the values that each tracker stores for a run and for the resumed run, on every
+target.
+"""
 
 from __future__ import annotations
 
@@ -80,8 +82,8 @@ def read(path: str) -> bytes:
 
 
 def both(runs: tuple[Trained, Trained], name: str = "loss") -> list[tuple[int, float]]:
-    """Each step and value that a tracker gets from the first start, and those that it gets again from the resumed
-    run.
+    """Return a pair: each step and value that a tracker gets from the first start, and those that it gets again from
+    the resumed run.
     """
     first, again = ([(one["step"], one[name]) for one in run.events if name in one] for run in runs)
     return [*first, *(one for one in again if one[0] > KEPT)]

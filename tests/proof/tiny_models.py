@@ -23,10 +23,12 @@ SIZES: dict[str, Any] = {
     **small_models.SIZES, **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers"), 2),
     **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len"), 512), "vocab_size": VOCABULARY,
 }  # fmt: skip
-"""Sizes of the configuration. A family gets those sizes that its configuration class has."""
+"""Sizes for the configurations of families. A family gets only those sizes that its configuration class knows."""
 
 TEMPORARY = tempfile.gettempdir()
-"""The machine's temporary folder, also for a run of several processes that gets another one (small_run.py)."""
+"""The machine's temporary folder. Runs of several processes use it, too, although they get another one
+(small_run.py).
+"""
 
 
 def _place() -> str:
@@ -37,7 +39,9 @@ def _place() -> str:
 
 
 def _once(name: str, make: Callable[[str], object]) -> str:
-    """A folder that is made once. If two processes make it at the same time, the first to finish wins."""
+    """A folder whose content is made once per machine. If two processes make it at the same time, the first that
+    finishes wins.
+    """
     folder = os.path.join(_place(), name)
     if not os.path.isdir(folder):
         os.makedirs(_place(), exist_ok=True)

@@ -1,4 +1,4 @@
-"""The CPU variant of a plan: settings that need a GPU are replaced, and those that a proof is about are kept."""
+"""The CPU variant of a plan. Settings that need a GPU are replaced, except those that a proof is about."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ SMALL: dict[str, Any] = {
 OPTIMIZERS = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
 """Optimizers that need no additional package."""
 LONG_ENOUGH = 8
-"""The number of tokens of a completion."""
+"""The number of tokens of a completion in the variant."""
 LONGEST = 128
 """The largest number of tokens of a sequence."""
 
 
 def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> None:
-    """Change a plan in place. `keep` names arguments (and `attn_implementation`, `deepspeed`) that stay."""
+    """Change a plan in place. `keep` names arguments that are not replaced; it may also contain `attn_implementation`
+    and `deepspeed`.
+    """
     values, run = plan["arguments"], plan["run"]
     more = kept.before(plan, job) if job.get("checked") else {}
     keep = (*keep, *(name for name in ("attn_implementation", "deepspeed") if name in more))

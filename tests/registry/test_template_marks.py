@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # imports transformers
 OF_TRL = {
     "qwen2.5": "qwen2_5", "qwen3": "qwen3", "llama3": "llama3", "phi3": "phi3", "gemma": "gemma", "gemma3": "gemma3",
 }  # fmt: skip
-"""TRL's name of each template; its `NAME_training.jinja` adds the marks."""
+"""For each template, TRL's name of it. TRL's file `NAME_training.jinja` is the template with generation marks."""
 ASK, ANSWER = {"role": "user", "content": "And now?"}, {"role": "assistant", "content": "It is two."}
 CALL = {"type": "function", "function": {"name": "add", "arguments": {"first": 1}}}
 TALKS = {

@@ -178,7 +178,7 @@ def test_a_bundle_is_found_by_its_digest_alone(place: Path) -> None:
     (place / "elsewhere").mkdir()
     (place / "renamed.bundle").rename(place / "elsewhere" / "y")
     found = rows("out/x")
-    assert found[""]["notes"] == ["the bundle of this run was not found here: --bundle DIR names it"]
+    assert found[""]["notes"] == ["the bundle of this run was not found: name it with --bundle DIR"]
     assert found["learning_rate"]["ran"]
     assert rows("out/x", "--bundle", "elsewhere/y")["optimizer.lr"]["ran"]
     marker = json.loads((out / "summary.json").read_text()) | {"bundle": "sha256:0"}

@@ -1,4 +1,4 @@
-"""`xpc fmt`: one form and the same meaning; otherwise nothing is written."""
+"""`xpc fmt`: it writes a spec in one canonical form with the same meaning, or it writes nothing."""
 
 import glob
 import os

@@ -54,8 +54,8 @@ def compared() -> int:
 
 @pytest.mark.parametrize("what", ["base", "rows", "link"])
 def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
-    """These changes were once missed: the comment was `No run changes`, and `diff` read the rows of the working tree
-    for both sides.
+    """These changes were once missed: the comment said `No run changes`, because `diff` read the working tree's rows
+    for both commits.
     """
     assert compared() == 0
     if what == "base":

@@ -261,7 +261,7 @@ LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16
     ids=["clean", "wrong", "unformatted-and-wrong", "too-large", "too-large-and-allowed"],
 )
 def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, status, told):
-    """Runs the action's script with this xpc: an unformatted file does not hide other findings."""
+    """The action's script runs with this xpc. An unformatted file does not hide findings in other files."""
     write(repository, "large.xp", LARGE)
     write(repository, "wrong.xp", SPEC.replace("hardware ", "hardware   ").replace("alpaca", "alpacca"))
     program = repository / "xpc" / "bin" / "python"
@@ -347,7 +347,7 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
 
 
 def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
-    """The change of the lock was once hidden: the comment showed `specs/b.xp: the same hours and memory`."""
+    """The comment once hid the change of the lock: it said only `specs/b.xp: the same hours and memory`."""
     lock = '[lock]\nformat = 1\nxpc = "1"\ntarget = "trl-1.16"\n\n[environment."requirements.txt"]\nasked = []\n'
     write(house, "specs/b.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')
     write(house, "specs/c.xp.lock", lock + 'resolved = ["torch==2.13.0"]\n')

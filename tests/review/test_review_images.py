@@ -257,7 +257,7 @@ def test_images_inside_the_rows_are_not_listed(place: Path) -> None:
 
 
 def test_a_file_of_rows_that_is_not_copied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Image paths are read from JSON Lines only; for other formats the run reports that they are not compared."""
+    """Image paths are read from JSON Lines only; for other formats, the run reports that images are not compared."""
     from xpc.compiler.data import contents
 
     monkeypatch.setattr(contents, "MAX_DATA", 100)

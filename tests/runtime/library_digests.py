@@ -20,7 +20,9 @@ NONE = "none"
 
 
 def table() -> dict[str, dict[str, str]]:
-    """By function: the module of library_internals that depends on it, and its digest on each stack."""
+    """For each library function: the module of library_internals that depends on the function, and the function's
+    digest on each stack.
+    """
     with open(TABLE, "rb") as handle:
         return tomllib.load(handle)
 

@@ -51,7 +51,7 @@ def test_an_evaluation_set_without_rows_is_refused_by_its_name(named: bool) -> N
 
 
 class Stream:
-    """Rows that are read in several passes; each pass is shuffled by its number."""
+    """Rows that are read in several passes; the number of a pass determines its order."""
 
     def __init__(self, *learned: bool) -> None:
         self.epochs: list[int] = []

@@ -26,7 +26,9 @@ def judge(
     generates: bool = False,
     **arguments: Any,
 ) -> list[int]:
-    """Pass these events to the feature; return the indices of those at which it reports that the run learns nothing."""
+    """Pass these log events to the feature. Return the indices of the events at which the feature reports that the run
+    learns nothing.
+    """
     folder = tempfile.mkdtemp(dir=tmp_path)
     bundle = read(write(folder, plan("tiny", [source("d.jsonl")])))
     bundle.run["idle"], bundle.plan["method"]["generates"] = idle, generates

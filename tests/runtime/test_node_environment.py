@@ -182,8 +182,8 @@ print("it waits for the other nodes")
 
 @pytest.mark.parametrize(("started", "status"), [(True, 0), (False, 75)], ids=["processes done", "not started"])
 def test_a_stop_request_without_processes(started: bool, status: int) -> None:
-    """A node whose processes have ended still waits for all other nodes. If it stopped at once, those would wait 300 s
-    at the exit barrier.
+    """A node whose processes have ended still waits for all other nodes. If the node stopped at once, the other nodes
+    would wait 300 s at the exit barrier.
     """
     code = STOP_REQUEST.format(root=ROOT, started=int(started))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""A rehearsal accepts a run that ends on its own before it is asked to stop, but no run that saves nothing."""
+"""A rehearsal succeeds if the run ends by itself before it is asked to stop. It fails if the run saves nothing."""
 
 from __future__ import annotations
 

@@ -187,8 +187,8 @@ def test_rows_of_each_structure_are_compared() -> None:
 
 
 def test_the_digest_of_a_tokenizer_stays() -> None:
-    """The digest of a tokenizer is the same in each process, because processes find each other's tokenized rows
-    by it.
+    """The digest of a tokenizer is the same in each process, because a process finds the rows that another has
+    tokenized by this digest.
     """
     fingerprint = pytest.importorskip("datasets.fingerprint")
     reader = built_in("qwen3")

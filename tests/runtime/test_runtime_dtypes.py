@@ -73,8 +73,8 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
 
 
 def test_adapters_are_wide_again_before_deepspeed_shards_them(tmp_path: Path) -> None:
-    """If they compute reference rows first, TRL's DPO and KTO trainers prepare the model while they are built, so its
-    adapters must be float32 by then.
+    """If TRL's DPO and KTO trainers precompute the reference, they prepare the model in their constructors. So the
+    model's adapters must be float32 by then.
     """
     import torch
     from peft import LoraConfig, get_peft_model

@@ -92,7 +92,7 @@ def test_unique_drops_repeated_rows_of_all_sources_before_they_are_drawn() -> No
 
 
 def test_rows_are_dropped_before_they_are_drawn() -> None:
-    """Half of the rows of the first source are too short and are dropped; the other half makes up the source's
+    """Half of the first source's rows are too short and are dropped. The rows that remain make up the source's complete
     share.
     """
     from types import SimpleNamespace

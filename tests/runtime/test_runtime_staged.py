@@ -75,7 +75,9 @@ def test_a_broken_index_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_fetching_is_a_phase_with_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fetching is a phase of its own, so a fetch of more than ten seconds prints what it is doing."""
+    """Fetching is a separate phase of the run. So if it takes more than ten seconds, a line says that the run is
+    fetching.
+    """
     names: list[str] = []
 
     def fetched(*_: object, **__: object) -> dict[str, object]:

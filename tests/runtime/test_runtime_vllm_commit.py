@@ -14,7 +14,9 @@ def bundle(**model):
 
 
 def modules(own):
-    """A trainer's module, and the module in which it finds vLLM's class: its own, or in trl 1.16 another."""
+    """Return a pair: a trainer's module, and the module that looks up vLLM's class. Before trl 1.16, both are the same
+    module.
+    """
     made = []
     trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")
     place = trainer if own else other

@@ -47,8 +47,8 @@ def plant(bundle: Path, mark: Path) -> list[Path]:
 
 
 def started(bundle: Path, program: str, words: list[str]) -> bytes:
-    """The output of a program. Without trainer_args.json it imports its own modules and stops before it imports
-    libraries.
+    """The output of a program. Without trainer_args.json, the program imports its own modules, and stops before it
+    imports libraries.
     """
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(

@@ -332,8 +332,8 @@ def test_the_action_starts_git_nowhere_and_python_apart_from_the_folder() -> Non
 @pytest.mark.slow
 @pytest.mark.usefixtures("any_git")
 def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tmp_path: Path) -> None:
-    """The Action's scripts run in the folder that was checked out; planted modules and hostile file names are there,
-    too.
+    """The Action's scripts run in the folder that was checked out; this folder also contains planted modules and
+    hostile file names.
     """
     evil = f"open({str(mark)!r}, 'w').close()\n"
     put(planted, {f"{name}.py": evil for name in ("json", "html", "sitecustomize", "argparse", "venv")})

@@ -315,7 +315,9 @@ def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None
 
 
 def test_the_compiler_renders_no_template(tmp_path: Path) -> None:
-    """The compiler does not even import jinja2: it hashes a template, searches it for marks, and copies it."""
+    """The compiler does not even import jinja2: it only hashes a template, searches it for generation marks, and copies
+    it.
+    """
     put(tmp_path, {"a.xp": spec('model(chat_template=file("a.jinja"))'), "a.jinja": "{% for i in range(10**9) %}",
                    "rows.jsonl": ROW})  # fmt: skip
     script = (

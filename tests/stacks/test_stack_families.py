@@ -151,7 +151,9 @@ def test_the_families_whose_balancing_loss_the_fused_head_cannot_compute(name: s
 
 
 def _number(error: float | str) -> float:
-    """A measured error; None if the family has no flash attention, or refuses it."""
+    """A measured error as a number. None if the family has no flash attention, or transformers refuses flash attention
+    for the family.
+    """
     return error if isinstance(error, float) else 0.0
 
 

@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 NAME = re.compile(r"trl[-_.]?\d+[-_.]\d+|TRL_\d+_\d+|\.?venv-\d+\.\d+")
 PROGRAMS = ("Makefile", ".ci/run", "pyproject.toml", "specs/quickstart/demo.sh")
 CASES = "test_"
-"""How the names of test files begin; every other file below tests/ is a helper."""
+"""The beginnings of the names of test files. Every other file below tests/ is a helper."""
 
 
 def files() -> list[str]:
@@ -41,7 +41,9 @@ def named(node: ast.AST | None) -> bool:
 
 
 def expected(tree: ast.AST) -> Iterator[ast.AST]:
-    """The asserted expressions, without conditions inside of them, which would depend on a stack's name."""
+    """The asserted expressions of a file. Conditions inside of them are excluded, because they could depend on a
+    stack's name.
+    """
     for one in (one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)):
         asked = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}
         yield from (part for part in ast.walk(one) if id(part) not in asked)

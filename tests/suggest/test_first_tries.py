@@ -120,7 +120,7 @@ PROMPTS = "train qwen2.5-0.5b-instruct on deepmath-103k with 8 x h100-80gb gbs=6
     ],
 )
 def test_choice_that_looks_like_another_thing_is_not_corrected_to_it(text, says):
-    """An edit must state what was typed; another number or another method's name is no typo of it."""
+    """An edit must state what was typed; another number, or the name of another method, is no correction of a typo."""
     (found,) = [one for one in checked(text).problems if one.severity == "error"]
     assert says in (found.help or "")
     assert not found.edits or found.edits[0].text == "ddp"

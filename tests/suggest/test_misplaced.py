@@ -81,7 +81,9 @@ def first_suggestion(name: str, clause: str | None) -> str:
 
 
 def misleading(name: str, clause: str | None) -> str:
-    """Return the first suggestion if it is not the setting in its right place; otherwise ""."""
+    """Return the first suggestion if it is wrong, that is, if it is not the setting in its right place. Otherwise
+    return "".
+    """
     if is_legal(name, clause) or clause == name:
         return ""
     first = first_suggestion(name, clause)
@@ -134,7 +136,7 @@ CHOICE_DECIDES = {"mlflow experiment_name": "project", "mlflow run_id": "MLFLOW_
 
 @cache
 def probed(value: str) -> Any:
-    """A value as the parser reads it."""
+    """Parse a text as the value of a setting."""
     (probe,) = parse(Source("t.xp", f"train qwen2.5-3b on alpaca\nprobe = {value}\n"))[0].statements
     return probe.value
 

@@ -95,7 +95,9 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
 
 
 def missed(written: str, right: tuple[str, ...]) -> str:
-    """Return the first suggestion if it is not a correct answer; otherwise ""."""
+    """Return the first suggestion if it is wrong, that is, if it is not among the correct answers. Otherwise return
+    "".
+    """
     for text, start, clause in texts(written):
         found = first_error(text, start)
         if found is None:

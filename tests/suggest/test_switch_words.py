@@ -1,4 +1,6 @@
-"""A word after a switch, such as `packing off`: the message says what it means, and the edit states that."""
+"""A word after a switch, such as `packing off`: the message says what the word means, and the suggested edit writes the
+switch with this meaning.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A help is true: its edit means what was written, and it does not name files, rows or GPUs that the user does not
-have.
+"""A help text is true: its edit has the meaning of what was written, and the text names no files, rows or GPUs that the
+user does not have.
 """
 
 from __future__ import annotations

@@ -83,9 +83,9 @@ DARK = ("--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 def in_frames(script: str, page: str, folder: Path, dark: bool) -> Any:
     """Load the HTML text ``page`` in a frame of each of `WIDTHS`; return what ``script`` finds there, by width.
 
-    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. To this
-    object are added `page`, the width that the content needs, and `width`, the width of the frame: content that is too
-    wide has `page > width`. The result also has `errors`, the JavaScript errors of all frames.
+    ``script`` is JavaScript that defines `look(inside)`: it gets the frame's document and returns an object. The result
+    adds two numbers to this object: `page`, the width that the content needs, and `width`, the width of the frame. If
+    the content is too wide, `page > width`. The result also has `errors`, the JavaScript errors of all frames.
     """
     assert BROWSER is not None
     quoted = json.dumps(page).replace("</", "<\\/").replace("<!--", "<\\!--")
@@ -131,7 +131,7 @@ def found_on(site: Path, script: str, folder: Path) -> Any:
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Print nothing."""
+            """Print nothing, so that requests do not appear in the tests' output."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -35,7 +35,7 @@ def spec(
     batch: str = "gbs=128 micro=16",
     save: str = 'save "out/run"',
 ) -> str:
-    """A spec with the lines ``more`` that states every value which the compiler would otherwise report as assumed."""
+    """A spec with the lines ``more``. It states every value that the compiler would otherwise report as assumed."""
     lines = [
         "xpc 1",
         "",
@@ -52,7 +52,9 @@ def spec(
 
 
 def _with_length(batch: str, more: tuple[str, ...]) -> str:
-    """The batch line with `seq=1024` added, unless `seq` is stated, the method has none, or rows are not truncated."""
+    """Add `seq=1024` to the batch line. The line is unchanged if it states `seq`, the method has no `seq`, or rows are
+    not truncated.
+    """
     uncut = "padding_free" in batch and not re.search(r"\bpacking\b(?!\.)", batch)
     if uncut or any(re.search(r"\bseq\b|\bgrpo\b|\brloo\b|\bdistill\b", one) for one in (batch, *more)):
         return batch

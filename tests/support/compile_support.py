@@ -99,7 +99,7 @@ LOCAL_MODEL: dict[str, str | bytes] = {
 
 
 def checked(text: str | bytes, root: str = NOWHERE, name: str = "t.xp", allow_oom: bool = False) -> Checked:
-    """Check a spec with all rules; local files that it names are looked for below ``root``."""
+    """Check a spec with all rules. Local files that the spec names are searched below ``root``."""
     data = text.encode() if isinstance(text, str) else text
     return check_text(data, name, Workspace(str(root), allow_oom=allow_oom))
 
@@ -110,7 +110,7 @@ def _nowhere(text: str) -> Checked:
 
 
 def checked_once(text: str, root: str = NOWHERE) -> Checked:
-    """`checked`, with a cache for specs without files. Its result is shared by tests, which must not change it."""
+    """Like `checked`, but cached, and for specs without files only. Tests share the result and must not change it."""
     return _nowhere(text) if root == NOWHERE else checked(text, root)
 
 
@@ -153,7 +153,7 @@ def value(text: str, path: str, root: str = NOWHERE) -> object:
 
 
 def edited(text: str, problem: Diagnostic) -> str:
-    """The text with the replacements of one diagnostic applied."""
+    """The text after the suggested edits of one diagnostic."""
     return applied(text, problem.edits)
 
 
@@ -217,7 +217,9 @@ for line in json.load(sys.stdin):
 def xpc_in_turn(
     lines: Sequence[Sequence[str]], cwd: str | None = None, env: Mapping[str, str] | None = None, timeout: float = 600
 ) -> list[subprocess.CompletedProcess[bytes]]:
-    """Run several `xpc` commands one after another in one new process, which saves the start of an interpreter each."""
+    """Run several `xpc` commands one after another in one new process, which is faster than a new interpreter for each
+    command.
+    """
     done = subprocess.run(
         [sys.executable, "-c", IN_TURN, os.path.dirname(os.path.abspath(__file__))],
         cwd=cwd,
@@ -254,7 +256,7 @@ def put(folder: object, files: Mapping[str, str | bytes]) -> str:
 
 
 def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:
-    """Write files into ``folder()`` and return its path. Without files, no folder is created (most cases have none)."""
+    """Write files into ``folder()`` and return its path. Without files (in most cases), ``folder`` is not called."""
     return put(folder(), files) if files else NOWHERE
 
 

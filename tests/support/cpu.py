@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 
 class TooLong(Exception):
-    """The call took more CPU time than its limit."""
+    """Raised if the call took more CPU time than its limit."""
 
 
 @contextmanager

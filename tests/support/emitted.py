@@ -57,7 +57,7 @@ def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
-    """A complete spec with the lines `more`. The other parameters are the values of its other lines."""
+    """A complete spec. `more` are its additional lines, and the other parameters are the values of the usual lines."""
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)
 
@@ -171,11 +171,13 @@ DEFAULTS = (
     cpu("cpu-zero1", strategy="zero1"),
     cpu("cpu-zero3", strategy="zero3"),
 )  # fmt: skip
-"""Specs for everything that can be emitted for the default stack."""
+"""Specs that together contain everything that can be emitted for the default stack."""
 
 
 def of_another(target: str) -> Iterator[Emitted]:
-    """Specs for another stack than the default one: the main strategies, methods and settings that it supports."""
+    """Specs for a stack other than the default one. They cover the main strategies, methods and settings that this
+    stack supports.
+    """
     stack = load(target)
     assert stack is not None
 

@@ -4,14 +4,14 @@ The program reads a JSON list of `model_type`s from stdin, and prints a JSON obj
 
 - `known`: whether transformers has the family (if not, the entry has no other keys);
 - `sdpa`, `flash`, `flex`: the attentions that its model class declares; `scores`: whether it has a reward head;
-- `errors`: by attention, the largest error of a logit in the second of two packed documents, against the document
-  alone; or the exception with which the library refuses the attention, such as "ValueError: ...";
-- `ends`: whether a row longer than the context raises;
-- `scaled`: the kinds of RoPE scaling that change its logits, such as "yarn";
+- `errors`: for each attention, the largest difference between a logit of the second of two packed documents and the
+  same logit without packing. If the library refuses the attention, the exception, such as "ValueError: ...";
+- `ends`: whether the model raises an exception for a row longer than its context;
+- `scaled`: the kinds of RoPE scaling that change the model's logits, such as "yarn";
 - `forgets`: whether gradient checkpointing changes completions that are generated during training;
 - `packs`: the number of layers that are quantized to 4 bits;
 - `routed`: the class of the layers that call only some of their experts;
-- `unbalanced`: when trl's fused head fails with the load balancing loss;
+- `unbalanced`: in which configurations trl's fused head fails with the load balancing loss;
 - `renamed`: whether weights are saved under other names than the model has.
 
 Any other exception ends the program; the last line of stderr then names the family. MEMORY limits the memory.
@@ -40,7 +40,9 @@ MEMORY = 4 << 30
 
 
 def refusal(found: Exception) -> str:
-    """The exception as text, "ValueError: ...". Raises it again if it is a ValueError with none of the `REFUSALS`."""
+    """The exception as text, "ValueError: ...". If it is a ValueError whose message contains none of `REFUSALS`, it is
+    raised again.
+    """
     if isinstance(found, ValueError) and not any(words in str(found) for words in REFUSALS):
         raise found
     return f"{type(found).__name__}: {found}"
@@ -64,7 +66,8 @@ def random_model(model_type: str, std: float, **options: Any) -> Any:
 
 
 def error(model_type: str, attention: str) -> float | str:
-    """The largest error of a logit if two documents are packed into one row, against each document alone.
+    """Compare two documents that are packed into one row with each document alone; return the largest difference of a
+    logit.
 
     The packed row has the inputs that trl's collator adds, such as position_ids. If the library refuses the attention,
     the result is the exception as text.
@@ -76,7 +79,7 @@ def error(model_type: str, attention: str) -> float | str:
         model = random_model(model_type, 0.1, attn_implementation=NAMES[attention])
     except (ValueError, ImportError) as found:
         return refusal(found)
-    except KeyError as found:  # the family chooses its attention class from a dict without this attention
+    except KeyError as found:  # the family's dict of attention classes lacks this attention
         return f"KeyError: {found}"
     generator = torch.Generator().manual_seed(0)
     lengths = (7, 9)
@@ -119,7 +122,7 @@ def undropped(model: Any) -> Any:
 
 def completed(model: Any, recomputed: bool) -> list[Any]:
     """Greedy completions of two prompts, twice: in evaluation mode, and in training mode inside trl's context for
-    generation (with gradient checkpointing if ``recomputed``). The two tensors should be equal.
+    generation (with gradient checkpointing if ``recomputed``). Returns two tensors, which should be equal.
 
     One prompt is padded on the left, so that a wrong attention mask changes its completion.
     """
@@ -194,7 +197,8 @@ SCALINGS: dict[str, dict[str, float]] = {
 
 
 def scaled(model_type: str) -> list[str]:
-    """The kinds of RoPE scaling, written by the runtime, that change the logits of a row longer than the context.
+    """The kinds of RoPE scaling that change the logits of a row longer than the context. The runtime writes each into
+    the configuration.
 
     A kind that is missing in the result has no effect on this family, or cannot be written.
     """
@@ -232,7 +236,9 @@ def scaled(model_type: str) -> list[str]:
 
 
 def ends(model_type: str) -> bool:
-    """Whether a row of one token more than the context raises. A row of exactly that length must not raise."""
+    """Whether the model raises an exception for a row one token longer than its context. A row as long as the context
+    must not raise.
+    """
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM
@@ -251,7 +257,9 @@ def ends(model_type: str) -> bool:
 
 
 def routed(model_type: str) -> str | None:
-    """The class of the layers in which one token calls only some experts; None if it calls all, or there are none."""
+    """The class of the layers in which one token calls only some experts; None if a token calls all experts, or if
+    there are no experts.
+    """
     import torch
 
     model = random_model(model_type, 0.1)
@@ -273,8 +281,8 @@ def _note(called: set[str], expert: str, *_: object) -> None:
 
 
 def unbalanced(model_type: str) -> str | None:
-    """When trl's fused head fails with the load balancing loss: "default" if it fails with the family's default
-    configuration, "stated" if it fails only once a spec states the coefficient, None if it never fails.
+    """In which configurations trl's fused head fails with the load balancing loss. "default": in the family's default
+    configuration. "stated": only if a spec states the coefficient of the loss. None: in no configuration.
     """
     import tiny_models
     import torch
@@ -300,7 +308,9 @@ def unbalanced(model_type: str) -> str | None:
 
 
 def renamed(model_type: str) -> bool:
-    """Whether transformers saves weights under other names than the model has, or has a conversion for the family."""
+    """Whether transformers saves this family's weights under other names than the model has, or has a conversion of
+    names for it.
+    """
     import tempfile
 
     import tiny_models

@@ -1,8 +1,8 @@
 """Replace FlashAttention by plain torch, to see on a CPU with which arguments transformers would call the kernels.
 
 This runs in the interpreter of a stack. `install` patches transformers 5.23, 4.57 or 4.52 in this process. Then models
-load with `flash_attention_2` on a CPU (on 5.23 and 4.57 also with `flash_attention_3`), and `CALLS` lists the function
-of each call: "varlen" gets the bounds of packed documents, "plain" treats a row as one document.
+load with `flash_attention_2` on a CPU; on 5.23 and 4.57 they also load with `flash_attention_3`. `CALLS` lists which
+function each call used: "varlen" gets the bounds of packed documents, "plain" treats a row as one document.
 """
 
 from __future__ import annotations
@@ -117,9 +117,10 @@ def install() -> None:
 def _wanted_in_fp32() -> None:
     """Keep transformers 4 from casting float32 inputs of FlashAttention to half precision.
 
-    It casts them to autocast's dtype if autocast is enabled, which it asks for without a device; this call now returns
-    true, with float32 as the dtype. torch's own autocast asks with a device and is unchanged. Some families of 4.57 ask
-    for the dtype of a device, which is now float32 unless autocast is enabled for that device.
+    transformers casts the inputs to autocast's dtype if autocast is enabled, and asks for this without a device. Here,
+    a question without a device gets the answer true, and float32 as the dtype. torch's own code asks with a device, and
+    gets the usual answer. Some families of 4.57 ask for the dtype of a device, which is now float32 unless autocast is
+    enabled for that device.
     """
     asked, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
     torch.is_autocast_enabled = lambda *device: asked(*device) if device else True

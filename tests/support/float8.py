@@ -46,7 +46,9 @@ def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: s
 
 
 def on_a_cpu(bundle: str, arguments: Mapping[str, Any]) -> None:
-    """Change a bundle for a GPU so that it runs on a CPU; everything else stays as compiled."""
+    """Change a bundle that was compiled for a GPU so that it runs on a CPU. Everything else in the bundle stays the
+    same.
+    """
     path = os.path.join(bundle, "trainer_args.json")
     with open(path, encoding="utf-8") as handle:
         plan = json.load(handle)

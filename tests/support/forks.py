@@ -1,4 +1,4 @@
-"""`Forks`: an interpreter that has imported the libraries and forks a process for each run, so that tests start fast.
+"""`Forks`: an interpreter that has imported the libraries. It forks a process for each run, so runs start fast.
 
 `xpc rehearse` uses the same class.
 """

@@ -20,7 +20,7 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 class HubFiles(LocalServer):
     """The server. `commits` maps ("models", "org/name") to the files of each commit; `asked` lists the requests.
 
-    A file whose path is in `broken` is sent only up to its half, as if the connection broke.
+    If a file's path is in `broken`, only half of the file is sent, as if the connection broke.
     """
 
     commits: dict[tuple[str, str], dict[str, dict[str, bytes]]] = field(factory=dict)

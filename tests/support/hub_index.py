@@ -20,8 +20,8 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class Repository:
-    """A repository of the hub: its commits by branch, its files, and a dataset's card. If `token` is set, requests need
-    this token.
+    """A repository of the hub: its commits by branch, its files, and for a dataset its card. If `token` is set, the
+    server refuses requests without this token.
     """
 
     branches: dict[str, str]

@@ -1,6 +1,6 @@
 """Find the Python interpreter of each stack: `.venv` has the default stack, `.venv-0.18` has trl-0.18 (see Makefile).
 
-An environment variable names another interpreter: XPC_PYTHON_TRL_0_18 for trl-0.18.
+An environment variable can name another interpreter, such as XPC_PYTHON_TRL_0_18 for trl-0.18.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def methods_of(stack: str) -> tuple[str, ...]:
 
 
 def sharded(stack: str, strategy: str, method: str = "sft") -> str:
-    """The strategy, or `zero1` if this stack trains wrongly with it, so that the compiler refuses it (XP488, XP127)."""
+    """Return the strategy, or `zero1` if the compiler refuses the strategy because this stack trains wrongly with it
+    (XP488, XP127).
+    """
     known = stack_of(stack)
     wrong = {
         "zero2": not known.facts.zero2_accumulates,
@@ -60,7 +62,9 @@ def interpreter(stack: str) -> str:
 
 
 def with_trackers(stack: str) -> str:
-    """The interpreter that has MLflow, SwanLab and ClearML in addition to the stack; a test is skipped without it."""
+    """The interpreter that has the stack and MLflow, SwanLab and ClearML. If it is not installed, the test is
+    skipped.
+    """
     python = os.path.join(ROOT, ".venv-trackers", stack, "bin", "python")
     if not os.path.exists(os.path.join(ROOT, ".venv-trackers", "ready")):
         pytest.skip("`make .venv-trackers/ready` installs MLflow, SwanLab and ClearML")

@@ -12,7 +12,7 @@ KILLED = 137
 
 
 class Half:
-    """A file in which ``write`` kills the process after half of the data if ``reached()`` is true."""
+    """A file whose ``write`` kills the process after it has written half of the data, if ``reached()`` is true."""
 
     def __init__(self, handle: Any, reached: Callable[[], bool]) -> None:
         self.handle, self.reached = handle, reached
@@ -34,8 +34,8 @@ class Half:
 def killed_everywhere(action: Callable[[], object], before: Callable[[], object], swap: bool = True) -> Iterator[int]:
     """For n = 1, 2, ...: call ``before``, run ``action`` in a child that is killed at its n-th call, and yield n.
 
-    Ends with the first child that finishes ``action``. Without ``swap``, the child behaves as on a system that cannot
-    exchange two names atomically.
+    The last n is that of the first child that finishes ``action``. If ``swap`` is false, the child behaves as on a
+    system that cannot exchange the names of two files atomically.
     """
     for at in range(1, 10_000):
         before()

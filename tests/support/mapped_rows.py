@@ -1,7 +1,9 @@
-"""Compares `launch.sh --prepare` with `Dataset.map`: `python mapped_rows.py BUNDLE...` next to their model and data.
+"""Compare the rows of `launch.sh --prepare` with those of `Dataset.map`. `python mapped_rows.py BUNDLE...` runs in the
+folder with the bundles' model and data.
 
-One line of JSON for each call of `Dataset.map` whose function gets single rows: the function, whether it was called in
-batches, whether Arrow columns replace it, and whether types and values are those of `Dataset.map` itself.
+Prints one line of JSON for each call of `Dataset.map` whose function gets single rows. The line has the name of the
+function, whether the function was called in batches, whether a function of Arrow columns replaced it, and whether types
+and values equal those of `Dataset.map` itself.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ Mapped = Callable[..., Any]
 
 
 def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mapped]:
-    """`prepare_rows._writing`, whose result is compared at each call."""
+    """Wrap `prepare_rows._writing`, so that each call's result is compared with that of `Dataset.map`."""
 
     def compare(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
         prepared, within = writing(folder, calls, tokenizer), False
@@ -53,7 +55,7 @@ def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mappe
 def prepare(bundle: str) -> None:
     """Prepare the rows of one bundle."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
-        del sys.modules[name]  # each bundle has its own
+        del sys.modules[name]  # each bundle has its own package `trainer`
     sys.path.insert(0, bundle)
     program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]
     program.__globals__["_writing"] = compared(program.__globals__["_writing"], bundle)

@@ -40,7 +40,9 @@ REQUIRED = {
     "method.rewards": f'(rewards="rewards.py:even", {ONLINE_SETTINGS})',
     "method.teacher": '(teacher="teacher", max_completion=12, beta=0.5)',
 }
-"""For a required setting of a method: the settings of the method's small run. GRPO must have `method.rewards`."""
+"""For each required setting of a method, the settings that the method's small run states. For example, GRPO must have
+`method.rewards`.
+"""
 SETTINGS = {
     name: written for path, written in REQUIRED.items() for name, method in METHODS.items() if path in method.paths
 }
@@ -52,7 +54,8 @@ TWO = dict(zip(METHODS, SPREAD, strict=False))
 
 
 def files(turns: list[list[dict[str, str]]]) -> dict[str, str]:
-    """Data files in the shape of each method, from question-and-answer conversations, and a file of reward functions.
+    """Files by name: for each method, rows in its shape, made from question-and-answer conversations; and a file of
+    reward functions.
 
     In ragged.jsonl every fourth question is long, so that batches have padding.
     """
@@ -185,7 +188,7 @@ OWN_LINE = re.compile(
 class Warm:
     """Warm interpreters (`Forks`), one for each target, which are started when they are first used.
 
-    ``notes`` is trackio's folder; trackio reads its variable only when it is imported, so all runs share the folder.
+    ``notes`` is trackio's folder. All runs share it, because trackio reads its variable only when it is imported.
     ``python`` returns the path of a target's interpreter.
     """
 
@@ -210,7 +213,7 @@ class Warm:
         Fails with the output if a process fails. Unless ``idle`` is true, also fails if the run reports that nothing is
         learned.
         """
-        if world > 1:  # in a real launch, one process has already run the preflight
+        if world > 1:  # in a real launch, one process runs the preflight before the others start
             variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
         said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
@@ -239,7 +242,8 @@ class Warm:
         return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
 
     def twice(self, text: str, name: str, target: str, cwd: str, world: int = 1) -> list[Trained]:
-        """Run a spec, and run it again from its first checkpoint in a copy of its output folder; return both runs.
+        """Run a spec, and run it again from its first checkpoint in a copy of its output folder; return a pair: the
+        first run and the resumed one.
 
         Fails if one of the runs prints a line that is not one of the run's own (`OWN_LINE`), such as a warning of a
         library.
@@ -263,7 +267,7 @@ class Warm:
 
 
 def cut(trained: Trained) -> None:
-    """Delete everything from a run's output folder that it wrote after its first checkpoint, as if killed there."""
+    """Delete what a run has written to its output folder after its first checkpoint, as if the run was killed there."""
     shutil.rmtree(os.path.join(trained.out, f"checkpoint-{STEPS}"))
     for name in os.listdir(trained.out):
         if name != "metrics.jsonl" and name != "xpc_run.json" and not name.startswith("checkpoint-"):

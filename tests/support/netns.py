@@ -83,8 +83,9 @@ class Nodes:
             subprocess.run(["ip", "netns", "delete", space], capture_output=True, check=False)
 
     def start(self, node: int, words: Sequence[str], cwd: str, environ: Mapping[str, str]) -> subprocess.Popen[str]:
-        """Start a process on a node (0 or 1); its stdout has its stderr, too."""
-        # unshare stays outside of the PID namespace and waits; with --kill-child, all processes inside end with it
+        """Start a process on a node (0 or 1); its stderr goes to its stdout."""
+        # unshare itself is outside of the PID namespace, and waits. Because of --kill-child, everything inside ends
+        # with it
         around = ["unshare", "--uts", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
         inside = ["sh", "-euc", INSIDE, "sh", NAMES[node], self._hosts, self._resolver]
         started = subprocess.Popen(
@@ -95,7 +96,7 @@ class Nodes:
         return started
 
     def unplug(self, node: int) -> None:
-        """Disconnect a node: packets are lost, and no side gets an error."""
+        """Disconnect a node: packets are lost, and neither side gets an error."""
         _ip("-n", self.spaces[node], "link", "set", self._cables[node], "down")
 
     def plug(self, node: int) -> None:

@@ -1,7 +1,8 @@
 """Find free ports for servers that a test is about to start.
 
-The kernel assigns ports of its ephemeral range to sockets that ask for no port, so a free port of that range may be
-taken before the server binds it. The ports found here are below that range and above those of common services.
+A socket that requests no particular port gets one of the kernel's ephemeral range. So another program may get a free
+port of that range before the server binds it. The ports found here are below that range and above those of common
+services.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _chance = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """This many different ports, each of which could just be bound on all addresses of this machine."""
+    """Find ``count`` different ports. Each of them could just be bound on all addresses of this machine."""
     found: list[int] = []
     held: list[socket.socket] = []
     try:

@@ -45,7 +45,8 @@ def together(python: str, program: str, world: int, *words: str) -> None:
 
 
 def _to_the_end(started: list[subprocess.Popen[bytes]]) -> bool:
-    """Wait for all processes. Return False if all have ended well, True if one has failed or the timeout has passed.
+    """Wait for all processes. Return False if all have ended with status 0; return True if one has failed, or the
+    timeout has passed.
 
     After a failure this does not wait for the other processes, because they would wait for the failed one.
     """

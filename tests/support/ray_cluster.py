@@ -61,7 +61,7 @@ class Cluster:
 
 
 def everyone() -> list[int]:
-    """The ids of all processes of this machine."""
+    """The ids of all processes on this machine."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 

@@ -50,8 +50,8 @@ TOPICS = (
     "rules/adapters/cases_other_kinds",
     "rules/extra/cases_extras",
 )
-"""The files of cases below tests/, without `.toml`. If a code has several cases, the first one in this order is the
-example in its documentation.
+"""The files of cases below tests/, without `.toml`. If a code has several cases, its documentation shows the first case
+in this order as the example.
 """
 CPU = {"hardware": "2 x cpu", "precision": "fp32", "batch": "gbs=8 micro=4"}
 KEYS = {"code", "variant", "base", "with", "files", "shared_files"}
@@ -90,7 +90,7 @@ def _spec(one: Mapping[str, Any], side: str) -> str:
 
 
 def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
-    """The content of a file, from a text, a list of lines (`_line`), or a table.
+    """The content of a file. In the TOML file, it is a text, a list of lines (`_line`), or a table.
 
     `{ base64 = "..." }` gives any bytes, and `{ lines = [...], encoding = "utf-16" }` encodes lines.
     """
@@ -107,10 +107,10 @@ def _content(value: str | list[Any] | Mapping[str, Any]) -> str | bytes:
 
 
 def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
-    """One or more lines, from a text, a list of parts (`_part`), or a table.
+    """One or more lines of a file. In the TOML file, they are a text, a list of parts (`_part`), or a table.
 
-    `{ line = "a", times = 3 }` repeats a line, `{ lines = ["a", "b"], times = 3 }` repeats lines, and
-    `{ numbered = "row #", times = 3 }` writes "row 1", "row 2", "row 3".
+    `{ line = "a", times = 3 }` repeats a line, `{ lines = ["a", "b"], times = 3 }` repeats lines, and `{ numbered =
+    "row #", times = 3 }` writes "row 1", "row 2", "row 3".
     """
     match value:
         case str():
@@ -127,7 +127,9 @@ def _line(value: str | list[Any] | Mapping[str, Any]) -> str:
 
 
 def _part(value: str | Mapping[str, Any]) -> str:
-    """A part of a line, from a text, `{ text = "ab", times = 2 }` for "abab", or `{ count_to = 3 }` for "1, 2, 3"."""
+    """A part of a line. In the TOML file, it is a text, or `{ text = "ab", times = 2 }` for "abab", or `{ count_to = 3
+    }` for "1, 2, 3".
+    """
     match value:
         case str():
             return value
@@ -140,6 +142,6 @@ def _part(value: str | Mapping[str, Any]) -> str:
 
 CASES = tuple(case for topic in TOPICS for case in read(topic))
 SYNTAX = read("language/cases_syntax")
-"""Cases with a text that does not parse, one for each syntax error; the goldens have their messages. `accepted` is not
-used.
+"""One case for each syntax error, with a text that does not parse. The golden files have the messages. These cases do
+not use `accepted`.
 """

@@ -22,7 +22,8 @@ LENGTH = 16
 def error(model_type: str, rank: int) -> float | str:
     """The largest error of a logit in this process's half of a sequence, against the model without parallelism.
 
-    The first process gets the first half, as from a run's data loader. The result is a text if an exception occurs.
+    The first process gets the first half of the sequence, as from a run's data loader. If an exception occurs, the
+    result is the exception as text.
     """
     import tiny_models
     import torch
@@ -48,7 +49,7 @@ def error(model_type: str, rank: int) -> float | str:
             whole = model(input_ids=tokens, position_ids=places, use_cache=False).logits
             UlyssesSPAttentionHF.register_with_transformers(model, "sdpa", 2, 1)
             half = model(input_ids=tokens[:, mine], position_ids=places[:, mine], use_cache=False).logits
-    except Exception as found:  # a family's code that was not written for Ulysses may raise anything
+    except Exception as found:  # code of a family that does not support Ulysses may raise any exception
         return f"{type(found).__name__}: {found}"
     finally:
         ALL_ATTENTION_FUNCTIONS["sdpa"] = plain
@@ -69,7 +70,7 @@ def process(rank: int, names: list[str], port: int, told: Any) -> None:
     torch.set_num_threads(1)
     deepspeed.init_distributed("gloo", auto_mpi_discovery=False)
     parallel_state_sp.initialize_sequence_parallel(sequence_parallel_size=2)
-    # Each model would initialize it again, which is possible only once in a process.
+    # Each model would initialize the process group again, but a process can do that only once.
     parallel_state_sp.initialize_sequence_parallel = lambda **_: None
     for name in names:
         told.put((name, error(name, rank)))

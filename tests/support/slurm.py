@@ -75,7 +75,8 @@ PartitionName=urgent Nodes={names} MaxTime=INFINITE PriorityTier=9 PreemptMode=O
 PartitionName=gpu Nodes=big[1-16] MaxTime=7-0 State=UP
 """
 # A requeued job keeps its job id. Slurm needs up to KillWait + 2 seconds to end the job's processes on the nodes, and
-# starts it again after cred_expire seconds; the first must be the shorter time. Slurm's defaults are 30 and 120 s.
+# starts it again after cred_expire seconds; KillWait + 2 must be shorter than cred_expire. Slurm's defaults are 30 and
+# 120 s.
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4 RealMemory=4000 State=UNKNOWN"
 
 
@@ -155,7 +156,9 @@ class Cluster:
         self._keep("slurmd", "-D", "-N", name, key=name)
 
     def kill_node(self, name: str) -> None:
-        """Kill the slurmd of a node and all processes of its jobs (SIGKILL). Slurm notices this after 300 seconds."""
+        """Kill the slurmd of a node and all processes of its jobs (SIGKILL). Slurm itself notices the loss after 300
+        seconds.
+        """
         self._end(name)
 
     def notice(self, name: str) -> None:
@@ -224,7 +227,9 @@ class Cluster:
 
 
 def _keep(words: Sequence[str]) -> int:
-    """Be the keeper of a daemon: run it until it ends or stdin is closed, then kill it and all its descendants."""
+    """Act as the keeper of a daemon: run the daemon until it ends or stdin is closed, then kill it and all its
+    descendants.
+    """
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     while child.poll() is None:
@@ -243,7 +248,7 @@ def _keep(words: Sequence[str]) -> int:
 
 
 def _bury(but: int | None) -> None:
-    """Reap adopted processes that have ended. Stop at the process ``but`` (the daemon), which the caller waits for."""
+    """Reap adopted processes that have ended, but not the process ``but`` (the daemon), for which the caller waits."""
     try:
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
             if found.si_pid == but:

@@ -16,7 +16,7 @@ def extra(*lines: str, block: str = "trl") -> str:
 
 
 def zero(*lines: str) -> str:
-    """An `extra deepspeed` block with keys of `zero_optimization`: ``zero("overlap_comm = true")``."""
+    """An `extra deepspeed` block with these keys in its block `zero_optimization`: ``zero("overlap_comm = true")``."""
     return extra(*(f"zero_optimization.{line}" for line in lines), block="deepspeed")
 
 

@@ -18,7 +18,7 @@ from patience import HUNG  # noqa: E402
 
 QUIET = {
     "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "WANDB_MODE": "disabled",
-    "TRL_EXPERIMENTAL_SILENCE": "1",  # bundles set this, too
+    "TRL_EXPERIMENTAL_SILENCE": "1",  # bundles set this variable, too
 }  # fmt: skip
 
 
@@ -59,7 +59,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """The last part of stdout and stderr, for the messages of failed assertions."""
+        """The end of stdout and stderr, for messages of failed assertions."""
         return f"{self.done.stdout[-3000:]}\n{self.done.stderr[-3000:]}"
 
     @property
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def steps(self) -> list[float]:
-        """The steps that a loss was logged for."""
+        """The steps for which a loss was logged."""
         return [event["step"] for event in self.metrics if "loss" in event]
 
     @property

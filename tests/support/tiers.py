@@ -12,7 +12,9 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 
 
 def every_fourth(cases: Sequence[Case]) -> list[Any]:
-    """Pytest parameters for all cases; three of four have the mark `slow`, so that the fast tier runs every fourth."""
+    """Pytest parameters for all cases. Three of four cases have the mark `slow`, so the fast tier runs every fourth
+    case.
+    """
     return [
         pytest.param(case, id=case.title, marks=() if number % 4 == 0 else pytest.mark.slow)
         for number, case in enumerate(cases)
@@ -36,4 +38,4 @@ def named(runs: Iterable[Any]) -> list[Any]:
 
 
 EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
-"""Pytest parameters with the names of all stacks; those other than the default one have the mark `nightly`."""
+"""Pytest parameters with the names of all stacks. Every stack except the default one has the mark `nightly`."""

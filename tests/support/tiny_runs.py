@@ -14,7 +14,7 @@ LAYOUT = (
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
 )
-"""A chat template that differs from the one of the tiny model's tokenizer."""
+"""A chat template that differs from the template of the tiny model's tokenizer."""
 
 
 def lines(rows: list[dict[str, object]]) -> str:
@@ -61,6 +61,6 @@ STRATEGIES = {
 }
 """Runs with each strategy that works on a CPU, by name: (hardware, strategy, target)."""
 COLD = ("ddp", *(f"{other}-{sharded(other, 'zero2')}" for other in OTHERS))
-"""Runs of `STRATEGIES` whose launch.sh starts new interpreters. All other runs use forks of a warm interpreter, which
-has already imported the libraries.
+"""The names of those runs of `STRATEGIES` whose launch.sh starts new interpreters. All other runs use forks of a warm
+interpreter, which has already imported the libraries.
 """

@@ -33,7 +33,7 @@ def environment() -> dict[str, str]:
 
 @cache
 def missing() -> str:
-    """Why the processor of a model that reads images cannot be loaded here; empty if it can."""
+    """The reason why the processor of a model that reads images cannot be loaded here; empty if it can."""
     code = "import torchvision, trl, transformers; from trl.chat_template_utils import qwen2_5_vl_chat_template"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
     return done.stderr.strip().rpartition("\n")[2]

@@ -2,9 +2,9 @@
 
 Example: for the help "write `zero3` instead, or raise `gbs`", the setting at the diagnostic's location becomes `zero3`.
 
-A solution is `write` with a piece of a spec in backticks. It may name a second piece (`with`, `and`), a setting to
-remove (`without`), or the block for the piece (`in`); `instead` and `outside of` remove the setting at the diagnostic's
-location. Solutions are separated by `, or` and semicolons.
+A solution is the word "write" followed by a piece of a spec in backticks. A second piece may follow "with" or "and", a
+setting to remove may follow "without", and the block for the piece may follow "in". The words "instead" and "outside
+of" remove the setting at the diagnostic's location. Solutions are separated by `, or` and semicolons.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ def way_out(help: str | None) -> str | None:
 
 
 def leaves_out(help: str | None) -> str:
-    """The setting that a help says to leave out, or ""; "it" stands for the setting at the diagnostic's location."""
+    """The setting that a help text says to leave out, or "". The word "it" in the text means the setting at the
+    diagnostic's location.
+    """
     match = re.search(r"leave (?:`([^`]+)`|it) out|leave out `([^`]+)`", help or "")
     return "" if match is None else match[1] or match[2] or "it"
 
 
 def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> str | None:
-    """The spec without the setting that the help says to leave out; None if it names none, or the spec lacks it."""
+    """The spec without the setting that the help says to leave out; None if the help names no such setting, or the spec
+    does not have it.
+    """
     assert found.primary is not None
     name = leaves_out(found.help)
     start, end = found.primary.span.start, found.primary.span.end
@@ -109,12 +113,12 @@ def _settings(
 ) -> tuple[list[Cut], str]:
     """Write the settings of ``form`` into the spec: return edits of its text, and lines to append.
 
-    A setting that the spec has already is replaced, one that belongs to a flag follows it in brackets, and any other
-    becomes a new line.
+    A setting that the spec already has is replaced. A setting that belongs to a flag in the spec is added in brackets
+    after the flag. Any other setting becomes a new line.
     """
     assert found.primary is not None
     typed = text[found.primary.span.start : found.primary.span.end]
-    if form.startswith(typed + " "):  # the spec has the name only, such as `strategy`, and the form adds the value
+    if form.startswith(typed + " "):  # the spec has only the name, such as `strategy`, and ``form`` adds the value
         return [(found.primary.span.start, found.primary.span.end, form)], ""
     out: list[Cut] = []
     added = ""
@@ -136,7 +140,7 @@ def _settings(
 
 
 def _as_before(text: str, old: Item, path: str, value: str) -> str:
-    """The text that replaces a setting, written as the setting was: in `strategy zero2` the text is `fsdp`, and not
+    """The text that replaces a setting, in the style of the setting: for `strategy zero2` the text is `fsdp`, not
     `strategy = fsdp`.
     """
     written = text[old.label.span.start : old.label.span.end]

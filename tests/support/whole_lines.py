@@ -8,7 +8,9 @@ from typing import Any
 
 
 def whole_lines(path: str | os.PathLike[str]) -> list[str]:
-    """The lines of a file that end with a line break, without it. Empty if the file does not exist yet."""
+    """The complete lines of a file, which end with a line break; the breaks are removed. Empty if the file does not
+    exist.
+    """
     try:
         with open(path, encoding="utf-8", errors="replace") as handle:
             return handle.read().split("\n")[:-1]

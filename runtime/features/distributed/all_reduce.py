@@ -9,12 +9,13 @@ from ...core.errors import RunError, first_line, say, stop
 from ...core.feature import Bundle, Feature
 
 PATIENCE = 60.0
-"""Timeout in seconds; normally less than ten are needed."""
+"""Timeout in seconds. The all-reduce normally takes less than ten."""
 SIZE = 2**26
 """Elements (float32) of the buffer: 256 MiB."""
 ROUNDS = 3
 SLOW = 1.0
-"""GB/s below which the speed is reported as slow: Ethernet of 10 Gbit/s between machines with GPUs is faster."""
+"""An all-reduce below this number of GB/s is reported as slow. Even Ethernet of 10 Gbit/s between machines is
+faster."""
 
 
 class AllReduce(Feature):
@@ -58,13 +59,13 @@ def measure_node(count: int) -> float:
 
 
 def speed(backend: str, found: float, least: float) -> str:
-    """A phrase with the measured GB/s of an all-reduce, which says whether that is slow."""
+    """A phrase with the measured GB/s of an all-reduce. It says whether this is slow."""
     slow = f", which is slow (below {least:g})" if found < least else ""
     return f"{backend} {found:.2g} GB/s{slow}"
 
 
 def hangs(count: int) -> str:
-    """The message for an all-reduce over this node's GPUs that hangs."""
+    """The message for an all-reduce between this node's GPUs that did not end."""
     return (
         f"NCCL hangs between the {count} GPUs of this node; NCCL_DEBUG=INFO shows where, and NCCL_P2P_DISABLE=1 "
         "helps where the GPUs cannot reach each other directly"

@@ -16,7 +16,8 @@ class CpuProcesses(Feature):
         environ.update(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Create the group for several processes, or for one with DeepSpeed, and make the arguments use it.
+        """Create the process group, for several processes or for one with DeepSpeed, and make the arguments object use
+        it.
 
         Without this group (``use_configured_state``) transformers passes ``ddp_timeout`` on only for GPUs, and
         accelerate 1.15 picks no backend for DeepSpeed on a CPU: each of two ranks would act as a single process, and
@@ -35,10 +36,10 @@ def make_group(bundle: Bundle, values: dict[str, Any]) -> None:
 
     zero = bundle.run["distributed_type"] == "DEEPSPEED"
     if zero:
-        # PartialState reads only this variable, which accelerate's launcher sets and torchrun does not.
+        # PartialState reads only this variable. accelerate's launcher sets it, and torchrun does not.
         os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
     timeout = timedelta(seconds=values.get("ddp_timeout", 1800))
     group = PartialState(cpu=not zero, backend="gloo", timeout=timeout)
     if group.device.type == "cpu":
-        # accelerate 1.4 names the device "cpu:0", onto which torch cannot load an optimizer.
+        # accelerate 1.4 names the device "cpu:0", and torch cannot load an optimizer onto it.
         group.device = torch.device("cpu")

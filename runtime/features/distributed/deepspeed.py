@@ -25,8 +25,8 @@ class DeepSpeed(Feature):
     """Hooks for a run with DeepSpeed's ZeRO."""
 
     def check_checkpoint(self, path: str, world: int) -> str | None:
-        """What is wrong with the shards of a checkpoint, or None."""
-        # With DeepSpeed's own optimizer, the schedule is in its shards (Trainer._save_optimizer_and_scheduler).
+        """Describe what is wrong with the shards of a checkpoint; None if nothing is."""
+        # DeepSpeed's own optimizer keeps the schedule in its shards (Trainer._save_optimizer_and_scheduler).
         late = schedule(path) if os.path.exists(os.path.join(path, "scheduler.pt")) else None
         if late is not None:
             return late
@@ -39,7 +39,7 @@ class DeepSpeed(Feature):
         except ValueError:  # invalid UTF-8, or an impossible folder name
             return "latest is damaged"
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
-        # A checkpoint with a record of all its files is complete, even if it is of another number of processes.
+        # A checkpoint with a record of its files is complete, even if another number of processes wrote it.
         if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):
             return f"it has {len(optimizer)} optimizer shards, and {world} processes will read it"
         if not any(name.endswith("_model_states.pt") for name in names):
@@ -69,7 +69,7 @@ class DeepSpeed(Feature):
             raise RunError(f"this bundle is for ZeRO stage {stage}, and the model is wrapped in {type(model).__name__}")
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
-        """Missing tools to compile the DeepSpeed extension of this run's optimizer.
+        """Findings about missing tools that are needed to compile the DeepSpeed extension of this run's optimizer.
 
         It is compiled when the optimizer is created (deepspeed 0.16 and 0.19, runtime/engine.py
         `_configure_basic_optimizer`, ops/op_builder/builder.py `jit_load`).
@@ -81,7 +81,7 @@ class DeepSpeed(Feature):
 
 
 def _prebuilt() -> set[str]:
-    """The extensions that the installed DeepSpeed was compiled with; pip's package has none."""
+    """The extensions that are compiled in the installed DeepSpeed. The package on PyPI has none."""
     from runpy import run_path
 
     found = find_spec("deepspeed")
@@ -93,7 +93,8 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Missing tools that torch compiles extensions with: ninja, a C++ compiler, and with `cuda` the CUDA toolkit."""
+    """The missing tools among those with which torch compiles extensions: ninja, a C++ compiler, with `cuda` also the
+    CUDA toolkit."""
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")
@@ -114,6 +115,6 @@ def _toolkit() -> list[str]:
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
             assert_no_cuda_mismatch("optimizer")
-    except Exception as error:  # DeepSpeed raises two classes of its own, and a broken compiler any other
+    except Exception as error:  # DeepSpeed raises two classes of its own; a broken compiler may raise any other
         return [f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one"]
     return []

@@ -13,7 +13,7 @@ WRAPS = {
     "transformer_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "size_based_auto_wrap_policy": "SIZE_BASED_WRAP",
     "NoneType": "NO_WRAP",
 }  # fmt: skip
-"""accelerate's names of torch's wrap policies."""
+"""Names of torch's wrap policies in accelerate's configuration."""
 
 
 def _folder_complete(path: str) -> bool:
@@ -27,7 +27,7 @@ class Fsdp(Feature):
     def check_checkpoint(self, path: str, world: int) -> str | None:
         """Check FSDP's files: ``pytorch_model_fsdp.bin`` and ``optimizer.bin`` (full), or folders of shards (``_0``).
 
-        torch writes the ``.metadata`` of such a folder last, when every process has written its shard.
+        torch writes the file ``.metadata`` of a folder of shards last, when every process has written its shard.
         """
         names = os.listdir(path)
         if not any(name.startswith("pytorch_model_fsdp") for name in names):
@@ -45,7 +45,8 @@ class Fsdp(Feature):
         return None
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare accelerate's plugin with accelerate.yaml: the environment may have other values (``FSDP_...``)."""
+        """Compare accelerate's plugin with accelerate.yaml, because environment variables (``FSDP_...``) may override
+        the file."""
         plugin = getattr(trainer.accelerator.state, "fsdp_plugin", None)
         if plugin is None:
             yield "the sharding of accelerate", "FSDP", "off"
@@ -72,9 +73,8 @@ def stated_settings(path: str) -> dict[str, str]:
 
 
 def plugin_settings(plugin: Any) -> dict[str, str]:
-    """The settings of accelerate's plugin that decide how a model is sharded, by their names in accelerate.yaml and in
-    upper case.
-    """
+    """The settings of accelerate's plugin that decide how a model is sharded, in upper case, by their names in
+    accelerate.yaml."""
     version, offload, policy = getattr(plugin, "fsdp_version", 1), plugin.cpu_offload, plugin.auto_wrap_policy
     out: dict[str, Any] = {
         "fsdp_version": version,

@@ -12,7 +12,7 @@ from ...core.feature import Bundle, Feature
 from .all_reduce import ROUNDS, SIZE, SLOW, hangs, leave, measure_node, speed
 
 PATIENCE = 45.0
-"""Timeout in seconds for the group and its all-reduce; normally less than ten are needed."""
+"""Timeout in seconds for creating the group and for its all-reduce. They normally take less than ten."""
 SIZES = {"gloo": 2**22, "nccl": SIZE}
 """Elements (float32) of the buffer by backend: 16 MiB on the CPU."""
 LEAST = {"gloo": 0.1, "nccl": SLOW}

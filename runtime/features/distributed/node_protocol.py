@@ -1,8 +1,9 @@
 """The common preflight of several nodes: one process of each node connects to MASTER_ADDR:MASTER_PORT for some seconds.
 
-Node 0 listens. Each other node connects, sends its facts and findings as a line of JSON, answers questions (about its
-clock, whether it sees a file, a small all-reduce), and receives whether the run may start. Every wait has a timeout.
-Afterwards the port is free again: the other nodes close first, so that no connection lingers on node 0.
+Node 0 listens. Each other node connects and sends its facts and findings as a line of JSON. It then answers questions:
+about its clock, whether it sees a file, and a small all-reduce. At the end it is told whether the run may start. Every
+wait has a timeout. Afterwards the port is free again: the other nodes close first, so that no connection lingers on
+node 0.
 """
 
 import json
@@ -19,9 +20,9 @@ from . import node_network
 WAIT = 300
 """Seconds that node 0 and the other nodes wait for each other; XPC_NODE_WAIT overrides this number."""
 ANSWER = 120.0
-"""Timeout in seconds of one question; the all-reduce has a shorter one."""
+"""Timeout in seconds for the answer to a question. The all-reduce has a shorter timeout of its own."""
 HELLO = 20.0
-"""Timeout in seconds of the first line of a connected node."""
+"""Timeout in seconds for the first line of a node that has connected."""
 GREETING = "xpc"
 LARGEST = 2**24
 """The largest length of a line, in bytes."""
@@ -92,7 +93,7 @@ class Line:
 
 @dataclass
 class Node:
-    """What node 0 knows of another node: its rank, facts and findings, and the connection to it."""
+    """What node 0 knows about another node: its rank, facts, findings and connection."""
 
     rank: int
     facts: Mapping[str, Any]
@@ -111,7 +112,7 @@ class Node:
 def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node], list[str]]:
     """Wait for the other nodes. Returns a pair: the connected nodes in order, and problems with this set of nodes.
 
-    Returns when all are connected, at the timeout, or immediately if a node cannot belong to the run.
+    It returns when all nodes are connected, or at the timeout, or immediately if a node cannot belong to the run.
     """
     until = time.monotonic() + seat.wait
     came = {0: mine}
@@ -131,7 +132,7 @@ def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node],
             one = Node(int(hello["rank"]), dict(hello["facts"]), [str(text) for text in hello["found"]], line)
             dict(one.facts["files"]), dict(one.facts["versions"])  # a line from another program lacks these keys
             host = str(one.facts["host"])
-            if one.facts.get("token") == mine.facts["token"]:  # node 0 has reached itself
+            if one.facts.get("token") == mine.facts["token"]:  # node 0 has connected to itself
                 line.close()
                 continue
             line.send({GREETING: 1, "ask": "wait"})  # confirms to the node that it has reached node 0
@@ -176,7 +177,7 @@ def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def send(others: list[Node], question: Mapping[str, Any]) -> None:
-    """Send a question to all nodes at once, for something that they do together; `receive` gets the answers."""
+    """Send a question to all nodes at once, because they must act together. `receive` gets the answers."""
     for one in others:
         if one.line is not None:
             try:
@@ -199,7 +200,8 @@ def receive(one: Node) -> dict[str, Any]:
 
 
 def skew(one: Node, clock: Callable[[], float] = time.time) -> tuple[float, float]:
-    """Return a pair of seconds: how far a node's clock is ahead of this one's, and the error of that value.
+    """Return two numbers of seconds: how far a node's clock is ahead of this one's, and the possible error of that
+    value.
 
     The clock was read between question and answer, so the error is at most half of the round trip.
     """
@@ -246,7 +248,7 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
                 greeted = True
             except TimeoutError as error:
                 raise ConnectionAbortedError("it does not answer") from error
-            except ConnectionResetError:  # reached an earlier launch of node 0 that was just ending: connect again
+            except ConnectionResetError:  # node 0's earlier launch has answered while it was ending: connect again
                 if time.monotonic() + 1 > until:
                     raise
                 line.close()
@@ -268,7 +270,7 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
 
 
 def _reached(seat: Seat, mine: Node, until: float) -> Line:
-    """A connection to node 0. Raises RunError if it cannot be made before ``until``."""
+    """Connect to node 0. Raises RunError if there is no connection before ``until``."""
     try:
         return Line(node_network.reach(seat.address, seat.port, until))
     except RunError as error:
@@ -278,8 +280,8 @@ def _reached(seat: Seat, mine: Node, until: float) -> Line:
 def report_misplaced(seat: Seat, mine: Node) -> None:
     """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
-    A second node 0, and a node with a rank that is too high, do this. Otherwise node 0 would wait for the right node
-    until the timeout.
+    A node does this if it is a second node 0, or if its rank is too high. Otherwise node 0 would wait for the right
+    node until the timeout.
     """
     patience = Seat(seat.rank, seat.nodes, seat.address, seat.port, 5)
     try:

@@ -36,7 +36,7 @@ class NodeRendezvous(Feature):
         return seat is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
-        """Report that the launchers did not find each other; empty for any other error."""
+        """The message for launchers that did not find each other; empty for any other error."""
         reason = rendezvous_failure(error)
         return [] if reason is None else [("", stop(RunError(reason)))]
 
@@ -44,8 +44,8 @@ class NodeRendezvous(Feature):
 def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
     """Run each node's own checks (`check`), then the common ones. Raises RunError on every node.
 
-    Node 0's error has all findings. Another node's error says that this node stops with the others, or why it did not
-    connect.
+    Node 0's error has all findings. The error of another node says that it stops because of a finding, or why it did
+    not connect.
     """
     mine = Node(seat.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
     if seat.rank >= seat.nodes:
@@ -75,7 +75,7 @@ def _first(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
     listener = node_network.listen(seat.port)
     gathered: list[tuple[list[Node], list[str]]] = []
     thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, seat, mine)), daemon=True)
-    thread.start()  # the others can connect while this node runs its own checks
+    thread.start()  # so that the other nodes can connect while this node runs its own checks
     if not node_network.is_own(seat.address):
         node_protocol.report_misplaced(seat, mine)
     mine.found += _local_findings(check)
@@ -120,7 +120,7 @@ def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
 
 
 def _end(error: RunError) -> NoReturn:
-    """Raise the error and mark it, so that this node itself reports it."""
+    """Raise the error, marked as one that this node itself reports."""
     error.local = True  # type: ignore[attr-defined]
     node_all_reduce.end(error)
 

@@ -13,7 +13,7 @@ class PeerToPeer(Feature):
     """Hooks for a run on RTX 40 cards, which have no peer-to-peer access under older drivers."""
 
     def check_gpu_links(self, bundle: Bundle) -> list[str]:
-        """Switch peer-to-peer access off before the test of the GPUs. Returns no findings."""
+        """Switch peer-to-peer access off before the GPUs' connection is tested. Returns no findings."""
         self.before_arguments(bundle, {})
         return []
 

@@ -8,13 +8,14 @@ from ...core.feature import Bundle
 
 PREFIX = ".xpc-seen-by-every-node-"
 PATIENCE = 3.0
-"""Seconds until a file of another machine is visible; NFS caches directories for about that long."""
+"""Seconds to wait for a file that another machine has written. NFS caches directories for about that long."""
 
 
 class Probe:
-    """A temporary file with a unique name, in the nearest existing folder, `levels` above the output folder.
+    """A temporary file with a unique name. It is in the nearest existing folder, `levels` folders above the output
+    folder.
 
-    `error` is the reason if it cannot be written.
+    `error` is the reason if the file cannot be written.
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -37,7 +38,7 @@ class Probe:
 
 
 def nearest_existing(folder: str) -> tuple[str, int]:
-    """Return a pair: the nearest existing folder, from this one upward, and the number of levels between both."""
+    """Return a pair: the nearest existing folder at or above ``path``, and how many levels above it is."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder, levels = os.path.dirname(folder), levels + 1
@@ -62,8 +63,9 @@ def sees(bundle: Bundle, name: str, levels: int) -> bool:
 def needed(bundle: Bundle) -> str:
     """The reason why the nodes must share the output folder; "" for a run that writes no checkpoints.
 
-    Under ZeRO and sharded FSDP, each process writes its part of the weights or the optimizer. Under every strategy, it
-    writes its random state (transformers, `_save_rng_state`). A complete checkpoint has all parts in one folder.
+    Under ZeRO and sharded FSDP, each process writes its part of the weights or the optimizer. Under every strategy,
+    each process writes its random state (transformers, `_save_rng_state`). A complete checkpoint has all these files in
+    one folder.
     """
     if bundle.arguments.get("save_strategy", "steps") == "no" or bundle.arguments.get("save_only_model"):
         return ""

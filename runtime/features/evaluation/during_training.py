@@ -16,7 +16,8 @@ from ...core.metrics_file import events, keep
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""Suffixes of the metrics of the last evaluation in summary.json; with several sets, each set has its own metrics."""
+"""Endings of the names of metrics that summary.json has of the last evaluation. With several sets, each set has its
+own."""
 
 
 class Interrupted(Exception):
@@ -30,9 +31,7 @@ class EvaluatingTrainer(FaultTolerant):
     evaluate_first = False
 
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> Any:
-        """Evaluate as trl does, and record the prefix of the current set, because each of several sets has
-        its own call.
-        """
+        """Evaluate as trl does. With several sets, this is called for each, so record the prefix of the current set."""
         before, self.prefix = self.prefix, metric_key_prefix
         try:
             with progress.phase("evaluating"):
@@ -84,7 +83,7 @@ class EvaluatingTrainer(FaultTolerant):
             progress.now("loading the best checkpoint")
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint that also records which checkpoint is the best."""
+        """Write a checkpoint. It also records which checkpoint is the best."""
 
         def write_and_name_best() -> None:
             write()
@@ -97,11 +96,11 @@ class EvaluatingTrainer(FaultTolerant):
         self.evaluate_first = False
         try:
             evaluate_now(self)
-        except Interrupted:  # another stop request has interrupted the evaluation
+        except Interrupted:  # another stop request interrupted the evaluation
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:
-        """Correct the path of the best checkpoint, because transformers looks for it in the staging folder."""
+        """Correct the path of the best checkpoint, which transformers expects in the staging folder."""
         if not self.state.best_global_step:
             return
         best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
@@ -116,7 +115,7 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
-    numpy = sys.modules["numpy"]  # already imported, because transformers depends on it; bundles do not pin it
+    numpy = sys.modules["numpy"]  # already imported by transformers; bundles do not pin it
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
 
@@ -145,7 +144,7 @@ def due(args: Any, state: Any) -> bool:
 
 
 def losses_of(bundle: Bundle) -> dict[str, str]:
-    """The names of the evaluation losses, each with the name of its set; that name is "" for a single set."""
+    """The name of each evaluation loss, with the name of its set; the set's name is "" if there is only one set."""
     stated = bundle.data.get("evaluation")
     if not stated or not stated["named"]:
         return {"eval_loss": ""}
@@ -158,9 +157,8 @@ def is_evaluation(event: Mapping[str, Any]) -> bool:
 
 
 def evaluated(path: str, step: int, sets: int = 1) -> bool:
-    """Whether metrics.jsonl has an evaluation of this step with all sets. An incomplete evaluation is removed, because
-    it will be repeated.
-    """
+    """Whether metrics.jsonl has an evaluation of this step with all sets. An evaluation without all sets is removed,
+    because it will be repeated."""
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:

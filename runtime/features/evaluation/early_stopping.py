@@ -11,6 +11,6 @@ class EarlyStopping(Feature):
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Add the callback that counts evaluations."""
-        from .stop_callback import StopCallback  # imported late, because it imports transformers
+        from .stop_callback import StopCallback  # imported only here, because it imports transformers
 
         options["callbacks"] = [StopCallback(bundle.run["patience"]), *options["callbacks"]]

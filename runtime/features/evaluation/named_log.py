@@ -5,14 +5,14 @@ from typing import Any
 from transformers import Trainer
 
 BY_PREFIX = ("loss", "runtime", "samples_per_second", "steps_per_second")
-"""The metrics that transformers already names by the set."""
+"""Metrics whose names already contain the set's name, because transformers adds it."""
 
 
 class NamedLog(Trainer):  # type: ignore[misc]  # transformers has no types
     """A class between trl's trainer and transformers': names all metrics of an evaluation by their set.
 
-    transformers calls the loss of a set ``eval_NAME_loss``; trl's ``log`` adds ``eval_rewards/chosen`` for every set,
-    and the last set would overwrite the others.
+    transformers calls the loss of a set ``eval_NAME_loss``. But trl's ``log`` adds ``eval_rewards/chosen`` for every
+    set, so without this class the last set's value would overwrite those of the other sets.
     """
 
     prefix: str

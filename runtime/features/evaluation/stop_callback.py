@@ -28,14 +28,14 @@ def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater:
 
 
 class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Makes the step of the final evaluation the last step of the run, so that it is saved as usual and a later start
-    finds the run finished."""
+    """Ends the run at the step of the last evaluation: this step becomes the run's last one. So it is saved as usual,
+    and a later start finds the run finished."""
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop at once if the run resumes from the checkpoint of the step at which it stopped early."""
+        """Stop at once if training resumes from the checkpoint at which the run stopped early."""
         self._stop_if_due(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:

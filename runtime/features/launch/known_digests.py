@@ -2,7 +2,7 @@
 
 The entries are those of ``xpc compile`` and ``xpc verify``, in ``~/.cache/xpc/data`` (``XPC_CACHE=off`` turns them
 off). An entry is used only while the file's size, times and inode are unchanged. The folder and its entries must be
-private: what other users can write is neither read nor written.
+private: if other users can write to them, they are neither read nor written.
 """
 
 import contextlib

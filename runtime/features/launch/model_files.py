@@ -21,7 +21,7 @@ from . import known_digests, local_files
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
 """Endings of the files that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Prefixes of checkpoint files that are not read when a model is loaded, and so not compared."""
+"""Beginnings of the names of checkpoint files that loading a model does not read. They are not compared."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
 """Files that a run writes next to its model, and that are not compared."""
 THREADS = 8
@@ -41,7 +41,7 @@ class ModelFiles(Feature):
         found = {}
         for folder in folders(bundle):
             own = {name[len(folder) + 1 :]: one for name, one in stated.items() if name.startswith(f"{folder}/")}
-            if own:  # bundle.toml has no digests of a folder that did not exist at the compilation
+            if own:  # bundle.toml has no digests, because the folder did not exist at compile time
                 try:
                     found[folder] = finding(folder, local_files.find(bundle.folder, folder), own)
                 except RunError:  # a missing folder is reported when the model is loaded
@@ -50,7 +50,7 @@ class ModelFiles(Feature):
 
 
 def weights(bundle: str) -> dict[str, str]:
-    """The digests of local models' files in bundle.toml; empty if it is missing or unreadable."""
+    """The digests of local models' files, from bundle.toml. Empty if bundle.toml is missing or unreadable."""
     try:
         with open(os.path.join(bundle, MANIFEST), "rb") as handle:
             table = tomllib.loads(handle.read(LARGEST).decode()).get("weights")
@@ -101,7 +101,8 @@ def listed(place: str) -> list[str]:
 
 
 def digests(paths: Mapping[str, str]) -> dict[str, str]:
-    """The SHA-256 of files by name, read by several threads. A file that cannot be read has the reason instead."""
+    """The SHA-256 of each file by name, computed by several threads. For a file that cannot be read, the reason is in
+    its place."""
     found: dict[str, str] = {}
     left: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name, path in paths.items():

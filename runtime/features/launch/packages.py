@@ -11,25 +11,27 @@ TRACKERS: Mapping[str, tuple[str, ...]] = {
     "dvclive": ("dvclive",), "mlflow": ("mlflow",), "neptune": ("neptune",), "swanlab": ("swanlab",),
     "tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",),
 }  # fmt: skip
-"""The modules for each value of ``report_to``: one of them must be installed (transformers, integration_utils.py)."""
+"""For each value of ``report_to``, modules of which one must be installed (transformers, integration_utils.py)."""
 FLASH: Mapping[str, tuple[str, ...]] = {
     "flash_attention_2": ("flash_attn", "kernels"),
     "flash_attention_3": ("flash_attn_interface", "flash_attn_3", "kernels"),
 }
-"""The modules that provide each attention: one must be installed. ``kernels`` downloads the kernel from the hub."""
+"""For each kind of attention, modules of which one must be installed. The module ``kernels`` downloads a kernel from
+the hub."""
 EIGHT_BIT = ("8bit", "bnb", "paged", "lion", "ademamix")
-"""Parts of the names of bitsandbytes' optimizers (transformers, trainer_optimizer.py)."""
+"""Parts of the names of optimizers that are bitsandbytes' (transformers, trainer_optimizer.py)."""
 MATH = ("accuracy", "cosine", "len", "length")
-"""Rewards that need math_verify."""
+"""Reward functions that need the package math_verify."""
 FLASH_FILE = "--no-build-isolation -r requirements-flash.txt"
-"""pip's arguments for flash-attn, whose build imports torch."""
+"""pip's arguments for flash-attn. Its build imports torch."""
 
 
 class Packages(Feature):
     """Hooks that check packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
-        """Packages that this bundle uses and that are not installed. Pinned packages have a separate check."""
+        """Findings about packages that this bundle uses and that are not installed. Pinned packages are checked
+        elsewhere."""
         needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
@@ -37,7 +39,7 @@ class Packages(Feature):
             if lora["bits"] is not None:
                 needed.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
         optimizer = str(arguments.get("optim", ""))
-        # `adamw_torch_8bit` and similar ones are torchao's.
+        # `adamw_torch_8bit` and similar optimizers are torchao's.
         if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):
             needed.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
         attention = str(bundle.model["attn_implementation"])
@@ -61,9 +63,8 @@ class Packages(Feature):
         return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set wandb's project in the environment, because wandb reads it only there; the argument `project`
-        is trackio's.
-        """
+        """Set wandb's project in the environment. wandb reads it only there; the argument `project` belongs to
+        trackio."""
         if bundle.run.get("project"):
             environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 

@@ -1,4 +1,4 @@
-"""Continue the run of each tracker when training resumes, by the ids of these runs in each checkpoint."""
+"""Continue each tracker's run when training resumes. Each checkpoint stores the ids of these runs."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from ...core.errors import say
 class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers has no types
     """Stores the ids of the trackers' runs in each trainer_state.json, and continues these runs.
 
-    Metrics that a run has logged after the checkpoint are logged again.
+    Metrics that were logged after the checkpoint are logged a second time.
     """
 
     def __init__(self, reported: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ class TrackerRuns(TrainerCallback, ExportableState):  # type: ignore[misc]  # tr
         return {"args": {}, "attributes": {one: RUNS[one][0]() for one in self.trackers}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Choose the runs to continue, before the trackers' own callbacks start new ones."""
+        """Choose the runs to continue, before the trackers' own callbacks would start new runs."""
         if "clearml" in self.trackers and state.is_world_process_zero:
             _without_fork()
         nothing: dict[str, Any] = {"args": {}, "attributes": {}}
@@ -98,7 +98,8 @@ def _clearml() -> str | None:
 
 
 def _continue_clearml(run: str) -> None:
-    """Continue a ClearML task, with the options that transformers uses. The steps of its metrics get no offset (0)."""
+    """Continue a ClearML task, with the options that transformers uses. Its metrics continue at the same steps (offset
+    0)."""
     from clearml import Task
 
     project, name = os.environ.get("CLEARML_PROJECT", "HuggingFace Transformers"), os.environ["CLEARML_TASK"]

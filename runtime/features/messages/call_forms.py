@@ -1,7 +1,7 @@
 """Convert messages and tool calls from the form of the rows to the form that the chat template reads.
 
-Some templates read the arguments of a call as an object, `{"city": "Paris"}`, others as its JSON text; some read a
-content that is a list of parts, others only text.
+Some templates read the arguments of a tool call as an object, `{"city": "Paris"}`; other templates read them as JSON
+text. Some templates read a message's content as a list of parts, others only as text.
 """
 
 import json
@@ -100,15 +100,15 @@ class Forms(NamedTuple):
     """Which forms of a message a chat template reads."""
 
     parts: bool
-    """A content may be a list of parts."""
+    """Whether a content may be a list of parts."""
     objects: bool
-    """Arguments of tool calls may be an object."""
+    """Whether the arguments of tool calls may be an object."""
     texts: bool
     """Arguments of tool calls may be JSON text."""
     flat: bool
     """A call may have its name and its arguments without an inner object `function`."""
     doubles: bool
-    """Reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
+    """Whether reasoning is written twice if a turn has it both in a key (`reasoning_content`) and in its content."""
 
 
 FOUND: dict[str, Forms] = {}
@@ -153,7 +153,7 @@ def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
 
 
 def found_forms(template: str, render: Callable[..., str]) -> Forms:
-    """The forms that this template reads; they are found at the first call and then remembered."""
+    """The forms that this template reads. They are found at the first call, and remembered."""
     if template not in FOUND:
         FOUND[template] = forms_of(render)
     return FOUND[template]
@@ -172,7 +172,8 @@ def doubles(tokenizer: Any) -> bool:
 
 
 def forms_of(render: Callable[..., str]) -> Forms:
-    """Find the forms that a template reads, with small conversations, of which ``render`` returns the text."""
+    """Find the forms that a template reads, by rendering small conversations. ``render`` returns the text of a
+    conversation."""
     question = {"role": "user", "content": "?"}
     parts = _rendered(render, [{"role": "user", "content": [{"type": "text", "text": "zqz"}]}])
     found = []
@@ -193,5 +194,5 @@ def forms_of(render: Callable[..., str]) -> Forms:
 def _rendered(render: Callable[..., str], turns: list[dict[str, Any]]) -> str:
     try:
         return render(turns)
-    except Exception:  # a template may raise anything
+    except Exception:  # a template may raise any exception
         return ""

@@ -1,7 +1,8 @@
 """Report turns that are not trained on as their rows suggest, for a sample of the rows.
 
-Examples: a key `loss_weight`, which is not read; a turn of the user inside an answer, which is learned with the answer;
-reasoning that the chat template would write twice. The compiler has already checked rows of local JSON Lines files.
+Three examples: a key `loss_weight`, which the run does not read; a user's turn inside an answer, which is learned with
+the answer; reasoning that the chat template would write twice. The compiler has already checked rows of local JSON
+Lines files.
 """
 
 import json
@@ -15,13 +16,14 @@ from ...core.row_comparison import REASONING, sampled_rows
 from ...core.rows import FIELDS, KEPT, name
 
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
-"""Matches the name of a key that probably says whether a turn is learned, such as `loss_weight`."""
+"""Matches names of keys that probably say whether a turn is learned, such as `loss_weight`."""
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys of a turn (OpenAI's, axolotl's and others'); the value 0 or false means that the turn is not learned."""
+"""Keys of a turn that exclude it from the loss if the value is 0 or false (OpenAI's, axolotl's and others')."""
 MASKED = ("mask", "masked")
-"""Keys of a turn (torchtune's and others'); the value true means that the turn is not learned."""
+"""Keys of a turn that exclude it from the loss if the value is true (torchtune's and others')."""
 READ = (*TRAINED, *MASKED)
-"""Keys of a turn that decide whether it is learned. A number is no weight of the loss: 0 means not learned."""
+"""Keys that the run reads to decide whether a turn is learned. A number does not weight the loss: 0 means not
+learned."""
 ANSWERS = ("completion", "chosen", "rejected")
 PASSED = ("id", "index", "type", "tool_call_id", "content", "tool_calls", "function_call", *KEPT)
 """Keys of a turn that are read, or whose value is no text to learn."""
@@ -87,7 +89,8 @@ def _is_weight(value: Any) -> bool:
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:
-    """For the first turn with reasoning in a key and in its content: its number, and the reasoning's beginning."""
+    """The first turn that has reasoning both in a key and in its content: its number, and the beginning of the
+    reasoning."""
     for turns in row.values():
         for number, turn in enumerate(turns if isinstance(turns, list) else ()):
             fields = json.loads(turn.get(FIELDS) or "{}") if isinstance(turn, dict) else {}
@@ -120,7 +123,7 @@ def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool, t
 
 
 def written_twice(turn: int, piece: str) -> str:
-    """The message for a turn whose reasoning (beginning with ``piece``) a chat template writes twice."""
+    """The message about a turn whose reasoning, which begins with ``piece``, the chat template writes twice."""
     return (
         f"turn {turn} has reasoning in a field ({piece!r}) and between <think> and </think>, and the chat template "
         "writes both; leave one out of the row, or allow it with `data(omit=[reasoning])`"

@@ -1,4 +1,4 @@
-"""One end token after each answer, for trainers that append it to answers that the chat template has ended.
+"""Write one end token after each answer. Some trainers append it although the chat template has ended the answer.
 
 trl's ORPO and CPO, and its KTO before 1.0, append the end token to a rendered answer unless it is the answer's last
 token, so an answer that ends with `<|im_end|>` and a line break gets two. DPO before 1.0 always appends it.
@@ -21,13 +21,14 @@ class AnswerEnds(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Let trl render each answer only up to its end token, or without that token if trl always appends one."""
+        """Let trl render each answer only up to its end token. If trl always appends the token, the answer ends before
+        it."""
         render = getattr(module, "maybe_apply_chat_template", None)  # absent in DPO and KTO of trl 1.0: nothing to do
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 
 
 def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
-    """The texts of a row, rendered by trl. Rows that are texts already are unchanged."""
+    """The texts of a row, as trl renders them. A row that contains only texts is unchanged."""
     made = render(example, **options)
     end = options["processing_class" if "processing_class" in options else "tokenizer"].eos_token
     rendered = {name: made[name] for name in ANSWERS if name in made and not isinstance(example[name], str)}
@@ -35,7 +36,7 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its end token if only white space follows that; with ``always``, up to before the token."""
+    """The text up to its last end token, if only white space follows; with ``always``, without the token itself."""
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

@@ -17,14 +17,13 @@ class AssistantMasks(Feature):
 
 
 def missing(tokenizer: Any) -> list[str]:
-    """The finding for a chat template that does not mark the answers. trl raises an error for it, but only after the
-    model is loaded.
-    """
+    """The finding for a chat template that does not mark the answers. trl itself raises an error only after the model
+    is loaded."""
     template = tokenizer.chat_template
     if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
         return []
     try:
-        # trl 1.16 adds the marks to templates that it knows; with older versions, this import fails
+        # trl 1.16 adds the marks to known templates; older versions lack this function
         from trl.chat_template_utils import get_training_chat_template
 
         get_training_chat_template(tokenizer)

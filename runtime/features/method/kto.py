@@ -1,4 +1,5 @@
-"""Shuffle rows for KTO before training, because its trainer does not; split preference pairs into single answers."""
+"""KTO's trainer does not shuffle rows, so shuffle them before training. Preference pairs are split into single
+answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +13,7 @@ class KtoRows(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """The training set and every evaluation set, with one row per answer."""
+        """Return the training set and the evaluation sets, with one row per answer."""
         (train, evaluation), data = sets, bundle.data
         if isinstance(evaluation, dict):
             evaluation = type(evaluation)({name: split_pairs(rows, data) for name, rows in evaluation.items()})

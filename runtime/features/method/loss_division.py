@@ -12,6 +12,6 @@ class LossDivision(Feature):
         """Make transformers divide the loss by the gradient accumulation.
 
         The other trainers of trl 0.18 set this themselves. Without this hook, transformers assumes that the loss is
-        already divided, and the gradients would be a sum instead of a mean.
+        already divided, and the gradients are a sum instead of a mean.
         """
         trainer.model_accepts_loss_kwargs = False

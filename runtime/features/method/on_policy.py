@@ -12,7 +12,7 @@ from typing import Any
 from ...core.feature import Bundle, Feature
 
 IGNORED = -100
-"""The label that torch's losses ignore."""
+"""The label of a token that torch's losses ignore."""
 
 
 class OnPolicy(Feature):
@@ -24,13 +24,14 @@ class OnPolicy(Feature):
 
 
 class Prompts:
-    """A collator that pads prompts on the left, and adds the rows' completions if some of them are trained on."""
+    """A collator that pads prompts on the left. It adds the rows' completions if a share of the batches trains on
+    them."""
 
     def __init__(self, tokenizer: Any, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """The tensors of a batch. ``OnPolicyTrainer`` later adds completions that the rows do not have."""
+        """The tensors of a batch. If a row has no completion, ``OnPolicyTrainer`` adds one later."""
         prompt_ids = [self._prompt_tokens(row["prompt"]) for row in rows]
         prompts, mask = self._padded(prompt_ids, self.tokenizer.pad_token_id, left=True)
         out = {"prompts": prompts, "prompt_attention_mask": mask}
@@ -72,7 +73,7 @@ class Prompts:
 
 
 def joined(prompts: Any, mask: Any, answers: Any, answer_mask: Any) -> dict[str, Any]:
-    """The inputs of a step from prompts and answers; only the answers' tokens are labels."""
+    """The inputs of a step: prompts followed by answers. Only the answers' tokens are labels."""
     import torch
 
     return {
@@ -102,7 +103,7 @@ class OnPolicyTrainer:
     tokens: Any
 
     def settle(self, tokenizer: Any) -> None:
-        """Change the trainer's settings, once, after its construction."""
+        """Change settings of the trainer. This is called once, after its construction."""
         self.share, self.lmbda = float(self.args.lmbda), -1.0  # disables trl's own generation
         self.data_collator = Prompts(tokenizer, self.share < 1)
         self.model_accepts_loss_kwargs = True  # makes transformers divide the loss by the tokens of the step
@@ -119,18 +120,17 @@ class OnPolicyTrainer:
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The mean loss over the tokens of the step; in evaluation, over the tokens of the batch."""
+        """The loss, averaged over the tokens of the step; in an evaluation, averaged over the tokens of the batch."""
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True)  # type: ignore[misc]
         if num_items_in_batch is None or not self.model.training:
             loss = loss / (inputs["labels"] != IGNORED).sum().clamp(min=1)
-        else:  # DDP averages the gradients over the processes, so the sum is multiplied by their number
+        else:  # DDP averages gradients over the processes, so multiply the sum by their number
             loss = loss * self.args.world_size / num_items_in_batch.clamp(min=1)
         return (loss, outputs) if return_outputs else loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """The micro-batches of a step, whose tokens are counted later. This method must not use random numbers, because
-        a resumed run restores its random states after this call, before the first micro-batch.
-        """
+        """The micro-batches of a step. Their tokens are counted later. This method must not use random numbers, because
+        a resumed run restores its random states after this call, before the first micro-batch."""
         batches, _ = super().get_batch_samples(*args, **kwargs)  # type: ignore[misc]
         self.waiting = list(batches)
         return batches, 0
@@ -149,7 +149,7 @@ class OnPolicyTrainer:
         return super().prediction_step(model, self._completed(inputs), *rest, **kwargs)  # type: ignore[misc]
 
     def _completed(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The batch with the student's completions; a fraction of the batches keeps the completions of its rows."""
+        """The batch with the student's completions. A share of the batches keeps the rows' own completions instead."""
         import torch
 
         batch = self._prepare_inputs(batch)  # type: ignore[attr-defined]
@@ -168,9 +168,8 @@ class OnPolicyTrainer:
 
     @contextmanager
     def _generating(self) -> Any:
-        """The student in a state for generation: with unsharded weights and in evaluation mode, in which it uses its
-        cache.
-        """
+        """A context in which the student can generate: its weights are unsharded, and it is in evaluation mode, in
+        which it uses its cache."""
         from trl.models.utils import unwrap_model_for_generation
 
         with unwrap_model_for_generation(self.model_wrapped, self.accelerator) as student:

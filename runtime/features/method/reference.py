@@ -28,7 +28,7 @@ class Reference(Feature):
 def is_given(bundle: Bundle) -> bool:
     """Whether the runtime loads the reference model and passes it to the trainer.
 
-    It does for trainers that would otherwise copy the policy in memory, because ZeRO-3 refuses such a copy.
+    It does so for trainers that would otherwise copy the policy in memory, because ZeRO-3 refuses such a copy.
     """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed
@@ -57,7 +57,7 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
 
 
 class _Classes:
-    """The package transformers, but with model classes whose ``from_pretrained`` calls ``load``."""
+    """Stands in for the package transformers. The ``from_pretrained`` of its model classes calls ``load``."""
 
     def __init__(self, load: Callable[[], Any]) -> None:
         self.load = load
@@ -72,7 +72,7 @@ class _Classes:
 
 
 def _untrained(prepare: Callable[..., Any]) -> Callable[..., Any]:
-    """trl's ``prepare_deepspeed`` for a reference model, without optimizer, schedule and optimizer offload.
+    """Replaces trl's ``prepare_deepspeed`` for a reference model: without optimizer, schedule and optimizer offload.
 
     trl 1.16 omits them itself. trl 0.18 passes the complete file on: under bf16 DeepSpeed 0.16.8 then creates an
     optimizer without weights (GRPO under ZeRO-1 and 2: "torch.cat(): expected a non-empty list of Tensors"), or one

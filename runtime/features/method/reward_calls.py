@@ -18,7 +18,7 @@ from ..rows.message_fields import unpacked
 SECONDS = 60.0
 """Time limit of the first call. A slower function is only reported, because it may load something large once."""
 ANSWER = "Let me think. 6 + 1 = 7, so the answer is 7."
-"""The completion with which a function is called before the run."""
+"""A made-up completion, with which a function is called before the run."""
 EXPECTED = "it must return a list with one number for each completion, or None for a completion without a reward"
 FROM_TRAINING = ("wandb.init", "trackio.init", "process group has not been initialized", "init_process_group")
 """Parts of error messages about a tracker or a process group, which exist only during training. Such an error in the
@@ -76,7 +76,7 @@ def first_call(function: Callable[..., Any], values: Mapping[str, Any], size: in
             return _problem(function, returned, _values(returned), size, where)
     except TooSlow:
         say(f"the reward {name_of(function)} took more than {SECONDS:.0f} s, {where}; each step calls it again")
-    except (Exception, SystemExit) as error:  # the function may raise anything
+    except (Exception, SystemExit) as error:  # the function may raise any exception
         if any(words in str(error) for words in FROM_TRAINING):
             say(f"the reward {name_of(function)} cannot be checked before training: {first_line(error)}")
         else:
@@ -98,7 +98,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             returned = call()
             values = _values(returned)
-        except Exception as error:  # the function may raise anything
+        except Exception as error:  # the function may raise any exception
             raise _local(_raised(function, error, where)) from error
         why = _problem(function, returned, values, size, where)
         if why is not None:
@@ -110,7 +110,7 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         async def asynchronous(**given: Any) -> Any:
             try:
                 returned, failed = await function(**own(given)), None
-            except Exception as error:  # `judged` calls `_result`, which raises it again
+            except Exception as error:  # `judged` calls `_result`, which raises the exception again
                 returned, failed = None, error
             return judged(lambda: _result(returned, failed), given)
 
@@ -130,7 +130,7 @@ def _result(returned: Any, failed: Exception | None) -> Any:
 
 
 def _local(why: str) -> RunError:
-    """A RunError that occurs in this process only, so that this process reports it."""
+    """A RunError of this process alone, marked so that this process reports it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error
@@ -150,7 +150,7 @@ def _values(returned: Any) -> list[Any] | None:
         return None
     try:
         first = iter(returned)
-    except TypeError:  # a number or a tensor without dimensions has no items
+    except TypeError:  # a number, or a tensor without dimensions, cannot be iterated
         return None
     return [*first]
 
@@ -158,7 +158,7 @@ def _values(returned: Any) -> list[Any] | None:
 def _problem(
     function: Callable[..., Any], returned: Any, values: Sequence[Any] | None, size: int, where: str
 ) -> str | None:
-    """Why trl cannot use what the function returned, in a sentence; None if it can."""
+    """A sentence about why trl cannot use the function's result; None if it can."""
     import torch
 
     before = f"the reward {name_of(function)} returned"

@@ -7,14 +7,15 @@ from typing import Any
 from ...core.feature import Bundle, Feature
 
 SHOWN = {"reward": "reward", "rewards/margins": "margin"}
-"""Metrics and their names in the line: the reward of GRPO and RLOO, the margin of preference methods."""
+"""Metrics of the progress line, with their names there: the reward of GRPO and RLOO, the margin of preference
+methods."""
 
 
 class RewardProgress(Feature):
     """Hooks that show rewards and margins in the progress line."""
 
     def log_words(self, bundle: Bundle, event: Mapping[str, Any]) -> list[str]:
-        """The rewards and margins of the event; `none` if no completion since the last log had a reward."""
+        """The rewards and margins of the event. `none` means that no completion since the last log had a reward."""
         return [f"{word} {_number(event[key])}" for key, word in SHOWN.items() if key in event]
 
 

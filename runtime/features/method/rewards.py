@@ -40,15 +40,15 @@ class Rewards(Feature):
         """Check that the reward functions can be called with the columns of a source."""
         try:
             found = [problem(bundle, function, columns) for function in _loaded(bundle)]
-        except RunError:  # reported by before_rows
+        except RunError:  # before_rows reports the error
             return []
         return [one for one in found if one]
 
     def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Call each function once with this row, to report its result or exception and the time that it takes."""
+        """Call each function once with this row. Report an exception, a result that trl cannot use, or a slow call."""
         try:
             loaded = _loaded(bundle)
-        except RunError:  # reported by before_rows
+        except RunError:  # before_rows reports the error
             return []
         values, size = reward_calls.arguments(
             bundle.stack["reward_given"], row, bundle.arguments.get("num_generations") or 2, tokenizer
@@ -80,7 +80,7 @@ def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float
         return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
     turns = [[{"role": "assistant", "content": answer}] for answer in answers]
     there = [at for at, truth in enumerate(solution) if isinstance(truth, str)]
-    if logs or len(there) == len(solution):  # no solution is null, or this trl accepts null
+    if logs or len(there) == len(solution):  # if no solution is null, or this trl accepts null
         return list(accuracy_reward(turns, solution, **logs))
     found = dict(zip(there, accuracy_reward([turns[at] for at in there], [solution[at] for at in there]), strict=True))
     return [found.get(at) for at in range(len(solution))]
@@ -117,7 +117,7 @@ def tag_count_reward(completions: list[Any], **_: Any) -> list[float]:
 
 
 def reasoning_steps_reward(completions: list[Any], **_: Any) -> list[float]:
-    """A third for each word that begins a reasoning step, such as "First," or "Step 1:", at most 1."""
+    """The number of words that begin a reasoning step, such as "First," or "Step 1:", divided by 3; at most 1."""
     return [min(1.0, len(re.findall(STEPS, text)) / 3) for text in texts(completions)]
 
 
@@ -179,7 +179,8 @@ def repetition_penalty(ngram_size: int = 3, max_penalty: float = -1.0) -> Functi
 
 
 def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache: int = 4096) -> Function:
-    """0 at first; falls to -1 over the last ``soft_punish_cache`` tokens of ``max_completion_len`` (DAPO, eq. 13)."""
+    """0 for short completions. Over the last ``soft_punish_cache`` tokens of ``max_completion_len`` it falls to -1
+    (DAPO, eq. 13)."""
 
     def soft_overlong_punishment_reward(completion_ids: list[list[int]], **_: Any) -> list[float]:
         out = []
@@ -192,7 +193,7 @@ def soft_overlong_punishment(max_completion_len: int = 16384, soft_punish_cache:
 
 
 def code_format(language: str = "python") -> Function:
-    """``format_reward`` for answers with a code block; a column ``language`` overrides the setting."""
+    """``format_reward`` for answers with a code block. A column ``language`` overrides the setting of the same name."""
 
     def code_format_reward(completions: list[Any], **columns: Any) -> list[float]:
         answers = texts(completions)
@@ -225,9 +226,8 @@ SANDBOXED = ("binary_code", "cf_code", "code", "ioi_code")
 
 
 def ignore_token_types(tokenizer: Any, model: Any) -> None:
-    """Remove `token_type_ids` from the tokenizer's outputs for a model without them, because trl 0.24 passes them to
-    the generation.
-    """
+    """Remove `token_type_ids` from the tokenizer's outputs if the model does not use them, because trl 0.24 passes them
+    to the generation."""
     if "token_type_ids" not in signature(type(model).forward).parameters:
         tokenizer.model_input_names = [name for name in tokenizer.model_input_names if name != "token_type_ids"]
 
@@ -244,7 +244,7 @@ def functions(bundle: Bundle) -> list[Function]:
 
 @cache
 def _loaded(bundle: Bundle) -> list[Function]:
-    """The functions, loaded once for the preflight and the run, because files of the bundle are executed only once."""
+    """The functions. They are loaded once for the preflight and the run, so that files of the bundle run only once."""
     return functions(bundle)
 
 
@@ -265,7 +265,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1's 16384 and 4096 do not fit other lengths: use the run's own limit and a quarter of it.
+        # Open-R1's 16384 and 4096 do not fit other lengths: use the run's own limit, and a quarter of it.
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:
@@ -284,7 +284,7 @@ def _with_options(function: Function, options: Mapping[str, Any]) -> Function:
 
 
 def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functions") -> Function:
-    """Execute a file whose digest equals the one in the bundle, and return its function. Raises RunError."""
+    """Execute a file, after a comparison of its digest with the bundle's, and return its function. Raises RunError."""
     path, expected = bundle.inside(named["file"]), named["sha256"]
     try:
         with open(path, "rb") as handle:
@@ -297,10 +297,10 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
     if module is None:
         module = ModuleType(f"bundle_{sha256(code).hexdigest()[:12]}")
         module.__file__ = path
-        sys.modules[module.__name__] = module  # dataclasses and pickle look up a class in its module by this entry
+        sys.modules[module.__name__] = module  # dataclasses and pickle find a class's module by this entry
         try:
             exec(compile(code, path, "exec"), module.__dict__)
-        except Exception as error:  # the file may raise anything
+        except Exception as error:  # the file may raise any exception
             raise RunError(f"{path} cannot be executed: {type(error).__name__}: {error}") from error
         _modules[path] = module
     function = getattr(module, named["function"], None)
@@ -310,11 +310,11 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
 
 
 _modules: dict[str, ModuleType] = {}
-"""The modules of executed files by path, so that two functions of one file share its module."""
+"""The modules of executed files, by path. Two functions of one file share its module."""
 
 
 def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
-    """Why this function cannot be called with these columns, or None."""
+    """A sentence about why this function cannot be called with these columns, or None."""
     name = reward_calls.name_of(reward)
     if not bundle.stack["reward_async"] and iscoroutinefunction(reward):
         return f"the reward {name} is asynchronous, which this trl cannot call"
@@ -324,6 +324,6 @@ def problem(bundle: Bundle, reward: Function, columns: list[str]) -> str | None:
         signature(reward).bind(**dict.fromkeys(given))
     except TypeError as error:
         return f"the reward {name} cannot be called: {error}; its arguments are {', '.join(given)}"
-    except ValueError:  # some builtins have no signature
+    except ValueError:  # some built-in functions have no signature
         return None
     return None

@@ -38,7 +38,7 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
     """
     maker = getattr(module, "VLLMGeneration", None)  # trl 1.16; earlier, the trainer's module creates the engine
     module = module if maker is None else sys.modules[maker.__module__]
-    llm = getattr(module, "LLM", None)  # None if vLLM is not installed
+    llm = getattr(module, "LLM", None)  # None without vLLM
     if not bundle.arguments.get("use_vllm") or llm is None or bundle.model["id"] is None:
         return nullcontext()
     revision = bundle.loading()["revision"]
@@ -49,8 +49,9 @@ def sample_as_stated(model: Any) -> None:
     """Make ``generate`` sample with the trainer's parameters.
 
     transformers 4.50 to 4.57 replaces values that equal the defaults (temperature 1.0, top_p 1.0) by those of the
-    model's generation_config.json, unless an earlier version has saved the model (generation/utils.py,
-    ``_prepare_generation_config``). So the loaded configuration gets an earlier version, which is never saved.
+    model's generation_config.json, unless an earlier version has saved that file (generation/utils.py,
+    ``_prepare_generation_config``). So the loaded configuration is marked as saved by an earlier version; the mark is
+    never saved.
     """
     if "use_model_defaults" in signature(model.generate).parameters:
         model.generation_config.transformers_version = "4.49.0"

@@ -49,7 +49,7 @@ def teacher(bundle: Bundle) -> Any:
 
 
 def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
-    """How the teacher's vocabulary differs from the student's, or None."""
+    """Describe how the teacher's vocabulary differs from the student's; None if they are equal."""
     from transformers import AutoTokenizer
 
     plan = bundle.plan["method"]["teacher"]

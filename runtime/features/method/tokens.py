@@ -1,8 +1,7 @@
 """Rows that are already tokenized: token ids, with labels or masks.
 
-trl takes a row with `input_ids` as it is: it renders nothing and adds no end token. Of the other columns it reads
-`labels` or `completion_mask`, depending on its version, so every row gets this column. Padding is removed, because trl
-would attend to it.
+trl does not change a row with `input_ids`: it renders nothing and adds no end token. Depending on its version, trl also
+reads `labels` or `completion_mask`, so every row gets this column. Padding is removed, because trl would attend to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +46,8 @@ def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dic
 
 
 def _parts(source: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row's `input_ids`, labels and masks, from the columns that the source names or those with the usual names."""
+    """The row's `input_ids`, labels and masks. They are in the columns that the source names, or in those with the
+    usual names."""
     first, *others = source["columns"]
     if not source.get("only"):
         others = [one for one in ("labels", *MASKS) if one in row]
@@ -63,9 +63,8 @@ def _integers(value: Any, where: str, part: str) -> list[int]:
 
 
 def _without_padding(real: list[int], where: str) -> tuple[int, int]:
-    """The index of the first token that is not padding, and the index after the last one. Raises RunError for padding
-    between them.
-    """
+    """Return two positions: that of the first token that is not padding, and that after the last such token. Raises
+    RunError for padding between them."""
     if 1 not in real:
         return 0, 0
     begin, end = real.index(1), len(real) - real[::-1].index(1)
@@ -75,7 +74,7 @@ def _without_padding(real: list[int], where: str) -> tuple[int, int]:
 
 
 def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict[str, Any]:
-    """The row with its labels as the trainer's ``column``; that is empty for a trainer that learns every token."""
+    """The row, with its labels in the trainer's ``column``. The column is empty if the trainer learns every token."""
     if column == "labels":
         return {"input_ids": ids, "labels": labels}
     other = next((one for one, label in zip(ids, labels, strict=True) if label not in (one, UNLEARNED)), None)
@@ -96,16 +95,17 @@ def _convert(
 
 
 class GivenTokens(TokenCounts):
-    """Counts the tokens of rows that the trainer does not tokenize, before it truncates or packs them."""
+    """Counts tokens of rows that the trainer does not tokenize, before the trainer truncates or packs them."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map`` while the trainer prepares its rows: count tokenized rows before they are packed."""
+        """Called in place of ``Dataset.map`` while the trainer prepares its rows: count the tokens of rows before they
+        are packed."""
         if not self.has_counts and "input_ids" in rows.column_names:
             self.given(rows)
         return super().mapped(real, rows, *args, **kwargs)
 
     def given(self, rows: Any) -> None:
-        """Count rows of token ids, as the bundle gives them to the trainer."""
+        """Count the given rows of token ids, which are those that the trainer gets."""
         import numpy
 
         plain = rows.with_format(None)
@@ -119,7 +119,7 @@ class TokenRows(Feature):
     """Hooks for a run on rows that are already tokenized."""
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``to_row`` of this module for rows that are token ids, and the given one for other rows."""
+        """``to_row`` of this module for rows of token ids, and ``convert`` for other rows."""
         return partial(_convert, convert)
 
     def row_types(
@@ -166,7 +166,7 @@ def _vocabulary(bundle: Bundle) -> int:
 
 
 def _too_large(column: Any, size: int) -> tuple[int, int] | None:
-    """The number of the first row with a token id outside the vocabulary, and that id."""
+    """The number of the first row that has a token id outside the vocabulary, and this id."""
     import pyarrow.compute as compute
 
     large = compute.greater_equal(compute.list_flatten(column), size)

@@ -2,8 +2,8 @@
 
 trl renders their signatures into the prompt, reads the calls in a completion, makes them, and appends the results,
 which bear no loss (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it as the
-tool's result. Here each call has a time limit, and whatever trl would refuse after the model is loaded is reported
-before, in one sentence.
+tool's result. This module gives each call a time limit. What trl would refuse only after the model is loaded is
+reported earlier, in one sentence.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Tools(Feature):
         environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Load the files, describe each tool as the prompt does, and check that trl can use the chat template."""
+        """Load the files. Describe each tool as the prompt would, and check that trl can use the chat template."""
         try:
             tools, environment = loaded(bundle)
             instance = None if environment is None else instance_of(environment)
@@ -89,7 +89,7 @@ def instance_of(environment: type) -> Any:
     """Create an instance of the environment class. Raises RunError if that fails."""
     try:
         return environment()
-    except Exception as error:  # the class may raise anything
+    except Exception as error:  # the class may raise any exception
         raise RunError(_raised("the environment", environment.__name__, environment, error)) from error
 
 
@@ -110,19 +110,19 @@ def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
 
 
 def schema_problem(tool: Function) -> str | None:
-    """Why the model cannot be given the signature of this function, in a sentence; None if it can."""
+    """A sentence about why this function's signature cannot be rendered into the prompt; None if it can."""
     from transformers.utils import get_json_schema
 
     try:
         get_json_schema(tool)
-    except Exception as error:  # the docstring, a type or the signature cannot be converted
+    except Exception as error:  # a docstring, a type or a signature cannot be converted
         why = first_line(error).rstrip(".")
         return f"the tool {tool.__name__} needs a docstring with an `Args:` section and a type for each argument: {why}"
     return None
 
 
 def template_problem(tokenizer: Any) -> str | None:
-    """A sentence on why trl cannot train on tool calls in this tokenizer's chat template; None if it can."""
+    """A sentence about why trl cannot train on tool calls with this tokenizer's chat template; None if it can."""
     from trl import chat_template_utils as templates
 
     if not templates.supports_tool_calling(tokenizer):
@@ -159,8 +159,8 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
     """The function with a time limit for each call; a coroutine function is run to its end.
 
     An exception of a tool is printed once, and trl passes it to the model as the tool's result. For methods that trl
-    itself calls, such as `reset`, ``checked`` is a function that returns what is wrong with a result, or None; an
-    exception or a wrong result of these stops the run.
+    itself calls, such as `reset`, ``checked`` is a function that returns what is wrong with a result, or None; if such
+    a method raises an exception or returns a wrong result, the run stops.
     """
     name, reported = getattr(function, "__name__", type(function).__name__), list[str]()
 
@@ -188,7 +188,7 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
     def of_trl(*args: Any, **given: Any) -> Any:
         try:
             returned = call(*args, **given)
-        except Exception as error:  # the method may raise anything
+        except Exception as error:  # the method may raise any exception
             raise _local(_raised("the environment's", name, function, error)) from error
         why = checked(returned) if checked is not None else None
         if why is not None:
@@ -199,7 +199,7 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
 
 
 def limited_class(environment: type, seconds: float) -> type:
-    """A subclass of the same name, whose methods have a time limit."""
+    """A subclass of ``kind`` with the same name, whose methods have a time limit."""
     found = dict(inspect.getmembers(environment, inspect.isfunction))
     checks: Mapping[str, Callable[[Any], str | None]] = {START: lambda _: None, SCORE: _not_a_reward}
     methods = {name: limited(one, seconds, checks.get(name)) for name, one in found.items() if not name.startswith("_")}
@@ -220,16 +220,15 @@ def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
 
 
 def _local(why: str) -> RunError:
-    """A RunError that occurs in this process only, so that this process reports it."""
+    """A RunError of this process alone, marked so that this process reports it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error
 
 
 _loops: list[asyncio.AbstractEventLoop] = []
-"""The event loop for coroutine functions, if one was started. It runs in its own thread for all calls, so that a
-session that one call opens stays usable in later calls.
-"""
+"""The event loop for coroutine functions, if one was started. The loop runs in its own thread for all calls, so that
+later calls can use a session that an earlier call has opened."""
 
 
 def _awaited(coroutine: Any) -> Any:
@@ -249,7 +248,7 @@ def _awaited(coroutine: Any) -> Any:
 
 
 EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
-"""Made-up values by the type in a tool's JSON schema; any other type gets a text."""
+"""Made-up values for the types in a tool's JSON schema. A type that is not listed gets a text."""
 
 
 def example_call(tool: Function) -> dict[str, Any]:

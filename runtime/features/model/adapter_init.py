@@ -19,7 +19,7 @@ from .adapters import ADAPTER
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
-"""Passes over the rows after which EVA's components should have converged; peft has no limit."""
+"""The most passes over the rows. EVA's components should have converged by then; peft has no limit."""
 A, B = f".lora_A.{ADAPTER}.weight", f".lora_B.{ADAPTER}.weight"
 
 
@@ -81,7 +81,7 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
         if small < plan["rank"]:
             raise RunError(f"{plan['init']} finds {small} directions of {name}, and the rank is {plan['rank']}")
         with torch.no_grad(), torch.random.fork_rng(), gathered(weight):
-            torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers
+            torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers, so set the seed
             if plan["init"] == "olora":
                 layer.olora_init(ADAPTER)
             else:
@@ -89,7 +89,8 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
-    """Subtract the initial matrices in a checkpoint's adapter from the base, as peft did; returns them by name."""
+    """Subtract the initial matrices, which a checkpoint's adapter contains, from the base, as peft did. Returns them by
+    name."""
     import torch
 
     saved, start = _read(checkpoint), {}
@@ -115,9 +116,8 @@ def gathered(weight: Any) -> AbstractContextManager[Any]:
 
 
 def convert(model: Any, start: Mapping[str, Any]) -> None:
-    """Let the model save its adapter for the published base, and load such an adapter; ``start`` has the initial
-    matrices by name.
-    """
+    """Make the model save its adapter for the published base, and load such an adapter. ``start`` has the initial
+    matrices by name."""
     save = model.save_pretrained
 
     def save_pretrained(folder: str, **options: Any) -> None:
@@ -137,7 +137,7 @@ def convert(model: Any, start: Mapping[str, Any]) -> None:
 
 
 def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with adapters of twice the rank, which subtract the initial ones."""
+    """A state dict whose adapters have twice the rank: the added half subtracts the initial matrices."""
     import torch
 
     found = dict(state)
@@ -168,7 +168,7 @@ def _read(folder: str) -> dict[str, Any]:
 
 
 def _as_saved(name: str) -> str:
-    """The end of a matrix' name in a file, where peft leaves out the name of the adapter."""
+    """The end of a matrix' name in a saved file, in which peft omits the adapter's name."""
     return name.replace(f".{ADAPTER}", "")
 
 
@@ -176,7 +176,7 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
     """Initialize the A matrices by EVA: the principal components of each layer's inputs on the first training rows.
 
     Every layer keeps the rank of the bundle (peft's ``rho`` of 1). All processes read the same rows. Raises RunError if
-    the rows have fewer trained tokens than a layer has components, or the components do not converge.
+    the rows have fewer trained tokens than a layer has components, or if the components do not converge.
     """
     import torch
     from peft import EvaConfig, get_eva_state_dict
@@ -216,7 +216,8 @@ def initialize_from_rows(bundle: Bundle, trainer: Any) -> None:
 
 
 def batched(rows: list[Any], collate: Callable[[list[Any]], dict[str, Any]], micro: int, rank: int) -> list[Any]:
-    """Batches of at least ``micro`` rows with at least ``rank`` trained tokens; peft skips a batch with fewer."""
+    """Batches of at least ``micro`` rows. Each batch has at least ``rank`` trained tokens, because peft skips smaller
+    ones."""
     batches: list[Any] = []
     kept: list[Any] = []
     for row in rows:

@@ -13,7 +13,7 @@ from ...library_internals.adapter_loading import LoadingHook
 ADAPTER = "default"
 """peft's name of the adapter that is trained."""
 LABELS = "No label_names provided for model class `PeftModel"
-"""A wrong warning of transformers 4.52 about missing label names: it does find them, in peft's forward."""
+"""A wrong warning of transformers 4.52 about missing label names. transformers finds the names in peft's forward."""
 
 
 class Adapters(Feature):
@@ -21,10 +21,10 @@ class Adapters(Feature):
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless warnings about tied weights, embeddings and label names."""
-        # peft 0.18 warns for every class that can tie weights. The compiler warns (XP467) only if the model's
-        # configuration ties them and an adapter is on a tied weight; merged_adapters.py unties them before it merges.
+        # peft 0.18 warns for every class that can tie weights. XP467 warns only if the configuration ties weights and
+        # an adapter is on one; merged_adapters.py unties them.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
-        # An adapter on the embeddings is saved with the base's embeddings next to it, which changes no result.
+        # If an adapter is on the embeddings, peft also saves the base's embeddings, which changes no result.
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")
         logging.getLogger("transformers.trainer").addFilter(lambda record: LABELS not in record.getMessage())
 
@@ -34,11 +34,11 @@ class Adapters(Feature):
         options |= {} if quantized is None else {"quantization_config": quantized}
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Add the configuration of the adapters."""
+        """Add peft's configuration of the adapters to the arguments of the trainer."""
         options["peft_config"] = adapter(bundle)
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Set the learning rates of LoRA+, and correct dtypes over a quantized base."""
+        """Set the learning rates of LoRA+, and correct the dtypes of trained weights over a quantized base."""
         plan = bundle.lora
         assert plan is not None
         if plan["bits"] == 4:
@@ -69,7 +69,7 @@ def adapter(bundle: Bundle) -> Any:
 
     common = {
         "target_modules": _inside_module(plan["within"], plan["targets"]) if plan.get("within") else plan["targets"],
-        # a copy, because peft appends to this list
+        # a copy of the list, because peft appends to it
         "modules_to_save": plan["modules_to_save"] and [*plan["modules_to_save"]],
         "task_type": "SEQ_CLS" if bundle.plan["method"]["scores"] else "CAUSAL_LM",
         "revision": bundle.model["revision"] if bundle.model["id"] is not None else None,
@@ -126,12 +126,12 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
         found = "adapted" if _matches(ends, places) else "in no module of the model"
         if found != "adapted" and renamed and name not in config.target_modules:
             *inside, last = name.split(".")
-            # not one of the routed experts, for example shared_experts.down_proj
+            # not a routed expert, but for example shared_experts.down_proj
             other = inside and inside[-1] != "experts" and last != "gate"
             limited = plan.get("within") or any(word.isdecimal() for word in inside)
             found = "adapted in the experts of every layer" if other or limited else "adapted"
         yield f"the target `{name}`", "adapted", found
-    # With all-linear, peft also lists routers that the model does not have: these are not compared.
+    # With all-linear, peft also lists routers that the model does not have. They are not compared.
     for name in (*(plan.get("parameters") or ()), *(renamed if listed else ())):
         yield f"the parameter `{name}`", "adapted", "adapted" if _matches(name, stacks) else "not in the model"
     for name in plan["modules_to_save"] or ():
@@ -146,13 +146,13 @@ def built(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, ob
 
 
 def _matches(name: str, places: Iterable[str]) -> bool:
-    """Whether a target is a full name among these or the end of one; `a.*.b` matches `b` anywhere inside `a`."""
+    """Whether a target equals one of these full names or the end of one. `a.*.b` matches `b` anywhere inside `a`."""
     pattern = re.compile(rf"(?:.*\.)?{re.escape(name).replace(re.escape('.*.'), r'[.](?:.*[.])?')}")
     return any(pattern.fullmatch(one) for one in places)
 
 
 def _weights(plan: Mapping[str, Any], model: Any) -> Iterator[tuple[str, object, object]]:
-    """Compare the trained weights: only adapters and complete modules are trained, in the bundle's dtype."""
+    """Rows about the trained weights: only adapters and complete modules should be trained, in the bundle's dtype."""
     prefixes = (f".{model.base_model.prefix}", f".modules_to_save.{ADAPTER}.")
     for name, weight in model.named_parameters():
         own = f".{ADAPTER}" in name and any(one in name for one in prefixes)
@@ -204,9 +204,9 @@ def rates(optimizer: Any, model: Any, plan: Mapping[str, Any]) -> None:
     """Split the optimizer's groups for LoRA+, so that B matrices and adapters on embeddings get their own learning
     rates.
 
-    Other options of a group (weight decay) stay. Weights are selected by name, not by shape as in peft's
-    ``create_loraplus_optimizer``, because ZeRO-3 hides shapes and peft 0.17 finds no embeddings. The logged rate is
-    that of the first group, the A matrices.
+    Other options of a group, such as weight decay, stay the same. Weights are selected by name, not by shape as in
+    peft's ``create_loraplus_optimizer``, because ZeRO-3 hides shapes and peft 0.17 finds no embeddings. The logged rate
+    is that of the first group, the A matrices.
     """
     rate_of: dict[int, float] = {}
     for name, weight in model.named_parameters():

@@ -17,8 +17,8 @@ class AddedTokens(Feature):
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
         """Resize the embeddings to the tokenizer. New rows are initialized from the seed of the run.
 
-        A reference that is loaded later gets the same rows. If a model's embeddings are longer than its vocabulary, it
-        already has rows for new tokens.
+        A reference model that is loaded later gets the same new rows. If a model has more embeddings than tokens, some
+        new tokens use the spare rows.
         """
         import torch
 

@@ -11,7 +11,8 @@ from ..launch.verified_files import verified
 SECONDS = 10.0
 """Time limit for a template to write one conversation; templates take milliseconds."""
 LARGEST = 2**24
-"""Most characters that a template may write for the probe; an ordinary one writes a few hundred."""
+"""The most characters that a template may write for the test conversation. An ordinary template writes a few
+hundred."""
 PROBE = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello"}]
 
 
@@ -27,13 +28,13 @@ class ChatTemplate(Feature):
             _render(tokenizer, PROBE, "a conversation of two words")
 
     def check_first_row(self, bundle: Bundle, source: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
-        """Render the first row. Raises RunError if rendering does not end, as with an endless loop in the template."""
+        """Render the first row. Raises RunError if rendering does not end, for example because of an endless loop."""
         for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
             _render(tokenizer, messages, f"row 0 of {source}")
         return []
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Set the path of a template in the bundle that trl reads itself (`chat_template_path`)."""
+        """If trl reads the template from a file itself (`chat_template_path`), set the path of the bundle's file."""
         if values.get("chat_template_path"):
             values["chat_template_path"] = bundle.inside(values["chat_template_path"])
 
@@ -51,13 +52,14 @@ class ChatTemplate(Feature):
 
 
 def _render(tokenizer: Any, messages: Any, what: str) -> None:
-    """Write a conversation within the time limit. Other errors of the template are reported where rows are written."""
+    """Render a conversation within the time limit. Other errors of the template are ignored here; they are reported
+    when rows are rendered."""
     try:
         with time_limit(SECONDS):
             text = tokenizer.apply_chat_template(messages, tokenize=False)
     except TooSlow:
         raise RunError(f"the chat template writes {what} for more than {SECONDS:.0f} s: it may never end") from None
-    except Exception:  # a template may raise anything
+    except Exception:  # a template may raise any exception
         return
     if len(text) > LARGEST and messages is PROBE:
         raise RunError(f"the chat template writes {len(text):,} characters for {what}")

@@ -10,5 +10,5 @@ class CompiledLayers(Feature):
     """Hooks for a run that compiles each layer separately with `torch_compile`."""
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Set the variable with which accelerate compiles layer by layer (accelerate 1.15, TorchDynamoPlugin)."""
+        """Set the variable that makes accelerate compile layer by layer (accelerate 1.15, TorchDynamoPlugin)."""
         os.environ["ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION"] = "true"

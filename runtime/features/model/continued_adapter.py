@@ -46,9 +46,10 @@ class ContinuedAdapter(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Give the trainer's model the adapter's weights, and a frozen copy of them as the reference.
+        """Give the trainer's model the adapter's weights, and a frozen copy of these weights as the reference.
 
-        Only for stacks whose trainer uses such a copy as the reference, which some constructors already use.
+        This is done only on stacks whose trainer uses such a copy as its reference; some trainers use it in their
+        constructor.
         """
         if not is_reference(bundle):
             return nullcontext()
@@ -69,15 +70,15 @@ class ContinuedAdapter(Feature):
 
 
 def is_reference(bundle: Bundle) -> bool:
-    """Whether the reference is the adapter that training begins with, and not the base."""
+    """Whether the reference is the adapter that training starts from. Otherwise it is the base."""
     assert bundle.lora is not None
     return bool(bundle.lora["continued"].get("reference"))
 
 
 def with_reference(bundle: Bundle, model: Any) -> Any:
-    """The model with the weights in its adapter and in a frozen adapter "ref", as trl does with a PeftModel.
+    """The model with the weights in its adapter, and again in a frozen adapter "ref", as trl does with a PeftModel.
 
-    The copy is not saved: every start makes it anew.
+    The frozen adapter is not saved: every start of the run makes it again.
     """
     load_weights(bundle, model)
     model.add_adapter(REFERENCE, model.peft_config["default"])
@@ -92,7 +93,7 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
 def load_weights(bundle: Bundle, model: Any, adapter: str = "default") -> None:
     """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
-    Dtypes, and which weights are trained, stay as in a new run.
+    The dtypes are those of a new run, and the same weights are trained.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict
@@ -101,7 +102,7 @@ def load_weights(bundle: Bundle, model: Any, adapter: str = "default") -> None:
     weights = load_peft_weights(place, device="cpu")
     own = {name: weight for name, weight in model.named_parameters() if f".{adapter}." in f"{name}."}
     trained = list(own.values())
-    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # weights that ZeRO-3 has already sharded
+    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # weights that ZeRO-3 has sharded by now
     gathered: Any = nullcontext()
     if shards:
         import deepspeed

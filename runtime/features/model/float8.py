@@ -13,16 +13,17 @@ from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
 
 MULTIPLE = 16
-"""Both sizes of a matrix that is multiplied in fp8 are multiples of this number."""
+"""accelerate replaces a layer only if both sizes of its matrix are multiples of this number."""
 COMPILED = "_orig_mod."
-"""A part of the names of modules that torch compiles."""
+"""A part of the names of modules that torch has compiled."""
 
 
 class Float8(Feature):
     """Hooks for a run that computes in fp8."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set the variables from which accelerate makes its recipe, as its launcher sets them from accelerate.yaml."""
+        """Set the variables from which accelerate makes its recipe for fp8. Its launcher sets them from
+        accelerate.yaml."""
         environ["ACCELERATE_MIXED_PRECISION"] = "fp8"
         environ["ACCELERATE_FP8_BACKEND"] = "AO"
         environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = str(bundle.run["fp8"]["all_gather"])

@@ -66,7 +66,7 @@ def freeze(bundle: Bundle, model: Any) -> None:
 
 
 def _layers(model: Any) -> tuple[str, int]:
-    """The name prefix of the decoder's layers ("model.layers.") and their number. Raises RunError."""
+    """Return a pair: the name prefix of the decoder's layers ("model.layers."), and their number. Raises RunError."""
     import torch
 
     count = model.config.get_text_config().num_hidden_layers
@@ -77,7 +77,8 @@ def _layers(model: Any) -> tuple[str, int]:
 
 
 def _size(weight: Any) -> int:
-    """The number of elements of a weight. For a ZeRO-3 shard, ``ds_numel`` has the number for the complete weight."""
+    """The number of elements of a complete weight. For a weight that ZeRO-3 has sharded, ``ds_numel`` is this
+    number."""
     return int(getattr(weight, "ds_numel", weight.numel()))
 
 

@@ -10,7 +10,7 @@ class LigerFamily(Feature):
     """Hooks for a model whose family was unknown when the spec was compiled."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Report a family without Liger kernels, which Liger itself only logs."""
+        """A finding if Liger has no kernels for the model's family. Liger itself would only log this."""
         import transformers
 
         family = transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading()).model_type

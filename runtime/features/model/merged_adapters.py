@@ -11,7 +11,7 @@ from ...core.checkpoint_integrity import set_default_mode
 from ...core.feature import Bundle, Feature
 
 FOLDER = "merged"
-"""The folder with the merged model; the adapters are in the output folder around it."""
+"""The subfolder for the merged model. The output folder itself contains the adapters."""
 
 
 class MergedAdapters(Feature):
@@ -20,8 +20,8 @@ class MergedAdapters(Feature):
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Merge on process 0, and save the model with its tokenizer and card. This modifies the trained model.
 
-        Weights that are not finite after the merge raise ValueError (peft's ``safe_merge``). A folder that an
-        interrupted start has left is replaced.
+        Raises ValueError if a merged weight is not finite (peft's ``safe_merge``). An incomplete folder of an
+        interrupted start is replaced.
         """
         if not trainer.is_world_process_zero():
             return
@@ -39,9 +39,9 @@ def merged(adapted: Any) -> Any:
     """The base model of ``adapted`` with the adapters merged into it. This modifies ``adapted``.
 
     Tied embeddings and head are one weight, but an adapter on `embed_tokens` changes the embeddings alone. peft adds it
-    to the shared weight, and so to the head. Here an adapted weight is first separated from the weights that share it,
-    and the configuration states afterwards whether the two are still tied; transformers 4.57 would otherwise tie them
-    again when the model is loaded.
+    to the shared weight, and so to the head. So an adapted weight is first separated from the weights that share it.
+    Afterwards the configuration states whether embeddings and head are tied, because transformers 4.57 would otherwise
+    tie them again when it loads the model.
     """
     from torch import nn
 

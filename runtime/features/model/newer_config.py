@@ -11,7 +11,7 @@ class NewerConfig(Feature):
     """Hooks for a run with transformers 4."""
 
     def model_options(self, bundle: Bundle, options: dict[str, Any]) -> None:
-        """Raises RunError if the model would be loaded with other positions than it was saved with."""
+        """Raise RunError if the model would be loaded with other rotary positions than it was saved with."""
         from transformers import AutoConfig
 
         config = options.get("config") or AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())

@@ -8,7 +8,7 @@ from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 SCORES = {"score.weight", "lm_head.weight"}
-"""Weights that transformers' report about a new score head may name: the score head, and the head that it replaces."""
+"""Weights that transformers' report about a new score head may name: the score head, and the language model's head."""
 PADDING = "Please note that with a fast tokenizer, using the `__call__` method is faster"
 """A warning of transformers 4.52 about the collator of trl's RewardTrainer, which pads tokenized rows."""
 
@@ -30,7 +30,7 @@ class RewardHead(Feature):
         options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
-        """Count rows that are too long as dropped, because the reward trainer does not truncate them."""
+        """Count rows that are too long as dropped. The reward trainer drops such rows and does not truncate them."""
         counted.cut_rows = counted.cut_tokens = 0
         counted.left_out_for, counted.lacks = "they are longer than seq", "fits"
 

@@ -33,12 +33,12 @@ class Rope(Feature):
 def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     """Write a scaling into a configuration, and multiply its context (`max_position_embeddings`) by `factor`.
 
-    With dynamic scaling the context stays as it is, because that scaling computes longer ones from the original.
+    Dynamic scaling does not change the written context, because it computes longer contexts from the original one.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
-    # names in transformers 5 and 4
+    # the names in transformers 5 and in 4
     names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]
-    if not names and hasattr(config, "rope_theta"):  # families without the key in transformers 4: Gemma, Mistral
+    if not names and hasattr(config, "rope_theta"):  # in transformers 4, some families lack the key: Gemma, Mistral
         names = ["rope_scaling"]
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
     if (

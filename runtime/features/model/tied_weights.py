@@ -16,7 +16,7 @@ class TiedWeights(Feature):
         """Filter transformers' warning about missing weights that are tied to a weight in the checkpoint."""
         places: dict[int, list[str]] = {}
         for name, weight in trainer.model.state_dict().items():
-            if weight.numel():  # weights that ZeRO-3 has sharded are empty here
+            if weight.numel():  # a weight that ZeRO-3 has sharded is empty here
                 places.setdefault(weight.data_ptr(), []).append(name)
         tied = {name for names in places.values() if len(names) > 1 for name in names}
 

@@ -12,7 +12,7 @@ from ..rows.images import SHAPE, parts, reopened
 FOLDER = "merged"
 """The subfolder of the output folder with the merged model (`merged_adapters.py`)."""
 FROZEN = "visual"
-"""The module that reads images, with its projection to the width of the language model (Qwen2.5-VL)."""
+"""The module that reads images and projects them to the width of the language model (Qwen2.5-VL)."""
 TALKS = ("messages", "prompt", "chosen", "rejected")
 """Columns of converted rows that contain messages."""
 OUTSIDE = rf"(?:.*\.)?{FROZEN}\..*"
@@ -33,7 +33,7 @@ class Renderer:
 
 
 def with_parts(turns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages with a list of parts as their content."""
+    """The messages, in which every content is a list of parts."""
     return [{**turn, "content": parts(one) if isinstance(one := turn["content"], str) else one} for turn in turns]
 
 
@@ -77,7 +77,7 @@ class Vision(Feature):
     """Hooks for a run that trains the language model of a model that reads images."""
 
     reported = False
-    """Whether the frozen part was reported, so that the reference model of dpo does not report its own."""
+    """Whether the frozen part was reported. It is reported once, not again for the reference model of dpo."""
 
     def model_class(self, bundle: Bundle, kind: Any) -> Any:
         """The class of models that read images and write text."""
@@ -86,7 +86,7 @@ class Vision(Feature):
         return AutoModelForImageTextToText
 
     def model_loaded(self, bundle: Bundle, model: Any, tokenizer: Any) -> None:
-        """Freeze the part that reads images, and keep no cache of keys and values in training."""
+        """Freeze the part that reads images, and switch the cache of keys and values off for training."""
         model.config.get_text_config().use_cache = False
         frozen = [weight for path, weight in model.named_parameters() if within(path)]
         for weight in frozen:
@@ -108,22 +108,23 @@ class Vision(Feature):
             options["peft_config"].exclude_modules = OUTSIDE
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Open the images of a batch, and keep their tokens out of the loss."""
+        """Let the trainer open the images of a batch, and exclude their tokens from the loss."""
         trainer.data_collator = ImageCollator(trainer.data_collator, tokenizer.image_token_id)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare the number of trained weights in the frozen part with 0."""
+        """A row that compares the number of trained weights in the frozen part with 0."""
         trained = [path for path, weight in trainer.model.named_parameters() if within(path) and weight.requires_grad]
         yield "the number of trained weights in the part that reads images", 0, len(trained)
 
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Save the processor next to merged adapters, too; the trainer has saved it next to its own weights."""
+        """Save the processor next to the merged model. The trainer has saved it next to the adapters."""
         if bundle.lora is not None and bundle.lora.get("merge") and trainer.is_world_process_zero():
             trainer.processing_class.save_pretrained(os.path.join(trainer.args.output_dir, FOLDER))
 
 
 def limit_pixels(reader: Any, most: int) -> None:
-    """Let an image processor scale down images with more than ``most`` pixels; it is saved with this limit."""
+    """Let an image processor scale down images with more than ``most`` pixels. The processor is saved with this
+    limit."""
     reader.size["longest_edge"] = most
     reader.size["shortest_edge"] = min(most, reader.size["shortest_edge"])
 
@@ -134,7 +135,7 @@ def within(path: str) -> bool:
 
 
 def image_tokens(processor: Any, images: Sequence[Mapping[str, Any]]) -> list[int]:
-    """The number of tokens that each image becomes, by its size."""
+    """The number of tokens of each image, which depends on its size."""
     reader = processor.image_processor
     patches = [reader.get_number_of_image_patches(one["height"], one["width"], {}) for one in images]
     return [one // reader.merge_size**2 for one in patches]
@@ -150,7 +151,8 @@ def row_tokens(processor: Any, images: Sequence[int], conversation: Any) -> int:
 
 
 def counted(processor: Any, most: int, label: str, rows: Any, conversations: Callable[[Any], list[Any]]) -> str:
-    """A sentence with the number of images and tokens in these rows; for a pair, each answer counts with its prompt.
+    """A sentence with the number of images and tokens in these rows; for a pair, each answer is counted together with
+    the prompt.
 
     Raises RunError if a conversation has more than ``most`` tokens.
     """
@@ -183,9 +185,8 @@ class ImageCollator:
         self.collator, self.token = collator, token
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
-        """TRL's batch of these rows, with labels of -100 for the tokens of images; a pair has images in its prompt
-        only, which bears no loss. Raises RunError for an image that can no longer be read.
-        """
+        """TRL's batch of these rows, with labels of -100 for the tokens of images. A pair has images only in its
+        prompt, which has no loss. Raises RunError for an image that can no longer be read."""
         batch = self.collator(
             [
                 {**{one: with_parts(row[one]) for one in TALKS if one in row}, SHAPE: [*map(reopened, row[SHAPE])]}

@@ -2,13 +2,13 @@
 
 Silent casts (read in trl 1.16 and 0.18, transformers 5.23 and 4.52.3, peft 0.21 and 0.17.1):
 
-- trl 1.16 rounds every trained weight over a quantized base to bfloat16, in fp16 and in fp32 as well
-  (sft_trainer.py, and the trainers of dpo, kto, grpo, rloo and reward);
+- trl 1.16 rounds every trained weight over a quantized base to bfloat16, in fp16 and in fp32 as well (sft_trainer.py,
+  and the trainers of dpo, kto, grpo, rloo and reward);
 - a base that was saved quantized computes in the dtype of its config.json, mostly bfloat16;
 - mxfp4 weights are unpacked to bfloat16, and custom model code may use any dtype.
 
-A base of 8 bits always multiplies in float16 (bitsandbytes 0.50 `MatMul8bitLt`), but stores no such values. GPUs before
-Ampere have no bfloat16, and under fp16 the gradient scaler does not support bfloat16 gradients.
+An 8-bit base always multiplies in float16 (bitsandbytes 0.50 `MatMul8bitLt`), but does not store float16 values. GPUs
+before Ampere have no bfloat16, and under fp16 the gradient scaler does not support bfloat16 gradients.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,8 @@ class WeightDtypes(Feature):
     def making_trainer(
         self, bundle: Bundle, model: Any, module: Any, load: Callable[[], Any]
     ) -> AbstractContextManager[Any]:
-        """Keep the trained weights that trl creates with peft, to restore them after trl has rounded them."""
+        """Remember the trained weights that trl creates with peft, to restore them after trl has rounded them to
+        bfloat16."""
         self.kept: dict[str, Any] = {}
         return unrounded(bundle, module, self.kept)
 
@@ -70,7 +71,7 @@ def states_bf16(bundle: Bundle) -> bool:
 def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[None]:
     """A context that collects in ``kept``, by name, the trained weights that trl's ``module`` creates with peft.
 
-    Only for a bundle with float32 adapters. It keeps the tensors themselves, not copies, because rounding creates new
+    It collects nothing unless the bundle has float32 adapters. It keeps tensors, not copies, because rounding makes new
     tensors.
     """
     plan = bundle.lora
@@ -86,7 +87,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Any, accelerator: Any) -> Any:
-        restore(model, kept)  # before the reference log-probabilities are computed, which shards the model
+        restore(model, kept)  # before trl computes the reference's log-probabilities, which shards the model
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):
@@ -94,7 +95,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
 
 
 def restore(model: Any, kept: dict[str, Any]) -> None:
-    """Restore the trained weights from before the rounding. The optimizer does not exist yet."""
+    """Give the trained weights the values from before the rounding. This happens before the optimizer is created."""
     for name, weight in model.named_parameters():
         before = kept.get(name)
         if before is not None and weight.dtype != before.dtype:

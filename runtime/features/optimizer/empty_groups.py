@@ -9,7 +9,7 @@ class NonemptyGroupsTrainer(FaultTolerant):
     """Trainer methods for a run whose weights may all be in one group."""
 
     def create_optimizer(self, *args: Any) -> Any:
-        """transformers' optimizer without empty groups.
+        """transformers' optimizer without its empty groups.
 
         DeepSpeed 0.16 drops such groups from its optimizer but not from the schedule, which torch 2.13 refuses. If
         deepspeed.json names the optimizer, DeepSpeed creates it later, and there are no groups yet.

@@ -7,7 +7,8 @@ from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
 
 WINDOW, FEWEST = 10, 3
-"""The last 10 logged steps after the warm-up are checked together. A shorter run is checked at its end if it has 3."""
+"""The number of logged steps after the warm-up that are checked together. A shorter run is checked at its end if it has
+3."""
 NO_RATE = 1e-15
 """A learning rate below this number changes no float32 weight."""
 
@@ -21,7 +22,7 @@ class Idle(Feature):
         self.window: list[Mapping[str, Any]] = []
 
     def before_first_step(self, bundle: Bundle, trainer: Any) -> None:
-        """Store the last step of the warm-up and the last step of the run."""
+        """Remember at which step the warm-up ends, and which step is the run's last."""
         self.last = trainer.state.max_steps
         self.warmup = trainer.args.get_warmup_steps(self.last)
 
@@ -44,7 +45,7 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """What was the same at each step of the window, with its likely cause; None if the run learns."""
+        """Describe what was the same at each step of the window, and the likely cause. None if the run learns."""
         args, method = bundle.arguments, bundle.plan["method"]
         if "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"
@@ -63,5 +64,5 @@ class Idle(Feature):
         return None
 
     def _always(self, name: str, value: float) -> bool:
-        """Whether a metric had this value at each step of the window."""
+        """Whether a metric had the same value, ``value``, at each step of the window."""
         return all(one.get(name) == value for one in self.window)

@@ -17,7 +17,7 @@ class Muon(Feature):
     """Hooks for a run with Muon."""
 
     def check_build_tools(self, bundle: Bundle) -> list[str]:
-        """A missing compiler: DeepSpeed's Muon is compiled by torch at the first step."""
+        """A finding if the C++ compiler is missing with which torch compiles DeepSpeed's Muon at the first step."""
         known = ("CXX", "g++", "clang++") if bundle.on_cpu else ("CC", "gcc", "clang")
         names = [os.environ.get(known[0]) or known[1], *known[1:]]
         if not bundle.run["zero_stage"] or any(map(shutil.which, names)):
@@ -44,9 +44,8 @@ class MuonTrainer(FaultTolerant):
     optimizer: Any
 
     def create_optimizer(self, *args: Any) -> Any:
-        """Muon and AdamW as one optimizer, in three groups: matrices, other weights with weight decay, and weights
-        without it (norms and biases). The logged rate is that of the matrices. Raises RunError.
-        """
+        """Muon and AdamW as one optimizer with three groups: hidden matrices; other weights with weight decay; norms
+        and biases, without it. The logged rate is that of the matrices. Raises RunError."""
         if self.optimizer is not None:
             return self.optimizer
         model = args[0] if args and args[0] is not None else self.model
@@ -97,7 +96,7 @@ def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
 
 
 def _outer(model: Any) -> Iterator[Any]:
-    """The embeddings and the output layer of a model, in peft's wrappers if it has some."""
+    """The embeddings and the output layer of a model, also if peft's wrappers contain them."""
     from torch.nn import Embedding
 
     for name, module in model.named_modules():

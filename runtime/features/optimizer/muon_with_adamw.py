@@ -7,14 +7,13 @@ import torch
 
 
 class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads no code of torch
-    """Muon steps the first group, AdamW all other groups. Both read this optimizer's groups and states, so schedules
-    and checkpoints see one optimizer.
-    """
+    """Muon steps the first group, AdamW all other groups. Both use the groups and the state of this object, so
+    schedules and checkpoints see one optimizer."""
 
     def __init__(
         self, plan: Mapping[str, Any], matrices: Sequence[Any], others: Sequence[tuple[float, Sequence[Any]]]
     ) -> None:
-        """``others`` are pairs of a weight decay and the weights that AdamW trains with it."""
+        """``others`` are pairs: a weight decay, and the weights that AdamW trains with this weight decay."""
         first, rest = plan["matrices"], plan["others"]
         self.muon = torch.optim.Muon(
             [{"params": [*matrices]}],
@@ -31,7 +30,8 @@ class MuonWithAdamW(torch.optim.Optimizer):  # type: ignore[misc]  # mypy reads 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Any = None) -> Any:
-        """Step Muon and AdamW. Each step passes both the groups and the state, which loading a checkpoint replaces."""
+        """Make a step of Muon and of AdamW. The groups and the state are passed each time, because loading a checkpoint
+        replaces them."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -13,16 +13,15 @@ PROJECTIONS = (
     ("apollo_torch", "random_projector", "GradientProjector"),
     ("apollo_torch", "svd_projector", "GaLoreProjector"),
 )
-"""Package, module and class (galore-torch 1.0, apollo-torch 1.0.3)."""
+"""For each package (galore-torch 1.0, apollo-torch 1.0.3), the module and the class that checkpoints contain."""
 
 
 class ProjectedGradients(Feature):
     """Hooks for a run with GaLore or APOLLO, which project gradients."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """Allow the optimizers' classes, because transformers loads optimizer.pt with `weights_only`, which
-        refuses them. Both packages warn that their AdamW is deprecated, which the spec cannot change.
-        """
+        """Allow the optimizers' classes, because transformers loads optimizer.pt with `weights_only`, which refuses
+        them. Filter both packages' warning that their AdamW is deprecated, because the spec cannot change it."""
         import torch
 
         warnings.filterwarnings("ignore", category=FutureWarning, message="This implementation of AdamW is deprecated")

@@ -1,4 +1,4 @@
-"""Save the averaged weights of a schedule-free optimizer, not the ones that it takes gradients at."""
+"""Save the averaged weights of a schedule-free optimizer. The weights for which it computes gradients are not saved."""
 
 from typing import Any
 
@@ -11,7 +11,8 @@ class ScheduleFreeTrainer(FaultTolerant):
     optimizer: Any
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
-        """Let the optimizer put its averages into the weights, and save; transformers does so only to evaluate.
+        """Let the optimizer put its averaged weights into the model, and save. transformers does this only for an
+        evaluation.
 
         The next training step puts the training weights back.
         """

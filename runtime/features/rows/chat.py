@@ -47,7 +47,7 @@ def messages(turns: Any, where: str) -> list[dict[str, Any]]:
 
 
 def string(value: Any, where: str, what: str) -> str:
-    """The value, which must be a text. Raises RunError otherwise."""
+    """Return the value if it is a text. Raises RunError otherwise."""
     if not isinstance(value, str):
         kind = "null" if value is None else type(value).__name__
         raise RunError(f"{where}: the {what} is {kind}; it must be text")
@@ -58,7 +58,8 @@ FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class ChatRows(Feature):
-    """Hooks for rows of chat messages or plain texts. Conversations with `from` and `value` keys need none."""
+    """Hooks for rows of chat messages or plain texts. A run with only `from` and `value` conversations does not need
+    this feature."""
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape without a separate prompt."""

@@ -1,8 +1,8 @@
 """Split long texts into rows of `seq` tokens, instead of truncating them to `seq` tokens.
 
-A document is its tokens and one end token, as trl makes it. Each document begins a new row and is cut every `seq`
-tokens. If only one token is left for the last row, from which nothing could be learned, the row before it is one token
-shorter.
+As in trl, a document is its tokens and one end token. Each document begins a new row, and is cut every `seq` tokens.
+Nothing can be learned from a row of one token. So if one token is left for the last row, the row before it is one token
+shorter, and the last row has two tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,8 @@ class ChunkedTrainer(Prepared):
         return prepare(pieces, args, packing, name)
 
     def split_texts(self, rows: Any, args: Any, name: str) -> tuple[Any, Any]:
-        """Return a pair: pieces of at most ``args.max_length`` tokens of tokenized texts, and their number by text."""
+        """Return a pair: the pieces of tokenized texts, each with at most ``args.max_length`` tokens, and each text's
+        number of pieces."""
         import numpy
 
         columns = [one for one in rows.column_names if one in (*TOKENS, PART)]
@@ -48,7 +49,7 @@ class ChunkedTrainer(Prepared):
 
 
 def split(rows: Mapping[str, list[Any]], most: int) -> dict[str, list[Any]]:
-    """Split tokenized rows. A value that is a list is cut like ``input_ids``; other values are copied to each piece."""
+    """Split tokenized rows. A list is cut in the same way as ``input_ids``; any other value is copied to each piece."""
     starts = [beginnings(len(ids), most) for ids in rows["input_ids"]]
     return {
         name: [

@@ -8,11 +8,11 @@ class Sets(dict[str, Any]):
     and call ``map`` and ``filter`` (orpo, cpo; kto and reward of trl 0.18)."""
 
     def map(self, *args: Any, **kwargs: Any) -> "Sets":
-        """The sets with each one mapped."""
+        """The same sets after ``Dataset.map`` of each set."""
         return Sets({name: rows.map(*args, **kwargs) for name, rows in self.items()})
 
     def filter(self, *args: Any, **kwargs: Any) -> "Sets":
-        """The sets with each one filtered."""
+        """The same sets after ``Dataset.filter`` of each set."""
         return Sets({name: rows.filter(*args, **kwargs) for name, rows in self.items()})
 
     @property
@@ -22,9 +22,8 @@ class Sets(dict[str, Any]):
 
 
 def joined_sets(parts: list[Any], axis: int = 0) -> Any:
-    """``datasets.concatenate_datasets``, which also accepts `Sets`, because the kto trainer of trl 0.18 adds columns in
-    this way.
-    """
+    """Like ``datasets.concatenate_datasets``, but also accepts `Sets`, because the kto trainer of trl 0.18 adds columns
+    with it."""
     import datasets
 
     if not isinstance(parts[0], Sets):

@@ -26,11 +26,11 @@ PLACE = "<image>"
 """Marks the place of an image in a text, as in LLaVA's rows."""
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 LARGEST = 64 * 2**20
-"""An image file may have at most this many bytes."""
+"""The largest image file that is read, in bytes."""
 MOST_PIXELS = 2**26
-"""Most pixels of an image (67 million); a small file can contain far more (a decompression bomb)."""
+"""The most pixels of an image (67 million). A small file can contain far more pixels (a decompression bomb)."""
 NARROWEST = 200
-"""The side ratio from which Qwen2-VL's image processor refuses an image (transformers, smart_resize)."""
+"""The ratio of an image's sides from which Qwen2-VL's image processor refuses it (transformers, smart_resize)."""
 EMBEDDED = "data:image/"
 
 
@@ -62,14 +62,14 @@ def to_row(
 
 
 def refuse_kept(source: Mapping[str, Any], row: Mapping[str, Any], where: str) -> None:
-    """Raise RunError for a row with a column that the chat template would read in a run without images."""
+    """Raise RunError if a row has a column that the chat template would read in a run without images."""
     for column in () if source.get("only") else KEPT:
         if row.get(column):
             raise RunError(f"{where}: it has `{column}`, which is not rendered next to images; leave the column out")
 
 
 def images_of(stored: Any) -> list[Any]:
-    """The stored images of a row, which may also be one image or none."""
+    """The stored images of a row, as a list. The row may also have a single image, or none."""
     return stored if isinstance(stored, list) else [] if stored is None else [stored]
 
 
@@ -83,7 +83,8 @@ def plain(turn: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _joined(content: Sequence[Any], where: str) -> str:
-    """The text of a content's parts, with a place for each image. Raises RunError for another kind of part."""
+    """The text of a content that is a list of parts, with a mark at each image. Raises RunError for another kind of
+    part."""
     texts = []
     for part in content:
         kind, text = (part.get("type"), part.get("text")) if isinstance(part, dict) else ("text", part)
@@ -102,7 +103,7 @@ def _joined(content: Sequence[Any], where: str) -> str:
 
 
 def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[str, str]]:
-    """The messages with one place for each image. Raises RunError if they have more or fewer places than images."""
+    """The messages with one mark per image. Raises RunError if they have more or fewer marks than there are images."""
     places = sum(turn["content"].count(PLACE) for turn in turns)
     first = next((turn for turn in turns if turn["role"] == "user"), None)
     if images and not places and first is not None:
@@ -114,7 +115,7 @@ def placed(turns: list[dict[str, str]], images: int, where: str) -> list[dict[st
 
 
 def parts(text: str) -> list[dict[str, str]]:
-    """A text as the parts that a processor's chat template reads, with an image at each place."""
+    """Split a text into the parts that a processor's chat template reads, with an image part at each mark."""
     found: list[dict[str, str]] = []
     for number, piece in enumerate(text.split(PLACE)):
         found += [{"type": "image"}] if number else []
@@ -157,7 +158,7 @@ def listed(folder: str, file: str | None, digest: str | None) -> Mapping[str, tu
 
 
 def _root(folder: str, source: Mapping[str, Any]) -> str:
-    """The folder that paths of images are relative to: that of the rows' file, or the data folder itself."""
+    """The folder that paths of images are relative to: the folder of the rows' file, or the data folder."""
     path = str(source["path"])
     return local_files.find(folder, path if source.get("files") else os.path.dirname(path) or ".")
 
@@ -172,7 +173,7 @@ def checked(
     """
     from PIL import Image
 
-    if isinstance(stored, Image.Image):  # the datasets library has already decoded the image
+    if isinstance(stored, Image.Image):  # datasets has decoded the image
         out = BytesIO()
         stored.convert("RGB").save(out, "PNG")
         stored = out.getvalue()
@@ -203,13 +204,13 @@ def checked(
         found["width"], found["height"] = _size(found)
     except RunError as error:
         raise RunError(f"{where} {error}") from None
-    except Exception as error:  # readers of broken files raise many classes
+    except Exception as error:  # the reader of a broken file may raise any exception
         raise RunError(f"{where} cannot be read: {first_line(error)}") from error
     return found
 
 
 def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where: str) -> None:
-    """Compare an image with the bundle's list. Raises RunError with both values."""
+    """Compare an image with the bundle's list of images. Raises RunError with both values if it has changed."""
     with open(place, "rb") as handle:
         digest = file_digest(handle, "sha256").hexdigest()
     if digest != stated[1]:
@@ -221,9 +222,8 @@ def _unchanged(path: str, place: str, size: int, stated: tuple[int, str], where:
 
 
 def files_state(root: str, stored: Iterable[Any]) -> str:
-    """A digest that changes if a file of these rows' images is written, replaced, deleted, or found in another folder.
-    It is computed from their paths, sizes, times of change and inodes, without reading them.
-    """
+    """A digest that changes if one of these rows' image files is written, replaced, deleted, or found in another
+    folder. It is computed from their paths, sizes, times of change and inodes, without reading them."""
     state = sha256(root.encode("utf-8", "surrogatepass"))
     for images in stored:
         for one in images if isinstance(images, list) else [images]:
@@ -232,14 +232,14 @@ def files_state(root: str, stored: Iterable[Any]) -> str:
                 try:
                     found = os.stat(os.path.join(root, path))
                     known: object = (path, found.st_size, found.st_mtime_ns, found.st_ino)
-                except OSError:  # a missing file is reported when the image is opened
+                except OSError:  # the error comes when the image is opened
                     known = path
                 state.update(repr(known).encode("utf-8", "surrogatepass"))
     return state.hexdigest()
 
 
 def _inside(root: str, path: str, where: str) -> str:
-    """The real path of an image's file. Raises RunError for an address, and for a file that is not inside ``root``."""
+    """The real path of an image's file. Raises RunError for a web address, and for a file outside ``root``."""
     if "://" in path:
         raise RunError(f"{where} is the address {path[:80]!r}, which a run does not fetch")
     if "\0" in path:
@@ -284,7 +284,7 @@ def reopened(found: Mapping[str, Any]) -> Any:
         if found["bytes"] is None and not os.path.isfile(found["path"]):  # reading a named pipe might never end
             raise RunError("it is no longer a file")
         return opened(found)
-    except Exception as error:  # readers of broken files raise many classes
+    except Exception as error:  # the reader of a broken file may raise any exception
         place = found["path"] if found["bytes"] is None else "in the rows"
         raise RunError(
             f"the image {place} could be read when the run began, and now cannot: {first_line(error)}"
@@ -301,9 +301,8 @@ class Images(Feature):
     """The columns of a converted row that contain messages."""
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
-        """Report images that the bundle has no digest of, because their changes are not noticed. An edited list of
-        images is a finding.
-        """
+        """Return a finding if the bundle's list of images was edited. Report images without a digest, whose changes
+        would not be noticed."""
         found = []
         for source in bundle.sources():
             if "images" in source and source["images"] is None:

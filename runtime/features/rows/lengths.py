@@ -10,7 +10,7 @@ from ...core.rows import name
 from . import kinds
 
 Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
-"""Takes a row of a mixture of shapes; returns it with its original columns."""
+"""A function of a row of a mixture of shapes. It returns the row with its original columns."""
 
 
 class LengthLimits(Feature):
@@ -19,7 +19,7 @@ class LengthLimits(Feature):
     tokenizer: Any = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Keep the tokenizer for the rows of each source."""
+        """Remember the tokenizer, which counts the tokens of each source's rows later."""
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
@@ -31,7 +31,7 @@ class LengthLimits(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """The training set and every evaluation set, without the dropped rows."""
+        """The training set and the evaluation sets, without rows that are too short or too long."""
         train, evaluation = sets
         if len(train) == 0:
             return sets
@@ -118,7 +118,7 @@ def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Any) -> int:
 
 
 def before_answer(row: Mapping[str, Any], tokenizer: Any) -> int:
-    """The number of tokens before the first answer of a row; 0 for a text, which is learned from its beginning."""
+    """The number of tokens before the first answer of a row; 0 for a plain text, all of which is learned."""
     if "chosen" in row and not row.get("prompt"):
         from trl import extract_prompt
 
@@ -140,9 +140,8 @@ def _short_enough(row: Mapping[str, Any], tokenizer: Any, most: int, restore: Re
 
 
 def of_row(row: Mapping[str, Any], tokenizer: Any, end: str) -> list[int]:
-    """The number of tokens of a row with each of its answers; ``end`` is appended to a text that does not end
-    with it.
-    """
+    """The numbers of tokens of a row, one for each of its answers. ``end`` is appended to a text that does not end with
+    it."""
     if "messages" in row:
         return [_rendered(row, row["messages"], tokenizer, False)]
     if "input_ids" in row:

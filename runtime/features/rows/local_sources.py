@@ -23,13 +23,13 @@ class LocalSources(Feature):
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
-        """The first bad row of JSON Lines files; otherwise ``reason``."""
+        """The reason why a source cannot be read: the first bad row of its JSON Lines files, otherwise ``reason``."""
         if source["id"] is not None:
             return reason
         try:
             for path in files(bundle, source, split)[1]:
                 reason = _first_wrong(path) or reason
-        except (OSError, RunError) as error:  # a file was deleted or changed while it was read
+        except (OSError, RunError) as error:  # a file was deleted or changed while it was being read
             reason = str(error)
         return reason
 
@@ -46,7 +46,7 @@ def _read(bundle: Bundle, source: Mapping[str, Any], split: str, streaming: bool
         options["features"] = Features({"text": Value("string")})
         options["sample_by"] = "document" if documents == "file" else documents
     rows = load_dataset(builder, data_files=found, split="train" + cut, streaming=streaming, **options)
-    if documents == "paragraph":  # the library keeps line breaks at the ends of a paragraph, and empty paragraphs
+    if documents == "paragraph":  # the library keeps empty paragraphs, and line breaks at the end of a paragraph
         rows = rows.map(_stripped, features=options["features"]).filter(_has_text)
     return rows
 
@@ -60,7 +60,7 @@ def _has_text(row: Mapping[str, str]) -> bool:
 
 
 def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, list[str]]:
-    """The builder of the datasets library and the data files of a local source. Raises RunError."""
+    """Return a pair: the builder of the datasets library for a local source, and its data files. Raises RunError."""
     if source.get("files"):
         found = _stated(bundle, source, split)
     else:
@@ -109,7 +109,7 @@ def _check_digest(path: str, expected: str | None, label: str) -> None:
         return
     try:
         found = bundle_integrity.digest(path)
-    except OSError as error:  # a listed file was deleted
+    except OSError as error:  # a file of the list was deleted
         raise RunError(f"cannot read {label}: {path}: {error.strerror}") from error
     if found.removeprefix("sha256:") != expected.removeprefix("sha256:"):
         raise changed(path)

@@ -1,4 +1,4 @@
-"""Count rows without a token to learn from, in a run that is trained on only some tokens."""
+"""Count rows in which no token is learned, for a run that learns only some tokens."""
 
 from typing import Any
 

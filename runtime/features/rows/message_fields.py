@@ -42,9 +42,10 @@ class MessageFields(Feature):
         self.tokenizer = tokenizer
 
     def row_converter(self, bundle: Bundle, convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-        """``convert``, extended to messages with more keys. The first message stores the chat template's columns."""
+        """``convert``, extended to messages with more keys. A row's first message also stores the columns of the chat
+        template."""
         learned: tuple[str, ...] = ("messages", "completion", "chosen", "rejected")
-        if bundle.arguments.get("assistant_only_loss"):  # turns that are not to be learned are masked by `Renderer`
+        if bundle.arguments.get("assistant_only_loss"):  # `Renderer` masks turns that are not to be learned
             learned = ()
         elif bundle.arguments.get("completion_only_loss") is False:
             learned += ("prompt",)
@@ -59,14 +60,14 @@ class MessageFields(Feature):
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """The types of the columns: three texts for every message, whatever the stored messages are."""
+        """The types of the columns: each message has three texts, whatever keys the stored messages have."""
         from datasets import Features, List, Value
 
         if not len(stored) or not _has_fields(stored):
             return None
         text, types = Value("string"), {column: one for column, one in stored.features.items() if column not in dropped}
         made = make(stored[0], 0)
-        if "input_ids" in made:  # a row of tokens has no messages
+        if "input_ids" in made:  # a row of token ids has no messages
             return None
         for column, value in made.items():
             turns = List({"role": text, "content": text, FIELDS: text})
@@ -126,7 +127,8 @@ def _read(
 
 
 def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) -> None:
-    """Raises RunError if the run would learn a turn that is marked as not learned, or if no answer is to be learned."""
+    """Raise RunError if the run would learn a turn that the row excludes from the loss, or if the row excludes every
+    answer."""
     for column in ("messages", "prompt", "completion", "chosen", "rejected"):
         turns = unpacked(made[column])[0] if isinstance(made.get(column), list) else []
         excluded = [number for number, turn in enumerate(turns) if untrained(turn)]
@@ -150,7 +152,7 @@ def _check_calls(made: Mapping[str, Any], where: str) -> None:
 
 
 def untrained(turn: Mapping[str, Any]) -> bool:
-    """Whether the row marks this turn as not learned, for example by ``"weight": 0`` or ``"train": false``."""
+    """Whether the row excludes this turn from the loss, for example by ``"weight": 0`` or ``"train": false``."""
     if any(turn.get(key) in (True, 1) for key in MASKED):
         return True
     marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
@@ -158,14 +160,15 @@ def untrained(turn: Mapping[str, Any]) -> bool:
 
 
 def _packed(value: Any, where: str) -> Any:
-    """The column with each message converted by `packed`; a column without messages is unchanged."""
+    """The column, in which `packed` has converted each message. A column without messages is unchanged."""
     if isinstance(value, list):
         return [_packed(turn, where) if isinstance(turn, dict) else turn for turn in value]
     return packed(value, where) if isinstance(value, dict) and ("role" in value or "from" in value) else value
 
 
 def _without_nulls(value: Any) -> Any:
-    """The column without null keys in its messages: in a Parquet file, each message has every key that any row has."""
+    """The column, with messages that lack keys whose value is null. In a Parquet file, each message has all keys of any
+    row's messages."""
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
     return {key: without_nulls(one) for key, one in value.items()} if isinstance(value, dict) else value
@@ -206,14 +209,14 @@ def _text(part: Any, where: str) -> str:
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without dict entries that are null, at any depth."""
+    """The value without dict entries whose value is null, at any depth."""
     if isinstance(value, dict):
         return {key: without_nulls(one) for key, one in value.items() if one is not None}
     return [without_nulls(one) for one in value] if isinstance(value, list) else value
 
 
 def carried_by_first(made: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The converted row, with the columns ``kept`` stored in its first message."""
+    """The converted row. Its first message stores the values of the columns ``kept``."""
     begins = [column for column in ("messages", "prompt") if isinstance(made.get(column), list)]
     out = dict(made)
     for column in begins or [column for column in ("chosen", "rejected") if isinstance(made.get(column), list)]:
@@ -232,9 +235,8 @@ def unpacked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]
 
 
 class Renderer:
-    """Replaces ``apply_chat_template`` of a tokenizer: passes every message in the forms that the chat
-    template reads.
-    """
+    """Replaces ``apply_chat_template`` of a tokenizer. It passes each message to the chat template in a form that the
+    template reads."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -262,7 +264,7 @@ class Renderer:
         return out
 
     def _learned(self, turns: list[dict[str, Any]], options: dict[str, Any], out: Any) -> list[int]:
-        """The assistant mask of a rendered conversation, with 0 for answers that their row marks as not learned.
+        """The assistant mask of a rendered conversation, with 0 for answers that the row excludes from the loss.
 
         Raises RunError if such an answer cannot be found in the rendered text.
         """
@@ -282,7 +284,7 @@ class Renderer:
             place = found.start() - removed
             removed += len(found[0])
             token = next(i for i, (start, end) in enumerate(read["offset_mapping"]) if start < place <= end)
-            for step in (1, -1):  # clears the mask of the complete answer, with its end token
+            for step in (1, -1):  # clears the answer's mask, also at its end token
                 at = token if step == 1 else token - 1
                 while 0 <= at < len(mask) and mask[at]:
                     mask[at] = 0
@@ -312,7 +314,7 @@ MARK = re.compile(r" ?zq\d+qz")
 
 
 def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
-    """An answer with a marker in its content or, without content, in the name of its first tool call."""
+    """An answer with a marker: in its content or, if it has no content, in the name of its first tool call."""
     out, loss = dict(turn), Loss("content", number, "")
     if isinstance(turn.get("content"), str) and turn["content"].strip():
         out["content"] = marks.text(turn["content"], loss)

@@ -26,7 +26,8 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run with a mixture of shapes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor, which checks the first row for conversations; a mixture counts as conversations."""
+        """Call trl's constructor, which looks at the first row to decide whether rows are conversations. For a mixture
+        it decides that they are."""
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
         with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):
@@ -51,7 +52,7 @@ class MixedShapesTrainer(Prepared):
                 places[-1] = places[-1] if counts is None else numpy.repeat(places[-1], counts)
             columns = [PART, *(one for one in TOKENS if one in part.column_names)]
             part = part.with_format(None).select_columns(columns)
-            # Rows that were token ids already were not mapped, so they may still be a selection of a larger table.
+            # Rows that were token ids already were not mapped, so they may be a selection of a larger table.
             parts.append(part.flatten_indices() if rearranged(part) else part)
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():
@@ -68,17 +69,19 @@ def _of_kind(rows: Any, kind: str) -> Any:
 
 
 def _learned(part: Any, missing: list[str]) -> Any:
-    """The rows with the mask columns that their shape lacks, all 1, so that all their tokens are trained on."""
+    """The rows with all mask columns. A mask that the rows' shape lacks is 1 everywhere, so all its tokens are
+    learned."""
     if not missing:
         return part
     return part.map(lambda row: {name: [1] * len(row["input_ids"]) for name in missing}, desc=None)
 
 
 class MixedCounts(TokenCounts):
-    """Counts the tokens of all rows of the mixture once they are joined, before they are truncated or packed."""
+    """Counts the tokens of all rows of the mixture, after they are joined and before they are truncated or packed."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map``, and count the joined rows, which are already tokenized."""
+        """Called in place of ``Dataset.map``: map the rows, and count them when they are joined; by then they are
+        tokenized."""
         import numpy
 
         names = rows.column_names

@@ -1,4 +1,5 @@
-"""Mix several sources: shares, the holdout, and evaluation sets, with the same rows as the published recipes."""
+"""Mix several sources: shares, the holdout, and evaluation sets. A mixture has the same rows as the published
+recipes'."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from ...core.rows import FIELDS, name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]
-"""Takes a source and optionally a split; returns the converted rows."""
+"""A function of a source and optionally a split. It returns the converted rows."""
 
 
 class Mixture(Feature):
@@ -76,7 +77,7 @@ def mix(
         raise RunError(f"the holdout asks for {size} rows, but the data has only {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
-    except ValueError as error:  # one of the two parts would be empty
+    except ValueError as error:  # otherwise one of the two parts would be empty
         raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
@@ -95,7 +96,8 @@ def joined(parts: list[Any]) -> Any:
 
 
 def _one_type(parts: list[Any]) -> list[Any]:
-    """Give all messages one type: if only some parts have `FIELDS`, the messages of the other parts get the key."""
+    """Give all messages one type: if the messages of only some parts have the key `FIELDS`, the messages of the other
+    parts get it, too."""
     wide: dict[str, Any] = {}
     for part in parts:
         turns = {name: getattr(kind, "feature", None) for name, kind in part.features.items()}
@@ -109,7 +111,7 @@ def _one_type(parts: list[Any]) -> list[Any]:
 
 
 def selected(part: Any, plan: Mapping[str, Any], seed: int, shuffle: bool) -> Any:
-    """The first ``limit`` rows of a source, and of these the part that its ``take`` selects."""
+    """The rows that ``take`` selects from the first ``limit`` rows of a source."""
     most = plan.get("limit")
     first = part if most is None or most >= len(part) else part.select(range(most))
     return _take(first, plan.get("take"), seed, shuffle)
@@ -152,7 +154,8 @@ def _evaluation_sets(bundle: Bundle, stated: Mapping[str, Any], load: Load) -> A
 def repeated(rows: Any, seen: set[bytes] | None = None) -> Any:
     """The rows without duplicates, which are equal in every converted column; prints how many are dropped.
 
-    ``seen`` has the digests of the rows of other sources; the digests of these rows are added to it.
+    ``seen`` has the digests of other sources' rows, which also count as duplicates. The digests of these rows are added
+    to it.
     """
     seen = set() if seen is None else seen
     kept: list[int] = []

@@ -14,7 +14,7 @@ class NamedRoles(Feature):
     """Hooks for a run whose rows have other names for speakers."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """``to_row``, preceded by the replacement of the speakers' names by the spec's roles."""
+        """A function that replaces speakers' names by the spec's roles, and then calls ``to_row``."""
         return partial(_read, to_row, bundle.data["roles"])
 
 

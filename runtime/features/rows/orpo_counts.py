@@ -1,7 +1,7 @@
 """Count tokens for ORPO, whose trainer truncates pairs while it tokenizes them, and drop pairs without an answer.
 
-If a prompt alone fills `seq`, trl keeps the pair with an empty answer. Its loss is a mean over no tokens, so it is nan
-and makes the loss of the whole batch nan. The trainers of dpo, kto and reward drop such rows.
+If a prompt alone fills `seq`, trl keeps the pair with an empty answer. The loss of such a pair is a mean over no
+tokens, which is nan, so the loss of its batch is nan. The trainers of dpo, kto and reward drop such rows.
 """
 
 from collections.abc import Callable, MutableMapping
@@ -13,7 +13,7 @@ from .pair_counts import PairTokenCounts
 
 PAIR, FULL_LENGTHS, HAS_ANSWERS = ("chosen_input_ids", "rejected_input_ids"), "full_lengths", "has_answers"
 MASKED = -100
-"""The label of a token without a loss: trl masks the prompt, so a pair that ends with it has no answer."""
+"""The label of a token without a loss. trl masks prompts, so in a pair without an answer every label is this one."""
 
 
 class Measured:
@@ -63,7 +63,8 @@ class OrpoTokenCounts(PairTokenCounts):
     """Counts the pairs while ORPO tokenizes them, and drops those without an answer."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Replace ``Dataset.map`` while ORPO tokenizes; return the pairs of which both answers still have a token."""
+        """Called in place of ``Dataset.map`` while ORPO tokenizes: return only pairs in which both answers have a token
+        left."""
         if getattr(args[0] if args else None, "__name__", "") != "tokenize_row":
             return super().mapped(real, rows, *args, **kwargs)
         return self.complete_pairs(real(rows, Measured(args[0]), *args[1:], **kwargs))

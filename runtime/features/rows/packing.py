@@ -1,4 +1,4 @@
-"""Packed rows, for which the number of sequences does not show how many rows the trainer dropped."""
+"""Packed rows: their number of sequences does not show how many rows the trainer has dropped."""
 
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts

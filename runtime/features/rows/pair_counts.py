@@ -13,7 +13,7 @@ ANSWERS = (
 
 
 class PairTokenCounts(TokenCounts):
-    """Counts the sequences of both answers, each after its prompt."""
+    """Counts the sequences of a pair: the prompt with the chosen answer, and the prompt with the rejected one."""
 
     def sequences(self, tokenized: Any) -> list[Any]:
         """The lengths of the prompt together with each answer."""

@@ -10,14 +10,15 @@ from ...core.rows import RowFormat, name
 
 Read = Callable[..., dict[str, Any]]
 NO_PROMPT = ("text", "messages", "conversations")
-"""Row shapes without a separate prompt: the template does not apply to their rows in a mixture."""
+"""Row shapes without a separate prompt. In a mixture, the template does not apply to rows of these shapes."""
 
 
 class PromptTemplate(Feature):
     """Hooks for a run with a prompt template, or with a column of system prompts."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
-        """``to_row``, with the prompt from the spec's template and the row's system prompt."""
+        """A function like ``to_row`` whose rows have the prompt of the spec's template and the row's own system
+        prompt."""
         template, column = bundle.data.get("prompt_template"), bundle.data.get("system_column")
         return partial(_read, to_row, bundle.row_format(), template, column)
 

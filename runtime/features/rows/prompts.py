@@ -16,7 +16,8 @@ SHAPES = {
 }  # fmt: skip
 """The columns of each shape, in the order in which a source names them."""
 RESERVED = ("messages", "chosen", "rejected", "completion", "prompts", "completions", "completion_ids")
-"""Columns by which trl detects the kind of a row, and names of its own arguments of reward functions."""
+"""Columns by which trl detects the kind of a row, and columns named like arguments that trl itself passes to a reward
+function."""
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
     "### Instruction:\n{instruction}\n\n### Response:\n"
@@ -72,7 +73,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations of a mapped row that the chat template renders; empty for plain texts."""
+    """The conversations of a mapped row that the chat template renders. Empty if the row has only plain texts."""
     prompt = row.get("prompt") or []
     if isinstance(row.get("messages"), list) or isinstance(prompt, str):
         return rows.conversations(row)
@@ -147,7 +148,8 @@ def _pair(values: Mapping[str, Any], where: str, system: str | None) -> dict[str
 
 
 def _preference(values: Mapping[str, Any], where: str, system: str | None, full: bool) -> dict[str, Any]:
-    """The prompt and both answers of a row; with ``full``, only the answers, each after the prompt, for a reward model.
+    """The prompt and both answers of a row; with ``full``, for a reward model, only the two answers, each of which
+    includes the prompt.
 
     If the answers already begin with the prompt (ultrafeedback_binarized has a text prompt next to complete
     conversations), the prompt is taken from the answers, as in trl (data_utils.maybe_extract_prompt).
@@ -234,7 +236,8 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
-    """Whether a prompt is tokenized differently without its completion than with it; trl then warns and cuts tokens."""
+    """Whether a prompt is tokenized differently without its completion than with it; If so, trl warns and cuts
+    tokens."""
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False

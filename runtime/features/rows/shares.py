@@ -28,9 +28,7 @@ class Shares(Mixture):
         self.tokenizer = tokenizer
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
-        """The rows without those that the trainer would drop later, so that the shares are those of the trained
-        rows.
-        """
+        """The rows that the trainer will not drop, so that the shares apply to the rows that are trained on."""
         kept_in_full = bundle.plan["method"]["scores"]
         drops = kept_in_full or _drops_long_prompts(bundle)
         if source.get("share") is None or self.tokenizer is None or not drops or len(part) == 0:
@@ -40,7 +38,7 @@ class Shares(Mixture):
         if bundle.method == "sft" and not (
             learned if plan.get("completion_only_loss") else "messages" in part.column_names
         ):
-            return part  # every token of these rows is learned
+            return part  # all tokens of these rows are learned
         kept = part.filter(_is_trained, fn_kwargs={**options, "most": plan["max_length"]}, desc=None)
         if len(kept) < len(part):
             why = "they do not fit in seq" if kept_in_full else "they have no learned token within seq"
@@ -72,9 +70,8 @@ def _drops_long_prompts(bundle: Bundle) -> bool:
 
 
 def _is_trained(row: Mapping[str, Any], tokenizer: Any, most: int, in_full: bool) -> bool:
-    """Whether the trainer keeps a row: with ``in_full`` if it has at most ``most`` tokens, else if its first answer
-    begins within the first ``most`` tokens.
-    """
+    """Whether the trainer keeps a row: with ``in_full``, a row with at most ``most`` tokens; otherwise a row whose
+    first answer begins within the first ``most`` tokens."""
     if in_full:
         return max(lengths.of_row(row, tokenizer, tokenizer.eos_token or "")) <= most
     return lengths.before_answer(row, tokenizer) < most
@@ -129,7 +126,8 @@ def counts(
     exhausted: str,
     holdout: Mapping[str, Any] | None,
 ) -> tuple[list[int], list[int]]:
-    """Return a pair: by source, the number of rows to train on and the number held out, of the ``rows`` it has.
+    """Return a pair: for each source, the number of rows to train on, and the number of rows to hold out. ``rows`` has
+    the sources' numbers of rows.
 
     The held-out rows have the shares of the mixture. A holdout that is a fraction refers to the mixture without
     repeats. Raises RunError for a source that has too few rows.
@@ -158,7 +156,8 @@ def counts(
 
 
 def _divided(total: int, parts: Sequence[Fraction]) -> list[int]:
-    """Divide ``total`` in proportion to ``parts``, which sum to 1; the largest remainders are rounded up."""
+    """Divide ``total`` into whole numbers in proportion to ``parts``, which sum to 1. The largest remainders are
+    rounded up."""
     exact = [total * part for part in parts]
     out = [floor(one) for one in exact]
     order = sorted(range(len(parts)), key=lambda number: out[number] - exact[number])

@@ -1,8 +1,8 @@
 """Find the files of a data folder that belong to a split, by the rules of the datasets library. Standard library only.
 
-The library uses only names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first shards
-``data/SPLIT-00000-of-00001.*``, then split keywords in folder names, then in file names. A folder without any of these
-is one split, ``train``. The compiler uses the same rules.
+The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`). It tries three kinds
+in turn: shards ``data/SPLIT-00000-of-00001.*``, split keywords in folder names, split keywords in file names. If a
+folder has none of these, all its files are the split ``train``. The compiler uses the same rules.
 """
 
 import os
@@ -26,7 +26,7 @@ def of_split(names: Sequence[str], split: str) -> list[str]:
         return [name for name in names if shards.get(name) == split]
     words = KEYWORDS.get(split, (split,))
     known = {*words, *(word for several in KEYWORDS.values() for word in several)}
-    for parts in (slice(-1), slice(-1, None)):  # look for keywords in folder names first, then in file names
+    for parts in (slice(-1), slice(-1, None)):  # try keywords in folder names first, then in file names
         if any(_has(part, word) for name in names for part in name.split("/")[parts] for word in known):
             return [one for one in names if any(_has(part, word) for part in one.split("/")[parts] for word in words)]
     return list(names) if split == "train" else []

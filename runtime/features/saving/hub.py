@@ -27,7 +27,8 @@ from ...core.feature import Bundle, Feature
 from .transformers_checkpoints import weights_complete
 
 FOLDER = "_hub"
-"""Folder in the output folder with hard links to files that wait to be pushed, so that checkpoints may be deleted."""
+"""A folder in the output folder for hard links to files that wait to be pushed. So checkpoints may be deleted
+meanwhile."""
 PENDING = "_hub_pending"
 """A file in the output folder that exists from the final save until the final model has been pushed."""
 STATE = (
@@ -61,9 +62,8 @@ class Hub(Feature):
     """Hooks for a run that pushes to the hub."""
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """The reasons why this run could not push, each with a remedy. This asks the hub about the token and changes
-        nothing there.
-        """
+        """The reasons why this run could not push, each with a remedy. The check asks the hub about the token, and
+        changes nothing on the hub."""
         if not pushes(bundle):
             return []
         repo = _repository_name(bundle)
@@ -179,9 +179,8 @@ def _may_not(who: dict[str, Any], full: str) -> str | None:
 
 
 def _no_entry(api: Any, full: str) -> list[str]:
-    """The findings about write access to a repository; none if it does not exist yet, because the run will create
-    it.
-    """
+    """The findings about write access to a repository; none if the repository does not exist, because the run will
+    create it."""
     client = import_module("huggingface_hub.utils")
     try:
         url, headers = f"{api.endpoint}/api/models/{full}/auth-check/write", client.build_hf_headers()
@@ -196,9 +195,8 @@ def _no_entry(api: Any, full: str) -> list[str]:
 
 
 def branch(api: Any, repository: str, name: str) -> None:
-    """Create a branch if it is missing, from the repository's first commit, as Open-R1 does, so that the branch begins
-    empty.
-    """
+    """Create a branch if it is missing, from the repository's first commit, so that the branch begins empty (as Open-R1
+    does)."""
     first = api.list_repo_commits(repository)[-1]
     api.create_branch(repository, branch=name, revision=first.commit_id, exist_ok=True)
 
@@ -227,7 +225,7 @@ class PublishingTrainer(FaultTolerant):
 
 
 class Publisher:
-    """Pushes for a run on process 0, in one thread and one push after the other. Every failure is reported."""
+    """Makes the pushes of a run: on process 0, in one thread, one after the other. Every failure is reported."""
 
     def __init__(self, bundle: Bundle) -> None:
         from huggingface_hub import HfApi
@@ -268,7 +266,7 @@ class Publisher:
         """Push a complete checkpoint in the background; ``message`` is the commit message."""
         busy = any(not one.done() for one in self.jobs)
         model = self.strategy != "end" and (self.always or not busy)
-        if not weights_complete(checkpoint):  # FSDP saves shards in checkpoints; only its final model is complete
+        if not weights_complete(checkpoint):  # FSDP's checkpoints are shards; only its final model is complete
             say(f"{os.path.basename(checkpoint)} has no weights that can be loaded from the hub: not pushed")
         elif model or self.branches:
             folder = self._staged(checkpoint)
@@ -361,7 +359,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _line(error: Exception) -> str:
-    """The first lines of a message, because the client's messages have the status first and the reason below."""
+    """The first two lines of a message: in the client's messages, the status and the reason."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     text = " ".join(lines[:3]) or type(error).__name__
     return text if len(text) <= 300 else text[:300] + "..."

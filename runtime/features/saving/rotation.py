@@ -13,9 +13,9 @@ class RotatingTrainer(FaultTolerant):
     """Trainer methods for a run with `save.keep`."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Write a checkpoint, and delete all but the best and the newest `save.keep` complete ones.
+        """Write a checkpoint. Then delete all complete checkpoints except the best one and the newest `save.keep`.
 
-        Unusable checkpoints are deleted.
+        Unusable checkpoints are deleted, too.
         """
         super().save_checkpoint(write)
         if rank() != 0:
@@ -29,6 +29,7 @@ class RotatingTrainer(FaultTolerant):
 
 
 def remove(path: str) -> None:
-    """Delete a checkpoint: first rename it, then delete its files, so that its name never has a partial one."""
+    """Delete a checkpoint. It is renamed before its files are deleted, so that its name never has a partial
+    checkpoint."""
     move_aside(path)
     clear(os.path.dirname(path))

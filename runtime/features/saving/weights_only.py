@@ -15,7 +15,7 @@ class WeightsOnlyTrainer(FaultTolerant):
     """Trainer methods for a run whose checkpoints contain only weights."""
 
     def save_checkpoint(self, write: Callable[[], None]) -> None:
-        """Save the complete state in a checkpoint that is written because of a stop request."""
+        """Save the complete state, if a stop request is the reason for this checkpoint."""
         stated = self.args.save_only_model
         self.args.save_only_model = stated and not self.stopping
         try:
@@ -28,9 +28,8 @@ class WeightsOnly(Feature):
     """Hooks for a run whose checkpoints contain only weights."""
 
     def no_checkpoint_found(self, bundle: Bundle, folder: str) -> None:
-        """Raise RunError if a folder has checkpoints that contain only weights, because a new run would
-        replace them.
-        """
+        """Raise RunError if a folder has checkpoints that contain only weights, because a run from the beginning would
+        replace them."""
         if any(weights_complete(path) for _, path in steps(folder)):
             raise RunError(
                 f"{folder} has checkpoints of weights only, from which training cannot resume; "

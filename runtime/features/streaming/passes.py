@@ -17,7 +17,7 @@ IGNORED = -100
 
 
 class Stream(IterableDataset):  # type: ignore[misc]  # datasets has no types
-    """A stream of rows, whose length is the number of sequences to train on."""
+    """A stream of rows. Its length is the number of sequences that the run trains on."""
 
     def __init__(self, rows: IterableDataset, sequences: int) -> None:
         self.__dict__.update(rows.__dict__)
@@ -31,8 +31,8 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
     """The sequences of the run: pass after pass over the tokenized stream, each in another order if it is shuffled.
 
     Its length makes N steps one epoch of transformers, so that a run which resumes skips exactly what it has trained
-    on. This is not a class of the datasets library, so accelerate gives each process a part of every batch; of a
-    dataset of that library, it would divide the files among the processes.
+    on. This is not a class of the datasets library, so accelerate gives each process a part of every batch. It would
+    divide the files of such a class among the processes.
     """
 
     column_names = ()
@@ -50,14 +50,14 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
             raise
         except TemplateError as error:
             raise RunError(f"the chat template refuses a row of the data: {error}") from error
-        except Exception as error:  # the datasets library wraps errors of its readers in many classes
+        except Exception as error:  # the datasets library wraps the errors of its readers in many exception classes
             source = self.bundle.data["sources"][0]
             raise RunError(data_sources.unreadable(self.bundle, source, None, error)) from error
 
     def _passes(self) -> Iterator[Any]:
         left = self.sequences
         for number in count():
-            if self.bundle.data["shuffle"]:  # a new epoch number changes the order of the rows and of the files
+            if self.bundle.data["shuffle"]:  # a new epoch number changes the order of rows and files
                 self.rows.set_epoch(number)
             before, learns = left, False
             for row in self.rows:
@@ -72,7 +72,7 @@ class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where ty
 
 
 def _learns(row: Mapping[str, Any]) -> bool:
-    """Whether a tokenized row has a token with a loss."""
+    """Whether any token of a tokenized row is learned."""
     if "labels" in row:
         return any(label != IGNORED for label in row["labels"])
     masks = [row[name] for name in ("completion_mask", "assistant_masks") if name in row]

@@ -1,4 +1,4 @@
-"""The rows that axolotl reads of a dataset, and axolotl's own names for checkpoints, schedules and configurations."""
+"""Which rows of a dataset axolotl reads, and axolotl's own names for checkpoints, schedules and configurations."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def test_a_stable_phase_is_what_warm_up_and_decay_leave() -> None:
 
 @pytest.mark.parametrize("name", ["model_config", "overrides_of_model_config"])
 def test_a_model_is_read_as_its_configuration_has_it(name: str) -> None:
-    """Values that equal the model's own config.json are accepted; others, such as untied embeddings, are errors."""
+    """A value that equals that of the model's config.json is accepted. Any other value, such as untied embeddings, is
+    an error.
+    """
     for quiet in ("use_cache: false", "pad_token_id: 0", "tie_word_embeddings: true"):
         assert not imported(CHAT + f"{name}: {{{quiet}}}\n", *HARDWARE).errors, quiet
     for loud in ("tie_word_embeddings: false", "attention_dropout: 0.0", "output_router_logits: false",

@@ -1,4 +1,4 @@
-"""LLaMA-Factory's own keys: every field of its classes is known, also fields of which only one value can be
+"""LLaMA-Factory's own keys: every field of its classes is known, even a field of which only one value can be
 imported.
 """
 
@@ -64,8 +64,8 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
 )
 def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, said: bool) -> None:
     """LLaMA-Factory makes packed rows one token shorter (`data_args.py`). Without `neat_packing`, rows attend to
-    earlier rows of a pack. They do not if flash attention gets a micro-batch of one, because it then derives the rows'
-    starts from the positions.
+    earlier rows of a pack. An exception is flash attention with a micro-batch of one: it derives the starts of rows
+    from the positions.
     """
     found = imported(FILE + more, *HARDWARE)
     assert found.arguments["max_length"] == length
@@ -106,7 +106,7 @@ def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
 
 
 def _alike() -> list[list[str]]:
-    """Groups of templates that have different names and equal contents."""
+    """Groups of templates that have equal contents under different names."""
     found: dict[object, list[str]] = {}
     for name, pieces in templates().items():
         found.setdefault(pieces, []).append(name)

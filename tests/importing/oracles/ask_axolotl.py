@@ -3,9 +3,10 @@
     python ask_axolotl.py PUBLISHED OUT.jsonl
 
 Run it with the interpreter that has axolotl (`make oracles` installs it). Each file goes through axolotl's own code:
-its plugins, `validate_config`, `normalize_config`, and the trainer builder. Only queries about the machine are replaced
-(there is a GPU of compute capability 9.0 with bf16), and the model's type, which our registry knows. OUT.jsonl has a
-line per file with the arguments that differ from the defaults of their class; the first line has the defaults.
+its plugins, `validate_config`, `normalize_config`, and the trainer builder. Two things are replaced: queries about the
+machine, which get the answer of a GPU of compute capability 9.0 with bf16, and the model's type, which comes from our
+registry. OUT.jsonl has a line per file with the arguments that differ from the defaults of their class; the first line
+has the defaults.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     training_args.is_torch_tf32_available = lambda: True
     configs.load_model_config = of_the_registry
     configs.is_torch_bf16_gpu_available = lambda: True
-    sys.modules.setdefault("ring_flash_attn", ModuleType("ring_flash_attn"))  # axolotl only imports it
+    sys.modules.setdefault("ring_flash_attn", ModuleType("ring_flash_attn"))  # axolotl only imports this module
     prepare_plugins(cfg)
     capabilities = {"bf16": True, "fp8": True, "tf32": True, "n_gpu": 1, "compute_capability": "sm_90"}
     cfg = configs.validate_config(cfg, capabilities, {"torch_version": "2.13.0"})
@@ -165,7 +166,7 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     plugin_set_cfg(cfg)
     cfg.use_cpu = True
     file = cfg.deepspeed
-    cfg.deepspeed = None  # the file is missing here; its name says its contents
+    cfg.deepspeed = None  # the file is not here; its name tells its contents
     made = builder(cfg)
     resolved = {key: plain(cfg.get(key)) for key in READ if cfg.get(key) is not None}
     resolved.update({"deepspeed": plain(file)} if file else {})

@@ -1,5 +1,5 @@
-"""Record whether a tool's arguments depend on the keys of irrelevant_cases.py: it reads a file with and without the
-key.
+"""Record whether a tool's arguments depend on the keys of irrelevant_cases.py: the tool reads a file with the key, and
+the same file without the key.
 
     python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
 

@@ -1,9 +1,10 @@
-"""Record the token ids and labels that a tool makes of the rows of token_cases.py, on a CPU.
+"""Record the token ids and labels that a tool makes from the rows of token_cases.py, on a CPU.
 
     python ask_rows.py axolotl|llamafactory OUT.jsonl [WORDS OF A CASE'S NAME ...]
 
-Run it with the interpreter that has the tool. OUT.jsonl has a line per case with its rows in the tool's order: `ids`,
-and in `trained` the positions of tokens that bear loss; for a pair, both for each of the two answers.
+Run it with the interpreter that has the tool. OUT.jsonl has a line per case with its rows in the tool's order: `ids`
+has the token ids, and `trained` the positions of tokens with a loss. A preference pair has both for each of its two
+answers.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ UNTOUCHED: dict[str, Any] = {}
 
 
 def tokens(ids: Any, labels: Any) -> Tokens:
-    """A row of the records: its token ids, and the positions of the tokens that bear loss."""
+    """A row of the records: its token ids, and the positions of the tokens that have a loss."""
     return {"ids": list(ids), "trained": [at for at, one in enumerate(labels) if one != -100]}
 
 
 def answer(prompt: Any, ids: Any) -> Tokens:
-    """A row of the records for a prompt and an answer, in which the tokens of the answer bear loss."""
+    """A row of the records, made from a prompt and an answer. The answer's tokens have a loss."""
     return {"ids": [*prompt, *ids], "trained": list(range(len(prompt), len(prompt) + len(ids)))}
 
 
 def of_axolotl(case: Case) -> list[dict[str, Any]]:
-    """The rows that axolotl prepares; for preference pairs those that its trainer makes."""
+    """The rows that axolotl prepares; for preference pairs, the rows that axolotl's trainer makes."""
     import transformers.training_args as training_args
     import yaml
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
@@ -62,7 +63,7 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
         rows, _ = prepare_preference_datasets(cfg, tokenizer)
         return preferences(cfg, tokenizer, rows)
     made, *_ = prepare_datasets(cfg, tokenizer)
-    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))  # shuffled at random
+    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))  # the tool shuffles them randomly
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_ids" in row:

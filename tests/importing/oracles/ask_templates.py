@@ -19,7 +19,9 @@ os.environ.update(HF_HUB_OFFLINE="1", CUDA_VISIBLE_DEVICES="", DISABLE_VERSION_C
 from answers import write
 
 TALK = [("user", "One?"), ("assistant", "It's 1."), ("user", "Two?"), ("assistant", "{0}I see.{1}2.")]
-"""The conversation that is rendered. `{0}` and `{1}` stand for the template's words around reasoning."""
+"""The conversation that is rendered. `{0}` and `{1}` stand for the words that the template writes before and after
+reasoning.
+"""
 USUAL = {"first": "", "before": "", "after": "", "user": "", "asked": "", "lead": "", "end": "", "system": "",
          "inside": False, "thought": [], "closes": False}  # fmt: skip
 
@@ -91,7 +93,7 @@ def _written(form: Any) -> str | None:
 def _slot(slot: Any) -> str:
     if isinstance(slot, dict):
         return str(slot["token"])
-    if isinstance(slot, set):  # LLaMA-Factory writes nothing for other names
+    if isinstance(slot, set):  # for other names LLaMA-Factory writes nothing
         return "".join(f"{{{one[:3]}}}" for one in ("bos_token", "eos_token") if one in slot)
     return str(slot)
 

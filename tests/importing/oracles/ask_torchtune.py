@@ -26,7 +26,7 @@ from torchtune.modules.peft import LoRALinear
 
 STEPS = 1000
 AT = (0, 1, 50, 100, 500, 999)
-"""The steps, of a run of STEPS, at which the learning rate is recorded."""
+"""At these steps of a run of STEPS steps, the learning rate is recorded."""
 WANTED = ("torch", "torchao", "torchtune")
 
 

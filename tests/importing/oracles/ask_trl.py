@@ -1,4 +1,4 @@
-"""Print the trainer's arguments, with their defaults, that TRL's own parser makes of its YAML files, on a CPU.
+"""Print the trainer's arguments, with their defaults, that TRL's own parser reads from its YAML files, on a CPU.
 
     python ask_trl.py METHOD=FILE ...
 
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def ask(method: str, path: str, *words: str) -> dict[str, Any]:
-    """The arguments that TRL's parser makes of a file and of further words on the command line."""
+    """The arguments that TRL's parser reads from a file and from additional words of the command line."""
     import transformers.training_args as training_args
     import trl
     import yaml

@@ -1,8 +1,8 @@
-"""Our own axolotl and LLaMA-Factory files, one for each feature that an import once read differently from the tool.
+"""Our own axolotl and LLaMA-Factory files. Each has a feature that an import once read differently from the tool.
 
-A case states its keys beyond the keys that all files of a tool have (None removes one). `ask_axolotl.py` and
-`ask_llamafactory.py` record what the tools do with these files, as they do for the published files; the records are
-called `own/NAME`.
+All files of a tool have some common keys. A case states its additional keys; None removes a common key.
+`ask_axolotl.py` and `ask_llamafactory.py` record what the tools do with these files, as they do for the published
+files; the records are called `own/NAME`.
 """
 
 from __future__ import annotations
@@ -129,6 +129,6 @@ CASES: dict[str, dict[str, Keys]] = {
 
 
 def table(tool: str, name: str) -> Keys:
-    """All keys of a case's file: those that every file of the tool has, changed by those of the case."""
+    """All keys of a case's file: the common keys of the tool's files, changed by the keys of the case."""
     made = {**{"axolotl": AXOLOTL, "llamafactory": LLAMAFACTORY}[tool], **CASES[tool][name]}
     return {key: one for key, one in made.items() if one is not None}

@@ -1,7 +1,7 @@
 """A value for each key that an import calls irrelevant. The tools read a file with this value and one without the key.
 
-`ask_irrelevant.py` records which of the tool's arguments differ: none, or only those about reporting or the machine. A
-key that is only read together with others has these in `NEEDED`; they are in both files.
+`ask_irrelevant.py` records which of the tool's arguments differ: none, or only those about reporting or the machine. If
+a tool reads a key only together with other keys, `NEEDED` has these; they are in both files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files of axolotl and LLaMA-Factory with rows of their data, one for each way in which a row becomes tokens.
 
-A case states its keys beyond the keys that all files of a tool have, the rows, and the family of the tokenizer. The
+A case states the rows, the family of the tokenizer, and the keys that it adds to those of all files of the tool. The
 model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to its
 dataset_info.json).
 """
@@ -19,8 +19,8 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A file with its rows. `dataset` has axolotl's keys of the dataset, `about` the entry of LLaMA-Factory's
-    dataset_info.json.
+    """A file with its rows. `dataset` has the dataset's keys for axolotl. `about` is the dataset's entry in
+    LLaMA-Factory's dataset_info.json.
     """
 
     name: str

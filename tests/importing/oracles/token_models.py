@@ -1,7 +1,8 @@
 """A tiny model with the tokenizer of a family of chat models, built on the spot and the same in every environment.
 
-Letters are bytes; a few pairs of them are merged as real tokenizers merge them, across the words that templates put
-around a text, too, so that a text encoded in two pieces may differ from the same text encoded at once.
+Tokens are bytes, and some merged pairs of bytes, as in real tokenizers. Some pairs join a text with the words that a
+template writes around it. So a text may have other tokens when it is encoded in two pieces than when it is encoded at
+once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ MERGES = (
 )  # fmt: skip
 """`Ċ` is the end of a line and `Ġ` a space, as byte-level tokenizers write them."""
 SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""The regular expressions by which Qwen's and Llama's tokenizers split a text."""
+"""The regular expressions by which Qwen's and Llama's tokenizers split a text before they merge bytes."""
 MARKED = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"

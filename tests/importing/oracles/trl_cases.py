@@ -1,5 +1,5 @@
-"""Small TRL files of several versions: each has arguments that its version reads, and otherwise relies on the version's
-defaults.
+"""Small TRL files of several versions: each file states some arguments of its version, and leaves all others to the
+version's defaults.
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ METHODS = {
     "ModelConfig": "model", "ScriptArguments": "script",
 }  # fmt: skip
 FIRST = {"rloo": (0, 22)}
-"""For a method: the first version whose class belongs to today's trainer. Before, another trainer had this name."""
+"""For some methods: the first version in which the class belongs to today's trainer. In earlier versions, another
+trainer had this name.
+"""
 Classes = dict[str, list[ast.ClassDef]]
 
 

@@ -1,5 +1,5 @@
-"""Scripts whose arguments typer, click, tyro or hydra read, dataclasses whose fields a loop reads, and scripts that are
-not where their command names them.
+"""Three kinds of scripts: typer, click, tyro or hydra reads their arguments; a loop reads the fields of a dataclass; or
+the script is not where its command names it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRAIN = """\
 
 
 def rated(folder: Path, script: str, rate: str, command: str) -> None:
-    """Check that a script trains at 3e-6, which its command or its file gives."""
+    """Check that a script trains at the learning rate 3e-6, which its command or its file states."""
     found = launched(folder, command, script.replace("TRAIN\n", TRAIN.replace("RATE", rate)))
     assert not found.errors, (found.errors, found.messages)
     assert not found.draft.wrong, found.messages

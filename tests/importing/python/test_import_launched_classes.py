@@ -109,8 +109,8 @@ def test_configuration_of_trls_parser_and_its_helpers(tmp_path: Path, words: str
 
 
 def test_data_that_the_script_has_in_its_text_decides(tmp_path: Path) -> None:
-    """TRL's argument names alone would give the data of `--dataset_name`, but the script loads the data that its text
-    names.
+    """By TRL's argument names, the data would be that of `--dataset_name`. But the script loads the data that its own
+    text names.
     """
     script = TRL.replace("load_dataset(args.rows", 'load_dataset("org/fixed"')
     command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/named --output_dir out\n"
@@ -268,7 +268,7 @@ def test_commands_that_only_prepare_data_are_no_trainings(tmp_path: Path) -> Non
         ("RATE=3e-5 python train.py\n", "3e-5"),
         ("export RATE=3e-5\npython train.py\n", "3e-5"),
         ("RATE=3e-5\nexport RATE\npython train.py\n", "3e-5"),
-        ("RATE=3e-5\npython train.py\n", "1e-5"),  # the script does not read this argument
+        ("RATE=3e-5\npython train.py\n", "1e-5"),  # the script ignores this argument
         ("RATE=4e-5 python other.py --x\nexport RATE=3e-5\npython train.py\nexport RATE=2e-5\n", "3e-5"),
     ],
 )

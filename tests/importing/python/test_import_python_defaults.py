@@ -59,8 +59,8 @@ trainer = GRPOTrainer(model=model, reward_funcs=longer, train_dataset=rows{},
 
 
 def test_arguments_of_the_model_and_its_adapter_do_not_date_a_script():
-    """TRL's own script has had an argument `dtype` since 0.23. In a script that loads its model itself, `dtype` says
-    nothing about the TRL version.
+    """TRL's own script has had an argument `dtype` since 0.23. If a script loads its model itself, its use of `dtype`
+    does not show the TRL version.
     """
     for loading in ("", ", torch_dtype=torch.bfloat16"):
         found = script(GRPO.format(", peft_config=LoraConfig(r=4)"), loading, partial=True)

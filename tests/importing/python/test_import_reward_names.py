@@ -1,4 +1,4 @@
-"""Names that reward functions use and that the script sets elsewhere than at its top."""
+"""Names that reward functions use, and that the script does not define at its top level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Job scripts: what Slurm's lines say, a file as the parser's only word, and numbers of processes that nothing sets."""
+"""Job scripts: lines for Slurm, a file as the only argument of the parser, and a number of processes that nothing
+states.
+"""
 
 from __future__ import annotations
 

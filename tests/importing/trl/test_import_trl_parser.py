@@ -41,7 +41,7 @@ UNSAID = {
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""The value that TRL uses if an argument is None."""
+"""For some arguments: the value that TRL uses if the argument is None."""
 DATED = {
     ("sft", "average_tokens_across_devices"): False,
     ("dpo", "average_tokens_across_devices"): False,

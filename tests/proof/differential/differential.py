@@ -3,11 +3,11 @@
     python tests/proof/differential/differential.py --accepted 20000 --steps 600 --out differential
 
 Every accepted spec is lowered, and inspect_bundles.py tries it in the libraries of its target: the launcher reads the
-YAML, DeepSpeed the JSON, and the configuration class is built from the arguments, without an exception, a mismatch, or
-an ignored or deprecated name. `--steps` of the specs, spread over strategies and methods, train a step on a tiny model.
-If only one code refuses a spec, and every proof of the code shows an exception, the spec is compiled without the rule
-and tried in the same libraries; without an exception it is a suspected false refusal. The report is DIR/report.json,
-.md and .txt; each finding is printed when it is found.
+YAML file, DeepSpeed reads the JSON file, and the configuration class is built from the arguments. None of these may
+cause an exception, a mismatch, or an ignored or deprecated name. `--steps` of the specs, spread over strategies and
+methods, train a step on a tiny model. If only one code refuses a spec, and every proof of the code shows an exception,
+the spec is compiled without the rule and tried in the same libraries. If no library raises an exception, the refusal
+may be false, and is reported. The report is DIR/report.json, .md and .txt; each finding is printed when it is found.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PATIENCE = 3
 
 
 class Differential:
-    """One differential run over seeded specs."""
+    """A differential run over specs that are generated from seeds."""
 
     def __init__(
         self, wanted: int, steps: int, seed: str, jobs: int, targets: tuple[str, ...] = (), minutes: float = 0
@@ -219,8 +219,8 @@ class Differential:
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
-        """Compile refused specs without the refusing rule and train a few per code, if the code's claim is an exception
-        that needs a model.
+        """If a code claims an exception that needs a model, compile specs that it refuses without the refusing rule,
+        and train a few of them.
         """
         jobs: dict[str, tuple[str, str]] = {}
         sent: dict[str, dict[str, Any]] = {}
@@ -243,7 +243,9 @@ class Differential:
 
 
 def _joined(text: str) -> str:
-    """A warning's text with spaces as underscores, so that `elastic checkpointing` contains `elastic_checkpoint`."""
+    """A warning's text with underscores in place of spaces, so that the name `elastic_checkpoint` is found in `elastic
+    checkpointing`.
+    """
     return re.sub(r"\W+", "_", text)
 
 

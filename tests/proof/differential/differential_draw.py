@@ -25,7 +25,9 @@ from xpc.grammar.diagnostic import ERROR
 BLOCK = 50
 """The number of specs that a process generates at a time."""
 UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
-"""Exceptions of lowering a spec without a rule, if the spec lacks the part that the rule would report as missing."""
+"""Exceptions that lowering raises when a rule is skipped, and the spec lacks the part whose absence the rule would
+report.
+"""
 
 
 @define
@@ -79,7 +81,9 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
 
 
 def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
-    """If only one code refuses a spec, and the code's proofs claim an exception, compile the spec without that rule."""
+    """If only one code refuses a spec, and the code's proofs claim an exception, compile the spec without the code's
+    rule.
+    """
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
         return
     code = out.codes[0]
@@ -100,7 +104,7 @@ def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targ
 
 
 def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
-    gc.freeze()  # modules that are loaded by now are never freed
+    gc.freeze()  # memory of modules that are loaded by now is never freed
     names = [f"{seed}-{number}" for number in range(start, start + BLOCK)]
     return [one(name, generator.spec(name), place, claims, targets) for name in names]
 
@@ -108,8 +112,8 @@ def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, .
 def generated_specs(
     seed: str, wanted: int, place: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
 ) -> Iterator[One]:  # fmt: skip
-    """Yield specs in the order of their numbers until enough are accepted or the time is over. Raises RuntimeError if
-    hardly any spec compiles.
+    """Yield specs in the order of their numbers until enough specs are accepted, or the time is over. Raises
+    RuntimeError if hardly any spec compiles.
     """
     draw = partial(_block, seed=seed, place=place, claims=claims, targets=targets)
     accepted = number = 0
@@ -122,7 +126,7 @@ def generated_specs(
             for found in waiting.pop(0).get():
                 yield found
                 number += 1
-                accepted += bool(found.accepted and found.folder)  # of an installed stack
+                accepted += bool(found.accepted and found.folder)  # the target must be an installed stack
                 if accepted >= wanted:
                     return
             waiting += [pool.apply_async(draw, (start,)) for start in [next(starts, -1)] if start >= 0]

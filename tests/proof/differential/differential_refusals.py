@@ -1,8 +1,8 @@
 """What the proofs of a code claim about refused specs, to find specs that are refused without a reason.
 
-If all proofs of a code on a stack show an exception of the library for the text as it is, the code claims that a spec
-which no other code refuses fails on that stack. `claims` collects these claims. A code claims nothing if a proof
-measures a silent effect, needs a GPU, or adds its violation to a legal text.
+A code claims that specs fail on a stack if all its proofs on this stack show an exception of a library for an unchanged
+text. The claim is about specs that no other code refuses. `claims` collects these claims. A code claims nothing if a
+proof measures a silent effect, needs a GPU, or adds its violation to a legal text.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BEFORE = ("launch", "config", "deepspeed")
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
 """Codes that refuse a spec on every target whether or not the library would, so they claim nothing.
 
-FSDP's own activation checkpointing is refused by decision; the device of an offload, because another setting states it
-and other rules read that; a best model without evaluations or checkpoints has no effect; and a batch that is never full
-cannot be tested, because the rows here are tiny.
+There are four reasons. FSDP's own activation checkpointing is refused although it may work. The device of an offload
+belongs to another setting, which other rules read. A best model has no effect without evaluations or checkpoints. And a
+batch that is never full cannot be tested, because the rows here are tiny.
 """
 
 
@@ -54,7 +54,7 @@ class Claim:
         """Whether the claim covers a spec."""
         if self.constructs:
             return True
-        # Two processes over gloo have no mesh for context parallelism or copies, and no GPU for pinned memory.
+        # Two processes over gloo have no device mesh for context parallelism or hsdp, and no GPU for pinned memory.
         alone = spec.context_parallel == 1 and spec.text("strategy") != "hsdp"
         gloo = alone and spec.text("strategy.offload") == "none"
         alike = self.on_cpu == spec.on_cpu and spec.text("method") in self.methods
@@ -93,7 +93,7 @@ def _claim(proofs: list[Proof], patterns: list[str]) -> Claim | None:
 
 
 def _plain(one: Proof) -> bool:
-    """Whether the text itself raises an exception, with nothing added or replaced."""
+    """Whether a proof's text itself causes an exception, without anything added to it or replaced in it."""
     on_top = one.arguments or one.yaml or one.deepspeed or one.payload or one.common or one.onto == "legal"
     replaced = one.family or one.shape or one.measure or (one.processes > 1 and "fsdp" not in one.keep)
     model = one.at in CPU_STAGES

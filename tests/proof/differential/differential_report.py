@@ -16,7 +16,7 @@ from typing import Any
 from attrs import Factory, define
 
 KEPT = 25
-"""The number of examples of one kind that a report contains."""
+"""The most examples of one kind that a report contains."""
 ENDS = ("json", "md", "txt")
 FOUND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "found.toml")
 """The mistakes that earlier runs found and how they were fixed; written by hand."""
@@ -252,7 +252,7 @@ def main(words: list[str]) -> int:
             reports.append(json.load(handle))
     report = merged(reports)
     for one in report["false_accepts"]:
-        one.pop("output", None)  # paths of this machine
+        one.pop("output", None)  # the report must contain no paths of this machine
     with open(FOUND, encoding="utf-8") as handle:
         text = page(report, handle.read())
     for path, content in ((published_to, json.dumps(report, indent=1) + "\n"), (out, text)):

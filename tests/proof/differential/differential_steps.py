@@ -1,4 +1,4 @@
-"""Which generated specs train a step on a tiny model, and how: with their own processes, or as a CPU variant."""
+"""Choose which generated specs train a step on a tiny model, and how: with their own processes, or as a CPU variant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import DEFAULT
 
 ROWS, MOST_ROWS = 64, 256
-"""A spec for the CPU gets enough rows for a complete step, but at most MOST_ROWS."""
+"""ROWS rows are written for a step. A spec for the CPU gets enough rows for a complete step, but at most MOST_ROWS."""
 TIMEOUT = 120
 """Seconds for a step, including imports that only its trainer needs."""
 
@@ -49,8 +49,8 @@ def packs(spec: Spec) -> bool:
 def kind(spec: Spec) -> tuple[str, ...]:
     """The kind of a spec: strategy, method, adapter, hardware and packing. Trained steps are spread over all kinds.
 
-    The specs with an argument under `extra trl` are a kind of their own for each argument, because only a step shows
-    its effect.
+    Each argument under `extra trl` makes its own kind, because only a training step shows the effect of such an
+    argument.
     """
     names = sorted(name for name, value in spec.extra.get("trl", {}).items())
     adapter = "bits" if spec.bits else "lora" if spec.lora else "freeze" if spec.flag("freeze") else ""
@@ -87,9 +87,9 @@ def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate
 def step(name: str, text: str, place: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
     """The target of a spec and the job of its step, lowered below `place` without the checker.
 
-    A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py), in one
-    process or, for every fifth, in two; every second one with FSDP2 keeps FSDP, over gloo. Raises ValueError and other
-    exceptions of lowering if there is nothing to lower.
+    A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py): every fifth
+    spec in two processes, the other specs in one. Every second spec with FSDP2 keeps FSDP, over gloo. Raises ValueError
+    and other exceptions of lowering if there is nothing to lower.
     """
     spec = resolved(text, place)
     folder = os.path.join(place, "step", name)
@@ -104,7 +104,7 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
     facts = spec.model.facts
     zero = not own and spec.zero_stage > 0 and not keep and spec.text("optimizer") in TORCH
     several = spec.hardware.world > 1 and (number % 5 == 0 or (zero and number % 2 == 1))
-    # Under ddp a reward model with reentrant recomputation fails (XP643); with a strategy that shards it does not.
+    # A reward model with reentrant recomputation fails under ddp (XP643), but not with a strategy that shards.
     several = several and not (spec.method.scores and spec.text("strategy") not in ("ddp", "zero1", "zero2", "zero3"))
     processes = spec.hardware.world if own else 2 if sharded or several else 1
     packed = spec.flag("batch.packing") or spec.flag("batch.packing.eval") or spec.flag("batch.padding_free")
@@ -126,8 +126,8 @@ def step(name: str, text: str, place: str, number: int, at: str = "train", keep:
 
 
 def of_the_stand_in(deepspeed: bytes) -> bytes:
-    """DeepSpeed's configuration with a bucket size computed from the tiny model's hidden size. With the bucket size of
-    the real model, all weights of the tiny model would fit into one bucket, and none would be divided.
+    """DeepSpeed's configuration with a bucket size computed from the tiny model's hidden size. With the real model's
+    bucket size, all weights of the tiny model would be in one bucket, so the division into buckets would not be tested.
     """
     stated = json.loads(deepspeed)
     stated["zero_optimization"]["reduce_bucket_size"] = SIZES["hidden_size"] ** 2
@@ -135,7 +135,7 @@ def of_the_stand_in(deepspeed: bytes) -> bytes:
 
 
 def step_options(spec: Spec, job: dict[str, Any]) -> tuple[str, ...]:
-    """The options of a step by which the report counts steps."""
+    """The options of a step's job; the report counts steps by them."""
     own = spec.on_cpu or job["zero"]
     strategy = "fsdp2" if "fsdp" in job["keep"] else spec.text("strategy") if own else "ddp"
     many = job["processes"] > 1 or job["group"]

@@ -159,4 +159,6 @@ TRL: Mapping[str, tuple[str, ...]] = {
     "discopop_tau": ("0.05",), "num_generations_eval": ("2", "4"), "sapo_temperature_neg": ("1.05",),
     "vllm_importance_sampling_cap": ("2",), "chat_template_path": (), "dataset_kwargs": (),
 }  # fmt: skip
-"""Values for arguments under `extra trl` whose type says too little; an empty tuple excludes the argument."""
+"""Values for arguments under `extra trl` whose type does not tell which values are legal. An empty tuple excludes the
+argument.
+"""

@@ -1,7 +1,7 @@
 """Random `extra` blocks: arguments that `extra` accepts, with values of their types.
 
-Half of the numbers are usual ones. The others test limits: zero, below zero, at a limit of the stack's record and
-beyond it, between two integers, and very large.
+Half of the numbers are usual ones. The other half tests limits: zero, negative numbers, the limits in the stack's
+record, numbers beyond these limits, fractions, and very large numbers.
 """
 
 from __future__ import annotations

@@ -77,8 +77,8 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
 
 
 def dtypes_of_fp8(run: Any) -> dict[str, Any]:
-    """Load an fp8 checkpoint in the bundle's dtype; return the dtypes of its weights. Weights that are not fp8 are
-    stored in float32.
+    """Load an fp8 checkpoint in the bundle's dtype; return the dtypes of its weights. Weights of the checkpoint that
+    are not fp8 are float32.
     """
     import tempfile
 
@@ -106,7 +106,9 @@ def unpacked(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether all weights of the MLPs (dense ones and experts) are packed. The router's weights are ignored."""
+    """Whether 4-bit quantization packs all weights of the MLPs, both dense ones and experts. The router's weights are
+    ignored.
+    """
     import torch
 
     model = _in_four_bits(run)
@@ -115,7 +117,7 @@ def experts(run: Any) -> dict[str, Any]:
 
 
 def merged(run: Any) -> dict[str, Any]:
-    """Let transformers merge the base's own quantization configuration with the bundle's. Raises what transformers
+    """Let transformers combine the base's own quantization configuration with the bundle's. Raises what transformers
     raises.
     """
     from transformers import BitsAndBytesConfig
@@ -191,7 +193,7 @@ def _share(part: Any) -> int:
 
 
 def outside_adapters(run: Any) -> dict[str, Any]:
-    """How many trained weights belong to no adapter."""
+    """The number of trained weights that belong to no adapter."""
     others = [name for name, one in run.trainer.model.named_parameters() if one.requires_grad and ".lora_" not in name]
     return {"others": len(others)}
 
@@ -235,7 +237,7 @@ def tied(run: Any) -> dict[str, Any]:
     ).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            # peft starts these weights at zero; for embeddings they have another name
+            # peft initializes these weights with zero; those of embeddings have another name
             if weight.requires_grad and re.search(r"\.(lora_B|lora_embedding_A|modules_to_save)\.", name):
                 weight.add_(0.1 * torch.randn_like(weight))
         ids = torch.arange(3, 40)[None]

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of attention: a soft cap that is ignored, positions beyond the context, a dropout."""
+"""Measurements that proofs make of attention: an ignored soft cap, positions beyond the context, and dropout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measurements that proofs make of the batch that the libraries make."""
+"""Measurements that proofs make of batch sizes: how many sequences and rows the libraries use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def product(run: Any) -> dict[str, Any]:
-    """The number of sequences per optimizer step: that of the trainer's arguments, and that of the spec."""
+    """Two numbers of sequences per optimizer step: that of the trainer's arguments, and that of the spec."""
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
     asked = run.plan["run"]["gbs"]
@@ -15,7 +15,7 @@ def product(run: Any) -> dict[str, Any]:
 
 
 def steps(run: Any) -> dict[str, Any]:
-    """The number of rows in the largest optimizer step of a run, over all processes, and the number that the spec
+    """Two numbers of rows: that of the largest optimizer step of a run, over all processes, and that which the spec
     states.
     """
     import torch
@@ -38,7 +38,7 @@ def steps(run: Any) -> dict[str, Any]:
 
 
 def served(run: Any) -> dict[str, Any]:
-    """The number of rows that all processes get in one epoch, and the number of rows in the data."""
+    """Two numbers of rows: how many all processes together get in one epoch, and how many the data has."""
     import torch
     import torch.distributed as dist
 
@@ -49,7 +49,7 @@ def served(run: Any) -> dict[str, Any]:
 
 
 def shrunk(run: Any) -> dict[str, Any]:
-    """Which batch sizes shrink after the first training step has run out of memory."""
+    """Which batch sizes become smaller after the first training step has run out of memory."""
     import torch
 
     trainer, args = run.trainer, run.args
@@ -73,8 +73,8 @@ def shrunk(run: Any) -> dict[str, Any]:
 
 
 def readers(run: Any) -> dict[str, Any]:
-    """The number of processes that read different data: that of the trainer's sampler, and that which the batch sizes
-    imply.
+    """Two numbers of processes that read different data: that which the trainer's sampler uses, and that which the
+    batch sizes imply.
     """
     args, facts = run.args, run.plan["run"]
     counted = run.trainer._get_train_sampler().dp_size
@@ -83,8 +83,8 @@ def readers(run: Any) -> dict[str, Any]:
 
 
 def sums(run: Any) -> dict[str, Any]:
-    """Add as many equal gradients as a step has, in the dtype in which DeepSpeed's engine says that it sums; return the
-    sum.
+    """Add equal gradients, as many as a step has micro-batches, in the dtype in which DeepSpeed's engine sums. Return
+    the sum.
     """
     import json
     import os

@@ -13,9 +13,7 @@ def _checkpoints(run: Any) -> list[str]:
 
 
 def kept(run: Any) -> dict[str, Any]:
-    """The largest number of checkpoints that exist at once during the run, and the number of checkpoints after its
-    end.
-    """
+    """Two numbers of checkpoints: the most that exist at once during the run, and those that exist after its end."""
     from transformers import TrainerCallback
 
     seen: list[int] = []
@@ -39,14 +37,14 @@ def patient(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """How often a run evaluates, and which checkpoint it loads as the best."""
+    """Return a pair: how often a run evaluates, and which checkpoint it loads as the best."""
     run.trainer.train()
     state = run.trainer.state
     return {"evaluations": sum("eval_loss" in one for one in state.log_history), "best": state.best_model_checkpoint}
 
 
 def deterministic(run: Any) -> dict[str, Any]:
-    """Whether kernels are launched one by one, and whether torch uses only deterministic kernels."""
+    """Two answers: whether kernels are launched one by one, and whether torch uses only deterministic kernels."""
     import torch
 
     run.trainer  # noqa: B018  # its constructor sets them

@@ -8,8 +8,8 @@ import tiny_models
 
 
 def _teacher(run: Any) -> Any:
-    """Load a tiny model as the bundle's teacher. If the bundle names Qwen2.5 7B, the tiny model has another vocabulary
-    size than the student.
+    """Load a tiny model as the bundle's teacher. If the bundle names Qwen2.5 7B, the tiny teacher's vocabulary has
+    another size than the student's.
     """
     stated = run.plan["method"]["teacher"]
     if stated is None:
@@ -21,7 +21,7 @@ def _teacher(run: Any) -> Any:
 
 
 def taught(run: Any) -> dict[str, Any]:
-    """Build the trainer with the bundle's teacher, as the library does without the runtime."""
+    """Build TRL's trainer with the bundle's teacher, without the runtime."""
     made = run.maker(model=run.model, teacher_model=_teacher(run), args=run.args, train_dataset=run.rows,
                  processing_class=run.tokenizer)  # fmt: skip
     return {"teacher": type(made.teacher_model).__name__}

@@ -17,7 +17,9 @@ def after(run: Any, program: str, **before: str) -> str:
 
 
 def rendezvous(run: Any) -> dict[str, Any]:
-    """The address at which torch's processes meet after environment.sh, if the launch has set it to 10.0.0.1."""
+    """The address at which torch's processes would meet, after environment.sh has run in a launch that had set it to
+    10.0.0.1.
+    """
     met = "import os; print(os.environ['MASTER_ADDR'])"
     return {"address": after(run, met, MASTER_ADDR="10.0.0.1")}
 

@@ -29,7 +29,7 @@ def zero(run: Any) -> dict[str, Any]:
 
 
 def worker(run: Any) -> dict[str, Any]:
-    """Whether a worker is told to use FSDP: by a launcher that reads accelerate.yaml, and by a launcher that does
+    """Two answers: whether a worker is told to use FSDP by a launcher that reads accelerate.yaml, and by one that does
     not.
     """
     variables = run.launched["environment"]

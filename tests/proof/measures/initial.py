@@ -1,4 +1,4 @@
-"""Measurements that proofs make of peft's adapter initializations: effects on the base, the reference and the
+"""Measurements that proofs make of peft's adapter initializations: their effects on the base, the reference and the
 adapters.
 """
 
@@ -11,7 +11,7 @@ import tiny_models
 
 
 def base_kept(run: Any) -> dict[str, Any]:
-    """Whether the base in the trainer's model has the published weights."""
+    """Whether the base inside the trainer's model still has the published weights."""
     from transformers import AutoModelForCausalLM
 
     published = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family)).state_dict()
@@ -21,7 +21,7 @@ def base_kept(run: Any) -> dict[str, Any]:
 
 
 def first_loss(run: Any) -> dict[str, Any]:
-    """Whether dpo's loss begins at ln 2, as it does if the model equals its reference."""
+    """Whether dpo's first loss is ln 2, as it is if the model equals its reference."""
     import torch
 
     trainer = run.trainer

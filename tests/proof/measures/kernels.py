@@ -32,18 +32,18 @@ def liger_step(run: Any) -> dict[str, Any]:
 
 
 def compiled(run: Any) -> dict[str, Any]:
-    """Whether the bundle states compilation, and whether the trainer's arguments then compile."""
+    """Two answers: whether the bundle states compilation, and whether the trainer's arguments turn it on."""
     return {"asked": run.plan["arguments"]["torch_compile"], "compiles": run.args.torch_compile}
 
 
 def smoothed(run: Any) -> dict[str, Any]:
-    """The gradient norm of the first step, and its number of micro-batches."""
+    """Return a pair: the gradient norm of the first step, and the step's number of micro-batches."""
     logged = [one["grad_norm"] for one in run.trainer.state.log_history if "grad_norm" in one]
     return {"norm": float(logged[0]), "accumulation": run.args.gradient_accumulation_steps}
 
 
 def liger_scores(run: Any) -> dict[str, Any]:
-    """The scores of a reward model. If the bundle uses Liger, transformers has patched the model with it.
+    """The scores that a reward model computes. If the bundle uses Liger, transformers has patched the model with Liger.
 
     The layer kernels, which need a GPU, are off; the test concerns the forward pass with the fused loss.
     """
@@ -59,8 +59,8 @@ def liger_scores(run: Any) -> dict[str, Any]:
 
 
 def regions(run: Any) -> dict[str, Any]:
-    """Whether the bundle requests compilation, and whether accelerate would then compile layer by layer, as the runtime
-    wants.
+    """Two answers: whether the bundle requests compilation, and whether accelerate would then compile layer by layer,
+    as the runtime requires.
     """
     import os
     from unittest import mock
@@ -74,7 +74,9 @@ def regions(run: Any) -> dict[str, Any]:
 
 
 def selected(run: Any) -> dict[str, Any]:
-    """Whether the bundle asks to save attention's output, and in how many layers a forward pass saves it."""
+    """Return a pair: whether the bundle asks to save attention's output, and in how many layers a forward pass saves
+    it.
+    """
     import gc
 
     import torch

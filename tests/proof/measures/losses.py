@@ -17,7 +17,7 @@ def _loss(trainer: Any, batch: Any) -> Any:
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """The largest absolute gradient of the first batch, and the batch's loss."""
+    """Return a pair: the largest absolute gradient of the first batch, and the batch's loss."""
     trainer = run.trainer
     trainer.model.train()
     loss = _loss(trainer, _first(trainer))
@@ -27,7 +27,9 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def answers(run: Any) -> dict[str, Any]:
-    """The number of answer tokens in the first batch that bear loss, and the length of the longest sequence."""
+    """Return a pair: the number of answer tokens in the first batch that have a loss, and the length of the longest
+    sequence.
+    """
     batch = _first(run.trainer)
     labels = [value for name, value in batch.items() if name.endswith("_labels")]
     lengths = [value.shape[1] for name, value in batch.items() if name.endswith("_input_ids")]
@@ -47,7 +49,9 @@ def smoothing(run: Any) -> dict[str, Any]:
 
 
 def terms(run: Any) -> dict[str, Any]:
-    """Whether cpo's loss of the first batch has a margin, and a likelihood term for the chosen answers."""
+    """Two answers about cpo's loss of the first batch: whether it has a margin, and whether it has a likelihood term
+    for the chosen answers.
+    """
     trainer = run.trainer
     trainer.model.eval()
     batch = _first(trainer)
@@ -60,7 +64,7 @@ def terms(run: Any) -> dict[str, Any]:
 
 
 def divergence(run: Any) -> dict[str, Any]:
-    """Whether the first batch's loss changes with the default divergence, reverse KL."""
+    """Whether the first batch's loss changes if the divergence is replaced by the default one, reverse KL."""
     trainer = run.trainer
     trainer.model.eval()
     shift_reference(trainer)
@@ -82,7 +86,7 @@ def shift_reference(trainer: Any) -> None:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """Whether training changed any trained weight, and the number of steps."""
+    """Return a pair: whether training has changed any trained weight, and the number of steps."""
     import torch
 
     trainer = run.trainer
@@ -94,8 +98,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def hidden(run: Any) -> dict[str, Any]:
-    """Replace the loss of the second of two micro-batches by nan; return whether the logged loss is a number all the
-    same.
+    """Replace the loss of the second of two micro-batches by nan. Return whether the logged loss is a number
+    nevertheless.
     """
     import math
 
@@ -114,7 +118,7 @@ def hidden(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether the log-probabilities that dpo computes for the first batch change if sigmoid is its only loss."""
+    """Whether the log-probabilities that dpo computes for the first batch change if sigmoid becomes its only loss."""
     trainer = run.trainer
     batch = _first(trainer)
     several = _chosen(trainer, batch)["chosen_logps"]
@@ -124,7 +128,7 @@ def averaged(run: Any) -> dict[str, Any]:
 
 
 def flattened(run: Any) -> dict[str, Any]:
-    """Whether the inputs of dpo's losses are the same for flattened and padded pairs."""
+    """Whether dpo's losses get the same inputs from flattened pairs as from padded pairs."""
     trainer = run.trainer
     batch = _first(trainer)
     found = []

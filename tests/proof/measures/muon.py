@@ -30,8 +30,8 @@ def trained(run: Any) -> dict[str, Any]:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """The length of Muon's first step: as a share of the step at the original scale, and for tall matrices as a share
-    of that for wide ones.
+    """The length of Muon's first step, as two ratios: to the step at the original scale, and of tall matrices to wide
+    ones.
 
     The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
     columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.
@@ -53,8 +53,8 @@ def moved(run: Any) -> dict[str, Any]:
 
 
 def sharded(run: Any) -> dict[str, Any]:
-    """The relative distance between the first step and that of torch's Muon or AdamW on weights that are not
-    sharded.
+    """The relative distance between the first step of a sharded run and the same step of torch's Muon or AdamW without
+    sharding.
     """
     import torch
 
@@ -90,7 +90,7 @@ def sharded(run: Any) -> dict[str, Any]:
 
 
 def separate(run: Any) -> dict[str, Any]:
-    """Whether the gradient of an adapter's last row has no effect on the update of its first weights."""
+    """Whether a layer's output for its first input stays the same if the last row of the adapter's weight changes."""
     import torch
 
     model = run.trainer.model

@@ -6,7 +6,9 @@ from typing import Any
 
 
 def checkpointing(run: Any) -> dict[str, Any]:
-    """The value that the bundle states under the older of two names, and the value that the built arguments use."""
+    """Return a pair: the value that the bundle states under the older of two names, and the value that the built
+    arguments use.
+    """
     return {
         "asked": run.plan["arguments"].get("gradient_checkpointing"),
         "on": bool(run.args.activation_checkpointing),

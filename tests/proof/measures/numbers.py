@@ -7,7 +7,8 @@ from typing import Any
 
 
 def step(run: Any) -> dict[str, Any]:
-    """Logged values and weights that are not finite after two steps, the last losses, and whether a weight changed.
+    """Train two steps. Return the logged values and the weights that are not finite, the last losses, and whether a
+    weight changed.
 
     Rows differ in length, and evaluation rows are used if the bundle has an evaluation.
     """
@@ -40,7 +41,7 @@ def filled_step(run: Any) -> dict[str, Any]:
 
 
 def _longer(row: dict[str, Any], index: int) -> dict[str, Any]:
-    """A row whose texts are a few times longer, each by another factor."""
+    """A row whose texts are some times longer. The factor differs from row to row."""
     times = 1 + index % 3
     more = {name: text * times for name, text in row.items() if isinstance(text, str)}
     turns = {name: [{**turn, "content": turn["content"] * times} for turn in list_]

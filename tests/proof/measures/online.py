@@ -1,5 +1,5 @@
-"""Measurements that proofs make of rewards in TRL's reinforcement trainers, and of vLLM, which is not installed
-here.
+"""Measurements that proofs make of rewards in TRL's reinforcement learning trainers, and of vLLM, which is not
+installed.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def vllm(run: Any) -> dict[str, Any]:
 
 
 def _base(run: Any) -> Any:
-    """The model, with the class of linear layers that a quantized base has."""
+    """The tiny model. Its class of linear layers is that of a quantized base."""
     import torch
 
     plan = run.plan["lora"]
@@ -112,8 +112,8 @@ def _base(run: Any) -> Any:
 
 
 def counted(run: Any) -> dict[str, Any]:
-    """The number of tokens by which TRL divides the loss of a round's first step, and the number of tokens in this
-    step.
+    """Return a pair: the number of tokens by which TRL divides the loss of a round's first step, and the number of
+    tokens in this step.
     """
     trainer = run.trainer
     trainer.model.train()
@@ -169,8 +169,8 @@ def _text(run: Any, name: str) -> str:
 
 
 def remembered(run: Any) -> dict[str, Any]:
-    """Whether a completion in the training batch is the one that the model generates alone. Recomputation is on if the
-    bundle has it.
+    """Whether a completion in the training batch equals the one that the model generates outside of training.
+    Checkpointing is on if the bundle uses it.
     """
     import torch
     from families import completed
@@ -179,7 +179,7 @@ def remembered(run: Any) -> dict[str, Any]:
 
 
 def praised(run: Any) -> dict[str, Any]:
-    """Whether the policy learns from completions that are all better than their group, as it would without clipping.
+    """Whether the policy learns from completions whose advantages are all positive, as it would without clipping.
 
     `whole` is true if the gradient stays the same with a higher upper bound of the importance ratio.
     """
@@ -190,7 +190,7 @@ def praised(run: Any) -> dict[str, Any]:
 
 
 def _gradient(trainer: Any, bound: float) -> float:
-    """The largest gradient of one round of completions that are better than their group."""
+    """The largest gradient of a round of completions whose advantages are all positive."""
     import torch
 
     if not hasattr(trainer, "praised"):
@@ -206,7 +206,7 @@ def _gradient(trainer: Any, bound: float) -> float:
 
 
 def clipped(run: Any) -> dict[str, Any]:
-    """Whether importance ratios are clipped if the policy gives each token one percent more probability than before."""
+    """Whether importance ratios are clipped if the policy makes each token one percent more probable than before."""
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()

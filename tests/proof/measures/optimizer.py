@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _weights(trainer: Any) -> Any:
-    """All trained weights of this process as one vector; of a sharded model, its shard."""
+    """All trained weights of this process as one vector. If the model is sharded, these are the process's shards."""
     import torch
 
     parts = [part.detach() for part in trainer.model_wrapped.parameters() if part.requires_grad]
@@ -14,7 +14,7 @@ def _weights(trainer: Any) -> Any:
 
 
 def copies(run: Any) -> dict[str, Any]:
-    """Whether all processes have the same weights after training, and whether any weight changed."""
+    """Two answers: whether all processes have the same weights after training, and whether any weight has changed."""
     import torch
     import torch.distributed as dist
 
@@ -48,7 +48,9 @@ def early(run: Any) -> dict[str, Any]:
 
 
 def groups(run: Any) -> dict[str, Any]:
-    """The values in the optimizer's parameter groups. If groups differ, the value of the first one is returned."""
+    """The values of the optimizer's parameter groups. If a value differs between groups, that of the first group is
+    returned.
+    """
     optimizer = run.trainer.create_optimizer()
     found: dict[str, Any] = {}
     for group in reversed(optimizer.param_groups):
@@ -83,7 +85,7 @@ def rates(run: Any) -> dict[str, Any]:
 
 
 def averaged(run: Any) -> dict[str, Any]:
-    """Whether the model's weights change when a schedule-free optimizer switches to its average."""
+    """Whether the model's weights change when a schedule-free optimizer switches to its averaged weights."""
     import torch
 
     trainer = run.trainer

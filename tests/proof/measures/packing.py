@@ -6,10 +6,9 @@ from typing import Any
 
 
 def leak(run: Any) -> dict[str, Any]:
-    """The largest difference between the logits of a document that is packed after another one and of the same document
-    alone.
+    """The largest difference of a document's logits between two cases: packed after another document, and alone.
 
-    The batch is one that the trainer's own collator makes of a packed row: token and position ids, no mask.
+    The trainer's own collator makes the batch from a packed row: token ids and position ids, without a mask.
     """
     import torch
 
@@ -40,15 +39,16 @@ def cached(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Whether documents of the first evaluation batch attend to each other, measured as in `attends`."""
+    """Whether documents of the first evaluation batch attend to each other. It is measured as in `attends`."""
     return attends(run, "get_eval_dataloader")
 
 
 def attends(run: Any, batches: str = "get_train_dataloader") -> dict[str, Any]:
     """Whether documents of the trainer's first batch attend to each other.
 
-    Rows are texts that end with the end token. If the tokens of the first document are replaced, nothing after its end
-    may change. Weights are larger than at the start of training, so that a recurrent state lasts longer than one token.
+    Rows are texts that end with the end token. If the tokens of the first document are replaced, the logits of later
+    documents must not change. Weights are larger than at the start of training, so that a recurrent state lasts longer
+    than one token.
     """
     import torch
 

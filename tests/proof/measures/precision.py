@@ -1,4 +1,6 @@
-"""Measurements that proofs make of dtypes: weights, layers, and what the libraries decide by the dtype."""
+"""Measurements that proofs make of dtypes: those of weights and layers, and what libraries decide because of a
+dtype.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,21 @@ def changed(run: Any) -> dict[str, Any]:
 
 
 def finite(run: Any) -> dict[str, Any]:
-    """Whether every weight is finite after training, and the dtype of the weights."""
+    """Return a pair: whether every weight is finite after training, and the dtype of the weights."""
     weights = list(run.trainer.model.parameters())
     return {"finite": all(bool(one.isfinite().all()) for one in weights), "dtype": str(weights[0].dtype)}
 
 
 def amp(run: Any) -> dict[str, Any]:
-    """Whether the arguments request fp16, and whether accelerate has enabled autocast and a gradient scaler."""
+    """Return a pair: whether the arguments request fp16, and whether accelerate has enabled both autocast and a
+    gradient scaler.
+    """
     accelerator = run.trainer.accelerator
     return {"asked": run.args.fp16, "autocast": accelerator.native_amp, "scaler": accelerator.scaler is not None}
 
 
 def mixed(run: Any) -> dict[str, Any]:
-    """The precision that the launcher exports, and the precision in the trainer's arguments."""
+    """Two precisions: the one that the launcher exports, and the one in the trainer's arguments."""
     import inspect_bundles
 
     variables = run.launched["environment"]
@@ -42,7 +46,7 @@ def mixed(run: Any) -> dict[str, Any]:
 
 
 def computed(run: Any) -> dict[str, Any]:
-    """The dtype of a layer's output in a forward pass, and whether the bundle states half precision."""
+    """Return a pair: the dtype of a layer's output in a forward pass, and whether the bundle states half precision."""
     import torch
 
     seen: set[str] = set()
@@ -56,7 +60,9 @@ def computed(run: Any) -> dict[str, Any]:
 
 
 def deepspeed_fp16(run: Any) -> dict[str, Any]:
-    """Whether DeepSpeed is configured for fp16, and whether its accelerator supports fp16 on the spec's GPU."""
+    """Two answers: whether DeepSpeed is configured for fp16, and whether its accelerator supports fp16 on the spec's
+    GPU.
+    """
     import torch
     from deepspeed.accelerator.cuda_accelerator import CUDA_Accelerator
 
@@ -69,7 +75,7 @@ def deepspeed_fp16(run: Any) -> dict[str, Any]:
 
 
 def downcast(run: Any) -> dict[str, Any]:
-    """The value of the TPU downcast in accelerate.yaml, and the value that reaches the processes."""
+    """Two values of the TPU downcast: the one in accelerate.yaml, and the one that reaches the processes."""
     import os
 
     with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:
@@ -93,7 +99,7 @@ def messages(run: Any) -> dict[str, Any]:
 
 
 def alibi(run: Any) -> dict[str, Any]:
-    """Whether Falcon's ALiBi is rounded to bf16 in a float32 run, and whether the spec's GPU has bf16."""
+    """Two answers: whether Falcon rounds its ALiBi to bf16 in a float32 run, and whether the spec's GPU has bf16."""
     import torch
     from transformers.models.falcon.modeling_falcon import build_alibi_tensor
 
@@ -119,7 +125,7 @@ def kept(run: Any) -> dict[str, Any]:
     trainer.model_wrapped = trainer.model
     trainer.model.generate_batch = lambda *_, **__: {}
     before = types()
-    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters  # trl 0.24 tokenizes at this point
+    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters  # trl 0.24 tokenizes here
     trainer._generate_single_turn(*([["a b c"], None] if texts else [[[3, 4, 5]], None, {}, 2]))
     return {"before": before, "after": types(), "narrowed": types() != before}
 

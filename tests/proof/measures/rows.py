@@ -11,7 +11,7 @@ from small_run import REPOSITORY
 
 
 def _bundle(run: Any) -> Any:
-    """The `Bundle` as the runtime reads it; files that are not copied into it are next to it."""
+    """The `Bundle` as the runtime reads it; data files that are not copied into the bundle are next to it."""
     sys.path.append(REPOSITORY)
     sys.path.append(os.path.join(REPOSITORY, "tests", "support"))
     import run_features
@@ -49,7 +49,7 @@ def _trainer(run: Any, rows: Any) -> Any:
 
 
 def masked(run: Any) -> dict[str, Any]:
-    """The number of tokens in the prepared rows that bear no loss."""
+    """The number of tokens in the prepared rows that have no loss."""
     rows = run.trainer.train_dataset
     if "labels" in rows.column_names:
         return {"masked": sum(label == -100 for labels in rows["labels"] for label in labels)}
@@ -58,7 +58,7 @@ def masked(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """The number of rows that the trainer has prepared from the bundle's rows, and the number of their tokens that bear
+    """Two numbers: how many rows the trainer has prepared from the bundle's rows, and how many of their tokens have a
     loss.
     """
     rows = _trainer(run, _own(run)[0]).train_dataset
@@ -82,8 +82,8 @@ def raw(run: Any) -> dict[str, Any]:
 def tokenized(run: Any) -> dict[str, Any]:
     """Pass the last row of tokens through the trainer's collator and the model.
 
-    The result says whether its labels are those of the file, whether they are its own tokens, and how many tokens bear
-    no loss.
+    The result says whether the row's labels are those of the file, whether they equal its token ids, and how many
+    tokens have no loss.
     """
     stored = _raw(run)
     trainer = _trainer(run, stored)
@@ -96,8 +96,8 @@ def tokenized(run: Any) -> dict[str, Any]:
 
 
 def built(run: Any) -> dict[str, Any]:
-    """Map the bundle's rows as a run does; return the numbers of training and evaluation rows. Raises what the mapping
-    raises.
+    """Map the bundle's rows as a run does. Return two numbers: those of training rows and of evaluation rows. Raises
+    what the mapping raises.
     """
     train, evaluation = _own(run)
     return {"train": len(train), "evaluation": 0 if evaluation is None else len(evaluation)}
@@ -164,7 +164,9 @@ def repeated(run: Any) -> dict[str, Any]:
 
 
 def gradient(run: Any) -> dict[str, Any]:
-    """Whether the first batch of the bundle's rows has a gradient, apart from rounding errors of two equal terms."""
+    """Whether the first batch of the bundle's rows has a gradient. A rounding error between two equal terms does not
+    count as one.
+    """
     from measures import losses
 
     run.__dict__["rows"] = _own(run)[0]
@@ -172,7 +174,7 @@ def gradient(run: Any) -> dict[str, Any]:
 
 
 def evaluated(run: Any) -> dict[str, Any]:
-    """Whether the evaluation rows come from the evaluation split, and whether they are also trained on."""
+    """Two answers: whether the evaluation rows come from the evaluation split, and whether they are also trained on."""
     train, evaluation = _own(run)
     held = {json.dumps(row, sort_keys=True) for row in evaluation}
     return {
@@ -182,7 +184,9 @@ def evaluated(run: Any) -> dict[str, Any]:
 
 
 def evaluated_masked(run: Any) -> dict[str, Any]:
-    """Whether the loss excludes tokens of the training rows, and of the evaluation rows."""
+    """Two answers: whether the loss excludes tokens of the training rows, and whether it excludes tokens of the
+    evaluation rows.
+    """
     run.__dict__["rows"], run.__dict__["held"] = _own(run)
     out = {}
     for name, rows in (("training", run.trainer.train_dataset), ("evaluation", run.trainer.eval_dataset)):
@@ -192,7 +196,9 @@ def evaluated_masked(run: Any) -> dict[str, Any]:
 
 
 def folder(run: Any) -> dict[str, Any]:
-    """Whether the datasets library alone reads every file of the first source's folder that the bundle contains."""
+    """Whether the datasets library reads every file of the first source's folder that the bundle contains, if it is
+    only given the folder.
+    """
     import datasets
 
     source, place = run.plan["data"]["sources"][0], run.folder + "-as-written"
@@ -238,7 +244,7 @@ def ends(run: Any) -> dict[str, Any]:
 
 
 def order(run: Any) -> dict[str, Any]:
-    """The name of the class that samples the training rows."""
+    """The name of the class that samples the training rows in the trainer."""
     return {"sampler": type(run.trainer._get_train_sampler()).__name__}
 
 

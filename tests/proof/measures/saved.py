@@ -7,7 +7,9 @@ from typing import Any
 
 
 def final(run: Any) -> dict[str, Any]:
-    """The names of the files of the final save, and whether any of them has weights."""
+    """Return a pair: the names of the files that the final save has written, and whether any of them contains
+    weights.
+    """
     folder = run.plan["arguments"]["output_dir"]
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return {"files": names, "weights": any(name.endswith((".safetensors", ".bin")) for name in names)}
@@ -28,7 +30,7 @@ def resumed(run: Any) -> dict[str, Any]:
 
 
 def states(run: Any) -> dict[str, Any]:
-    """The number of parameters with optimizer states in the first checkpoint."""
+    """The number of parameters that have optimizer states in the first checkpoint."""
     import torch
 
     run.trainer.train()
@@ -38,7 +40,7 @@ def states(run: Any) -> dict[str, Any]:
 
 
 def again(run: Any) -> dict[str, Any]:
-    """Whether a run that resumes after its first step reads the rows of that step again."""
+    """Whether a run that resumes after its first step reads that step's rows a second time."""
     import torch
 
     seen: list[Any] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def distributed(run: Any) -> dict[str, Any]:
-    """The number of processes, and the distributed type, as accelerate's state has them."""
+    """Return a pair: the number of processes and the distributed type in accelerate's state."""
     from accelerate.state import AcceleratorState
 
     state = run.args.distributed_state

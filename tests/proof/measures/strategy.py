@@ -1,5 +1,5 @@
-"""Measurements that proofs make of a strategy in accelerate and DeepSpeed: the workers' plugins, the mesh, the
-wrapped model.
+"""Measurements that proofs make of strategies in accelerate and DeepSpeed: plugins of workers, the mesh, the wrapped
+model.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ def _read(run: Any, name: str) -> str:
 
 
 def fsdp(run: Any) -> dict[str, Any]:
-    """The exported variables about FSDP, and the plugin of a worker. Raises what the plugin raises."""
+    """Return a pair: the exported variables about FSDP, and the FSDP plugin that a worker builds. Raises what the
+    plugin raises.
+    """
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     variables = run.launched["environment"]
-    # Copying weights to other ranks needs a GPU at once.
+    # Copying weights to other ranks would need a GPU immediately.
     with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
     ):
@@ -38,7 +40,7 @@ def fsdp(run: Any) -> dict[str, Any]:
 
 
 def prefetching(run: Any) -> dict[str, Any]:
-    """FSDP2's plugin with the file's forward prefetching."""
+    """Build FSDP2's plugin with the file's setting for forward prefetching. Returns the plugin's FSDP version."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     asked = run.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
@@ -116,7 +118,7 @@ def shared_inputs(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """Split the first batch as torch does for context parallelism; return the length of each rank's part."""
+    """Split the first batch as torch does for context parallelism. Return the number of tokens of each rank's part."""
     from torch.distributed.tensor.experimental._context_parallel._load_balancer import _create_default_load_balancer
 
     found = inspect_bundles.parallelism(run)
@@ -129,7 +131,7 @@ def pieces(run: Any) -> dict[str, Any]:
 
 
 def units(run: Any) -> dict[str, Any]:
-    """The number of FSDP units of the model, and the number of modules with their own parameters."""
+    """Two numbers: the model's FSDP units, and its modules that have parameters of their own."""
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 
     model = run.trainer.model_wrapped
@@ -139,7 +141,9 @@ def units(run: Any) -> dict[str, Any]:
 
 
 def cpu_optimizer(run: Any) -> dict[str, Any]:
-    """The class and options of the trainer's optimizer in accelerate if its states are offloaded."""
+    """Return the class and the options of the trainer's optimizer in accelerate, if the optimizer's states are
+    offloaded.
+    """
     import deepspeed.ops.adam
     import torch
     from accelerate.utils.deepspeed import map_pytorch_optim_to_deepspeed
@@ -161,7 +165,7 @@ def cpu_optimizer(run: Any) -> dict[str, Any]:
 
 
 def settings(run: Any) -> dict[str, Any]:
-    """The settings that DeepSpeed reads from its file, and the values in the file."""
+    """Return a pair: the settings that DeepSpeed reads from its file, and the values in the file."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
     stated = json.loads(_read(run, "deepspeed.json"))
@@ -185,7 +189,9 @@ def worker(run: Any) -> dict[str, Any]:
 
 
 def placed(run: Any) -> dict[str, Any]:
-    """The device to which the bundle asks to offload parameters, and whether the engine shards any parameter."""
+    """Return a pair: the device to which the bundle wants to offload parameters, and whether the engine shards any
+    parameter.
+    """
     engine = run.trainer.model_wrapped
     asked = engine.zero_offload_param()
     return {
@@ -225,7 +231,9 @@ def group(run: Any) -> dict[str, Any]:
 
 
 def spread(run: Any) -> dict[str, Any]:
-    """The largest difference between the processes' trained weights after the run: 0 if gradients were averaged."""
+    """The largest difference between the processes' trained weights after the run. It is 0 if gradients were
+    averaged.
+    """
     import torch.distributed as dist
 
     farthest = 0.0
@@ -239,8 +247,8 @@ def spread(run: Any) -> dict[str, Any]:
 
 
 def experts(run: Any) -> dict[str, Any]:
-    """Whether 32 rows of one token each run the same modules. Under ZeRO-3 every process must call the same modules in
-    the same order.
+    """Run 32 rows of one token each; return whether all of them call the same modules. Under ZeRO-3 every process must
+    call the same modules in the same order.
     """
     import torch
 
@@ -266,8 +274,8 @@ def frozen(run: Any) -> dict[str, Any]:
 
 
 def forgets(run: Any) -> dict[str, Any]:
-    """The gradient norm of a step whose last micro-batch has no gradient. It is 0 if the gradients of earlier
-    micro-batches are lost.
+    """The gradient norm of a step whose last micro-batch has a gradient of 0. The norm is 0 if earlier micro-batches'
+    gradients are lost.
     """
     trainer, calls = run.trainer, []
     compute, parts = trainer.compute_loss, trainer.args.gradient_accumulation_steps

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def _rows(run: Any) -> Any:
-    """The tiny rows, as a stream if the bundle streams."""
+    """The tiny rows; if the bundle streams its data, they are a stream."""
     return run.rows.to_iterable_dataset() if run.plan["data"].get("streaming") else run.rows
 
 
@@ -17,7 +17,7 @@ def trainer(run: Any) -> dict[str, Any]:
 
 
 def held_out(run: Any) -> dict[str, Any]:
-    """Split a holdout from the rows. Raises what the rows' class raises."""
+    """Split a holdout from the rows. Raises what the rows' class raises for it."""
     return {"rows": len(_rows(run).train_test_split(test_size=0.25)["test"])}
 
 
@@ -52,7 +52,7 @@ def saves(run: Any) -> dict[str, Any]:
 
 
 def first_rows(run: Any) -> dict[str, Any]:
-    """Whether the first batches repeat rows, and whether they are in the stored order."""
+    """Two answers: whether the first batches repeat rows, and whether their rows are in the stored order."""
     stored, seen = [list(row) for row in run.trainer.train_dataset["input_ids"]], []
     for batch in _loader(run):
         seen += [row[mask == 1].tolist() for row, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)]

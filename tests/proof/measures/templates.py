@@ -16,7 +16,7 @@ def _template(run: Any) -> str | None:
 
 
 def training(run: Any) -> dict[str, Any]:
-    """Let TRL make a training template of the bundle's template. Raises what TRL raises."""
+    """Let TRL make a training template from the bundle's template. Raises what TRL raises."""
     from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
     run.tokenizer.chat_template = _template(run)
@@ -26,7 +26,7 @@ def training(run: Any) -> dict[str, Any]:
 
 
 def stops(run: Any) -> dict[str, Any]:
-    """Whether the token that ends an assistant turn bears loss."""
+    """Whether the token that ends an assistant turn has a loss."""
     from trl.chat_template_utils import is_chat_template_stop_token_trained
 
     return {"stop": is_chat_template_stop_token_trained(run.tokenizer, chat_template=_template(run))}
@@ -41,7 +41,7 @@ def trainer(run: Any) -> dict[str, Any]:
 
 
 def pieces(run: Any) -> dict[str, Any]:
-    """The number of tokens of the template's control token that has the most."""
+    """Tokenize the template's control tokens. Return the largest number of ids that one control token becomes."""
     found = re.findall(r"<\|[^|]+\|>", _template(run) or "")
     return {"most": max(len(run.tokenizer(one, add_special_tokens=False)["input_ids"]) for one in found)}
 

@@ -1,7 +1,7 @@
-"""Measurements that proofs make of sequences that processes share by DeepSpeed's Ulysses, in accelerate,
-transformers and TRL.
+"""Measurements that proofs make of sequences that processes share by DeepSpeed's Ulysses, in accelerate, transformers
+and TRL.
 
-One process stands in for the group.
+One process simulates the group of processes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import inspect_bundles
 
 
 def mesh(run: Any) -> dict[str, Any]:
-    """The process groups of the file, as accelerate reads them. Raises what accelerate raises."""
+    """The process groups that the file configures, as accelerate reads them. Raises what accelerate raises."""
     found = inspect_bundles.parallelism(run)
     return {"ranks": found.sp_size, "attention": found.sp_handler.sp_attn_implementation}
 
 
 @contextmanager
 def _group(size: int) -> Iterator[Any]:
-    """DeepSpeed's module, which sees this process as a group of several."""
+    """DeepSpeed's module, changed so that this process seems to be one of several in a group."""
     import deepspeed.runtime.sequence_parallel.parallel_state_sp as mpu
     from deepspeed.runtime.sequence_parallel import ulysses_sp
 
@@ -68,7 +68,9 @@ def chunks(run: Any) -> dict[str, Any]:
 
 
 def attention(run: Any) -> dict[str, Any]:
-    """The largest change of a logit when DeepSpeed's attention replaces that of a tiny model with short windows."""
+    """The largest change of a logit if DeepSpeed's attention replaces the attention of a tiny model with short sliding
+    windows.
+    """
     import tiny_models
     import torch
     from transformers import AutoModelForCausalLM

@@ -26,7 +26,7 @@ args = arguments.build_arguments(seen)
 made, tokenizer = run._trainer(seen, args)
 made.create_optimizer_and_scheduler(num_training_steps=2)
 student, teacher = made.model.train(), made.teacher_model
-for model in (student, teacher):  # with random weights tokens are nearly equally likely, so that rounding would matter
+for model in (student, teacher):  # with random weights, all tokens are nearly equally likely, and rounding would matter
     model.get_submodule("model.norm").weight.data *= 10
 torch.manual_seed(3)
 BATCHES = []

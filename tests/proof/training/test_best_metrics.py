@@ -21,7 +21,7 @@ CONDITIONAL = {"aux_loss", "nll_loss", "rewards/margins", "kl", "policy_loss", "
 """Metrics that exist only under a condition.
 
 The conditions are a mixture of experts, a loss with a likelihood term, kto with both kinds of answers in the holdout, a
-divergence that is counted, and losses and coefficients of grpo that a spec may write (also `vespo` and `sampling`).
+divergence that the trainer logs, and some losses and coefficients of grpo (also `vespo` and `sampling`).
 """
 METRICS = {name: stacks.load(name).facts.evaluation_metrics for name in stacks.names()}
 EACH = [(target, method) for target, methods in METRICS.items() for method in methods]
@@ -59,7 +59,7 @@ def test_metrics_are_those_of_the_trainer(
     answer = provers[target].answers([one])[one["id"]]
     assert answer["raised"] is None, answer["raised"]
     names, known = set(answer["measured"]["names"]), {*SPEED[:1], *METRICS[target][method]}
-    if method in ("grpo", "rloo"):  # the function in place of the reward has another name
+    if method in ("grpo", "rloo"):  # the function that replaces the reward has another name
         names = {one for one in names if not one.startswith("rewards/")}
     assert names <= known
     assert {one for one in known - names if not one.startswith(("vespo/", "sampling/"))} <= CONDITIONAL

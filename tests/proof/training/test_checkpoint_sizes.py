@@ -1,4 +1,4 @@
-"""The predicted bytes of a checkpoint and of the final model, against the files that real runs leave."""
+"""The predicted sizes of a checkpoint and of the final model are compared with the files of real runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ KINDS = {
     "zero3": spec(strategy="zero3", **TWO),
     "zero3-lora": spec("lora(rank=16)", strategy="zero3", **TWO),
 }
-"""Every strategy, adapter, precision and kind of optimizer whose checkpoints differ and can be written on a CPU."""
+"""Every strategy, adapter, precision and kind of optimizer that can be saved on a CPU and changes the size of a
+checkpoint.
+"""
 OPTIMIZERS = {
     "rmsprop": with_optimizer("rmsprop(lr=1e-3)"),
     "sgd": with_optimizer("sgd(momentum=0.9)"),
@@ -70,15 +72,15 @@ def mask() -> int:
 
 
 def numbers(path: str) -> int:
-    """The number of bytes in a safetensors file without its header."""
+    """The number of bytes of a safetensors file, without the file's header."""
     with open(path, "rb") as handle:
         header = json.loads(handle.read(int.from_bytes(handle.read(8), "little")))
     return int(max(one["data_offsets"][1] for key, one in header.items() if key != "__metadata__"))
 
 
 def tensors(folder: str) -> int:
-    """The bytes of the tensors in a folder's weights and states, without names and headers, which do not grow with the
-    model.
+    """The bytes of all tensors in a folder's weights and states. Names and headers, which do not grow with the model,
+    are excluded.
     """
     total = 0
     for place, _, names in os.walk(folder):

@@ -1,8 +1,8 @@
 """Settings that the compiler may choose do not change what is learned: each method, trained from compiled bundles.
 
-Recomputation, and several tokenizing processes, give bit-identical weights. Another micro-batch with the same global
-batch adds the same gradients in another order. If a method learns from the micro-batch itself, the compiler does not
-choose it by memory (`Spec.learns_from_micro`).
+With recomputation, or with several tokenizing processes, the weights are bit-identical. Another micro-batch with the
+same global batch adds the same gradients in another order. If a method learns from the micro-batch itself, the compiler
+does not choose it by memory (`Spec.learns_from_micro`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ LOSSES = {
     "bnpo": ("grpo", f'(rewards="rewards.py:even", loss=bnpo, {ONLINE_SETTINGS})'),
     "likelihood": ("dpo", "(loss=[sigmoid, sft])"),
 }
-"""Losses that are a mean over a micro-batch, in addition to those of orpo and kto."""
+"""Losses that are a mean over a micro-batch. The losses of orpo and kto are such means, too."""
 ONE_LOSS = ("trl-0.18",)
-"""The stacks whose dpo takes only a single loss, and no list of losses."""
+"""The stacks whose dpo accepts only a single loss, not a list of losses."""
 ORDER = 2e-5
-"""The largest allowed difference of weights after four steps with a rate of 1e-3. A step of Adam moves a weight by at
-most the rate.
+"""The largest allowed difference of weights after four steps with a learning rate of 1e-3. One step of Adam changes a
+weight by about the rate at most.
 """
 
 

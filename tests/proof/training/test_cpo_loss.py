@@ -77,10 +77,10 @@ def test_the_loss_of_a_batch_is_that_of_the_formula(warm: Warm, target: str) -> 
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, target: str) -> None:
-    """In trl releases between 0.24 and 1.16, both answers were cut by the excess of the longer one, so the shorter one
-    could become empty (trl#6548), and simpo's mean over no tokens is nan.
+    """In trl releases between 0.24 and 1.16, both answers were cut by as many tokens as the longer one exceeded the
+    limit. So the shorter answer could become empty (trl#6548), and simpo's mean over no tokens is nan.
 
-    The stacks cut each answer to the part of `seq` that the prompt leaves.
+    Our stacks cut each answer to the tokens of `seq` that the prompt does not use.
     """
     pair = {"prompt": "What colour is it?", "chosen": "It is red.", "rejected": "Blue."}
     put(warm.place, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})

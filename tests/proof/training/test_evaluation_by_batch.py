@@ -1,4 +1,6 @@
-"""The loss of an evaluation is the mean of its batches' means, which the advisory `evaluation-by-batch` reports."""
+"""The loss of an evaluation is the mean of the batches' mean losses. The advisory `evaluation-by-batch` reports
+this.
+"""
 
 from __future__ import annotations
 

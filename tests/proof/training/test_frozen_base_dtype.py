@@ -1,4 +1,4 @@
-"""The dtype of a frozen base changes what an adapter learns, though less than another micro-batch changes it in bf16.
+"""The dtype of a frozen base changes what an adapter learns, but in bf16 another micro-batch changes it more.
 
 So fp32 stays the default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so the
 test also rounds its weights; a checkpoint published in bf16 is not rounded.
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 def apart(one: str, other: str) -> float:
-    """The distance between two adapters as a share of the norm of the first, over the matrices that begin at zero."""
+    """The distance between two adapters as a share of the norm of the first, over the matrices that are zero before
+    training.
+    """
     first, second = (tensors(os.path.join(path, "adapter_model.safetensors")) for path in (one, other))
     pairs = [(array("f", first[name]), array("f", second[name])) for name in first if "lora_B" in name]
     moved = sum((before - after) ** 2 for pair in pairs for before, after in zip(*pair, strict=True))

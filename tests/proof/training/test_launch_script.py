@@ -31,7 +31,7 @@ def dry(words: list[str], cwd: str, **variables: str) -> subprocess.CompletedPro
 
 
 def runs(printed: str, bundle: str) -> bool:
-    """Whether the printed command, read by bash again, names the files of the bundle."""
+    """Whether the printed command, if bash reads it again, names the bundle's files."""
     script = f"set -- {printed}\nprintf '%s\\0' \"$@\""
     words = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split("\0")
     started = f"{bundle}/trainer/launcher.py"
@@ -127,7 +127,7 @@ def test_nodes_meet_by_their_number_or_as_torch_numbers_them(tmp_path: object) -
     c10d = launch_output("c10d", "launch local(launcher=torchrun, rendezvous=c10d)")
     assert "--rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500 " in c10d
     assert "--rdzv_conf is_host=true\\,join_timeout=300 " in c10d
-    assert "--same_network" not in static + torchrun + c10d  # with c10d it leaves the endpoint empty (accelerate 1.15)
+    assert "--same_network" not in static + torchrun + c10d  # with c10d the endpoint stays empty (accelerate 1.15)
     bundle = os.path.join(str(tmp_path), "c10d.bundle")
     other = dry([os.path.join(bundle, "launch.sh")], "/", **{**NODES, "NODE_RANK": "1"}).stdout
     assert "is_host=false" in other

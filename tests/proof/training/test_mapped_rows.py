@@ -27,11 +27,11 @@ ODD = ("", " ", "\n\n", "  two  spaces ", "<|im_end|>", "naïve 日本語 🙂",
 MASKED = tuple(target for target in STACKS if stacks.load(target).facts.assistant_only_loss)
 METHODS_OF = {target: ["sft", *["sft(assistant_only)"] * (target in MASKED)] for target in STACKS}
 ROWS = 450
-"""More than two of the groups whose texts are encoded together."""
+"""More rows than two groups have. A group is the rows whose texts are encoded together."""
 
 
 def turns(number: int) -> list[dict[str, str]]:
-    """A conversation of one to three questions, with odd texts among the usual ones."""
+    """A conversation of one to three questions. Some of its texts are unusual."""
     made = [message for row in conversations(number % 3 + 1) for message in row]
     made[number % len(made)]["content"] += ODD[number % len(ODD)]
     return made
@@ -54,7 +54,7 @@ FILES = {
 
 
 def calls(warm: Warm, target: str, name: str, texts: dict[str, str]) -> list[dict[str, Any]]:
-    """The calls of `Dataset.map` in the preparation of these specs."""
+    """Prepare the rows of these specs, and return what is reported of each call of `Dataset.map`."""
     put(warm.place, FILES)
     bundles = [warm.compiled(text, f"mapped-{target}-{name}-{part}") for part, text in texts.items()]
     answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
@@ -65,7 +65,7 @@ def calls(warm: Warm, target: str, name: str, texts: dict[str, str]) -> list[dic
 
 
 def check(found: list[dict[str, Any]]) -> None:
-    """Every call was made in batches, and its result is that of `Dataset.map`."""
+    """Check that every call was made in batches, and that its result is that of `Dataset.map`."""
     for call in found:
         assert call["batched"], call
         assert call["types"], call

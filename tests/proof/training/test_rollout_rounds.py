@@ -14,7 +14,9 @@ from xpc.compiler.stacks import load
 
 pytestmark = pytest.mark.slow
 ROUNDS = {"iterations": "iterations=3", "steps_per_generation": "steps_per_generation=6"}
-"""Settings with which a generation round has three steps. The first checkpoint, after two steps, is within a round."""
+"""Settings with which a generation round is used for three steps. So the first checkpoint, after two steps, is within a
+round.
+"""
 
 
 @pytest.mark.parametrize("target", EACH_STACK)

@@ -1,8 +1,4 @@
-"""The published run with which the project started: its bundle has the same arguments, one by one.
-
-The published files are read from `$XPC_PUBLISHED/seed` or `../shared/published/seed` next to the repository, otherwise
-from the copy in this file.
-"""
+"""The published run for which the project was started: its bundle has the same arguments as the published command."""
 
 from __future__ import annotations
 
@@ -84,7 +80,7 @@ def argument(bundle: Bundle, name: str) -> Any:
     return bundle["payload"]["arguments"][name]
 
 
-# For each published flag: the place of its value in the bundle, and the reason if it has another name there.
+# For each published flag: where its value is in the bundle. If it has another name there, the reason.
 SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--nproc_per_node": lambda b, v: b["payload"]["run"]["processes_per_node"] == int(v or 0),
     "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model
@@ -101,7 +97,7 @@ SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--adam_beta2": lambda b, v: argument(b, "adam_beta2") == float(v or 0),
     "--per_device_train_batch_size": lambda b, v: argument(b, "per_device_train_batch_size") == int(v or 0),
     "--gradient_accumulation_steps": lambda b, v: argument(b, "gradient_accumulation_steps") == int(v or 0),
-    # transformers 5.23 renamed gradient_checkpointing; the old name warns
+    # transformers 5.23 has renamed gradient_checkpointing; the old name causes a warning
     "--gradient_checkpointing": lambda b, v: argument(b, "activation_checkpointing") is True,
     "--gradient_checkpointing_kwargs": lambda b, v: (
         argument(b, "activation_checkpointing_kwargs") == json.loads(v or "")
@@ -109,9 +105,9 @@ SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--num_train_epochs": lambda b, v: argument(b, "num_train_epochs") == float(v or 0),
     # the runtime puts liger-kernel's kernels into the model; use_liger_kernel is deprecated in trl 1.16
     "--use_liger": lambda b, v: b["payload"]["model"]["liger"] is True and "liger-kernel==" in b["pins"],
-    # the bundle has its own file, checked key by key below
+    # the bundle has its own file, whose keys are compared below
     "--deepspeed": lambda b, v: argument(b, "deepspeed") == "deepspeed.json",
-    # /tmp is emptied at a reboot, and with it 133 hours of training; the spec writes below the folder of the launch
+    # a reboot empties /tmp, which would lose 133 hours of training; the spec writes below the launch folder
     "--output_dir": lambda b, v: argument(b, "output_dir") == "out/" + (v or "").removeprefix("/tmp/").lower(),
     "--report_to": lambda b, v: argument(b, "report_to") == [v],
     "--run_name": lambda b, v: argument(b, "run_name") == v,
@@ -143,8 +139,8 @@ def test_a_flag_that_the_bundle_does_not_say_is_noticed(seed: Bundle) -> None:
 
 
 def literal(bundle: Bundle) -> dict[str, Any]:
-    """The value that transformers fills in for each published "auto" (HfTrainerDeepSpeedConfig), as a nested
-    mapping.
+    """The DeepSpeed file as a nested mapping, in which each published "auto" has the value that transformers fills in
+    (HfTrainerDeepSpeedConfig).
     """
     a = bundle["payload"]["arguments"]
     world = bundle["payload"]["run"]["world_size"]

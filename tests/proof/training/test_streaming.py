@@ -53,7 +53,7 @@ def test_each_pass_has_every_row_once_and_its_own_order(warm: Warm, target: str)
         small("data(streaming, shuffle=false)", data='"flow.jsonl"', target=target),
     )  # fmt: skip
     assert len(complete) == 18
-    assert stored[:18] == complete  # as a map-style dataset has them
+    assert stored[:18] == complete  # the tokens that a map-style dataset has
     assert stored == (complete * 3)[:40]
     for start in (0, 18):
         assert sorted(shuffled[start : start + 18]) == sorted(complete)
@@ -66,7 +66,7 @@ def test_each_pass_has_every_row_once_and_its_own_order(warm: Warm, target: str)
 
 
 PACKS = [one for one in STACKS if "bfd" in getattr(load(one), "packing", ())]
-"""The stacks whose packed rows do not attend to each other on a CPU."""
+"""Stacks on which packed rows do not attend to each other on a CPU."""
 
 
 @pytest.mark.parametrize("target", PACKS)
@@ -122,7 +122,7 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
 
 
 def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> None:
-    """On two processes a step has the same rows as on one, so its loss differs only by the order of the sum."""
+    """A step on two processes has the same rows as on one process, so its loss differs only by the order of the sum."""
     put(warm.place, FILES)
     found = []
     for world, hardware in ((1, "cpu"), (2, "2 x cpu")):

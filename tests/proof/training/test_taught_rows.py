@@ -1,6 +1,4 @@
-"""The parts of a row are in the batches: tools, calls, content parts and reasoning, for every method, on every
-stack.
-"""
+"""Every part of a row is in the batches: tools, calls, content parts and reasoning, for every method and stack."""
 
 from __future__ import annotations
 
@@ -65,7 +63,7 @@ FILES["taught-weights.jsonl"] = lines(
      for keys in ({"weight": 0}, {"train": False}, {"train_turn": False}, {"loss": False})]
 )  # fmt: skip
 FILES["taught-none.jsonl"] = lines([{"messages": [*NOT[:1], {**NOT[1], "weight": 0}]}] * 4)
-FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # `xpc check` does not know this template
+FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # `xpc check` cannot know what this template writes
 FILES["taught-thinking.jsonl"] = lines(
     [{"prompt": ASKED, "completion": NO, "chat_template_kwargs": {"enable_thinking": True} if i < 2 else None}
      for i in range(4)]
@@ -91,7 +89,7 @@ def small(target: str, *more: str) -> str:
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    """The text of each row once; of a preference pair, the text with the better answer."""
+    """The text of each row, without repeats. For a preference pair, it is the text with the better answer."""
     assert "rows" in found, found
     out = []
     for row in found["rows"]:
@@ -103,7 +101,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("target", STACKS)
 def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_path: Path, target: str) -> None:
     rows = {"sft": "calls", "dpo": "pairs", "orpo": "pairs", "reward": "pairs", "kto": "judged"}
-    cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # the default limit of prompts is 512 tokens
+    cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # by default prompts are limited to 512 tokens
     found = taught(
         warm, target, "methods",
         *(

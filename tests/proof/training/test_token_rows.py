@@ -70,7 +70,7 @@ def test_the_batch_has_the_ids_and_labels_of_the_rows(warm: Warm, target: str) -
 
 
 PACKS = [one for one in STACKS if "bfd" in getattr(load(one), "packing", ())]
-"""The stacks whose packed rows do not attend to each other on a CPU."""
+"""Stacks on which packed rows do not attend to each other on a CPU."""
 
 
 @pytest.mark.parametrize("target", PACKS)
@@ -90,7 +90,9 @@ def test_packed_rows_keep_their_labels(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", STACKS)
 def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
-    """The compiler reads only the columns of Parquet files, so the run finds wrong rows, before it loads the model."""
+    """The compiler reads only the columns of Parquet files, so wrong rows are found by the run, before it loads the
+    model.
+    """
     datasets = pytest.importorskip("datasets")
     wrong: dict[str, tuple[list[dict[str, Any]], str]] = {
         "large": ([*LABELLED[:3], {"input_ids": [5, 4000], "labels": [5, -100]}],

@@ -40,10 +40,9 @@ def test_a_strategy_trains_on_the_processes_that_it_says(strategies: Callable[[s
 
 @pytest.mark.parametrize("name", nightly_but([name for name in STRATEGIES if name != "one"], on_default))
 def test_strategies_and_targets_train_the_same(strategies: Callable[[str], Run], name: str) -> None:
-    # Seed, order of rows and arithmetic are the same, so sharding and launcher must not change the losses.
+    # Seed, rows and arithmetic do not depend on the strategy, so sharding and launcher must not change the losses.
     one, other = strategies("one").losses, strategies(name).losses
-    # Older transformers divide by all tokens of a batch, newer ones by the predicted tokens: 28 and 27 in each row
-    # here.
+    # Older transformers divide a loss by all tokens, newer ones by the predicted tokens: here 28 and 27 per row.
     stack = load(STRATEGIES[name][2])
     share = 27 / 28 if stack.facts.loss_over_all_tokens else 1
     assert other == pytest.approx([share * loss for loss in one], abs=1e-4)
@@ -111,7 +110,7 @@ def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], war
         assert facts["norm"] == pytest.approx(seen[0]["norm"], rel=1e-4), name
 
 
-# The published recipe with its numbers on the tiny model: 11 x 6 x 2 = 132 sequences per step.
+# The published recipe's batch on the tiny model: 11 x 6 x 2 = 132 sequences per step.
 SCALED = """\
 xpc 1
 extends "seed.xp"
@@ -197,10 +196,11 @@ def test_processes_that_share_sequences_train_as_one_over_epochs_and_starts(
     """DeepSpeed's own loader for shared sequences drops the first step of every epoch after the first, and does not
     resume at the right row.
 
-    Its gradient is too large by the number of processes that share a sequence. The bundle corrects all of this.
+    The loader's gradient is too large by a factor: the number of processes that share a sequence. The bundle corrects
+    these defects.
     """
     sizes, save = f"gbs=8 micro=4 seq=32 mean=local_tokens{packed}", 'save "out" every=10 keep=2'
-    alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 per epoch
+    alone = spec(length="20 steps", sizes=sizes, save=save)  # 8 rows per epoch
     shared = spec(length="20 steps", sizes=sizes, save=save, hardware="2 x cpu",
                   strategy=f"{strategy}context_parallel=2)")  # fmt: skip
     (tmp_path / "one").mkdir()
@@ -285,7 +285,7 @@ def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_pa
     first = warm.launch(warm.compiled(spec(save='save "out" every=3'), "every-3"), str(tmp_path))
     assert first.done.returncode == 0, first.output
     losses = first.losses
-    for name in os.listdir(first.out):  # as if the run had been killed after its fourth step
+    for name in os.listdir(first.out):  # like a run that was killed after its fourth step
         path = os.path.join(first.out, name)
         if os.path.isfile(path) and name not in ("metrics.jsonl", "xpc_run.json"):
             os.remove(path)

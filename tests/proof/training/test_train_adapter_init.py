@@ -46,7 +46,9 @@ class Kind:
 
     @property
     def merges(self) -> bool:
-        """Whether a process has all weights at the end, and they are not quantized."""
+        """Whether the run merges its adapters: a process has all weights at the end, and the weights are not
+        quantized.
+        """
         return self.strategy != "zero3" and "bits" not in self.more
 
 
@@ -70,7 +72,7 @@ Runs = Callable[[Kind], list[Trained]]
 
 @pytest.fixture(scope="module")
 def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """A run of a kind, and the same run resumed from its first checkpoint."""
+    """A fixture that returns a run of a kind, and the same run resumed from its first checkpoint."""
     kept: dict[Kind, list[Trained]] = {}
 
     def run(kind: Kind) -> list[Trained]:

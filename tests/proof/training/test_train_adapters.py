@@ -1,5 +1,5 @@
-"""Adapters with modules trained in full, two learning rates, rotations, and frozen layers, trained from compiled
-bundles.
+"""Train from compiled bundles: adapters with completely trained modules, adapters with two learning rates, rotations,
+and frozen layers.
 
 Each kind of run resumes from a checkpoint. Runs have one process or two, on all stacks.
 """
@@ -58,15 +58,15 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind. That holds on older stacks for weights whose training does not
-        depend on the stack.
+        """Whether only `make slow` trains this kind. On older stacks these are the kinds whose training does not depend
+        on the stack.
         """
         return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens", *PREFIXES)
 
     @property
     def resumes(self) -> bool:
-        """Whether the run is also resumed from its first checkpoint. Of the runs with the same weights and stack, only
-        the most sharded one is.
+        """Whether the run is also resumed from its first checkpoint. Of several runs with the same trained weights and
+        stack, only the most sharded one is resumed.
         """
         return self.strategy == max(run.strategy for run in RUNS if (run.what, run.target) == (self.what, self.target))
 
@@ -114,7 +114,7 @@ print(json.dumps({"folder": tiny_models.model("qwen3_moe")}))
 
 
 def of(runs: Iterable[Kind]) -> pytest.MarkDecorator:
-    """A pytest decorator that runs a test once for each of these runs."""
+    """Return a pytest decorator that runs a test once for each of the given runs."""
     return pytest.mark.parametrize("kind", named(runs))
 
 

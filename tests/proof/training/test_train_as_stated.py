@@ -1,4 +1,5 @@
-"""Runs whose libraries build something else than the bundle states stop before their first step and print both values.
+"""If the libraries build something else than the bundle states, the run stops before its first step and prints both
+values.
 
 Other files of this folder train runs that are built as stated.
 """
@@ -31,7 +32,7 @@ def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
         facts[section].update(values)
     plan.write_text(json.dumps(facts))
     done = warm.of(target).run(bundle, str(cwd), world=world, XPC_PREFLIGHT="passed", **variables)
-    first, *others = done["status"]  # process 0 reports; the launcher may end the others first
+    first, *others = done["status"]  # process 0 reports; the launcher may end the others before they can
     assert first == 1, f"{done['out']}\n{done['err']}"
     assert {*others} <= {1, -9}
     metrics = cwd / "out" / "metrics.jsonl"
@@ -114,7 +115,7 @@ MODELS = ("Qwen2ForSequenceClassification", "Qwen2ForSequenceClassificationTied"
 
 @pytest.fixture(scope="module")
 def others(warm: Warm) -> None:
-    """Models without a trained head for text, next to the tiny model: a classifier, a tied model, and one without a
+    """Models next to the tiny model that lack a trained head for text: a classifier, a tied model, and one without a
     head.
     """
     for name in MODELS:

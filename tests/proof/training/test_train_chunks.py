@@ -66,7 +66,7 @@ def test_a_long_document_is_several_rows_with_one_end_token(warm: Warm, target: 
 
 
 PACKS = [one for one in STACKS if "bfd" in getattr(load(one), "packing", ())]
-"""The stacks whose packed documents do not attend to each other on a CPU."""
+"""Stacks on which packed documents do not attend to each other on a CPU."""
 
 
 @pytest.mark.parametrize("target", PACKS)

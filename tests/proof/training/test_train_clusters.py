@@ -1,7 +1,8 @@
 """The commands in emitted cluster files, run as the engines run them: two pods as two processes on this machine.
 
-The test sets the variables that a controller sets in a pod, the volume is a folder, and the pods' host names mean this
-machine in a separate /etc/hosts. Everything else is as emitted; the started interpreters are warm.
+The test sets the variables that a controller sets in a pod. The volume is a folder, and a separate /etc/hosts gives the
+pods' host names this machine's address. Everything else is as emitted, except that the interpreters are forks of a warm
+one.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 
 @pytest.fixture(scope="module")
 def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
-    """Make the volume for a cluster file of a run with this many steps."""
+    """Make the volume for a cluster file, with the bundle of a run that has this many steps."""
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "every test is asked for, and this one needs root and unshare"
         pytest.skip("names of pods need an /etc/hosts of their own: root and unshare")

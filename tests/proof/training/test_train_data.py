@@ -1,5 +1,5 @@
-"""Rows in real runs: cut tokens are reported and kept in the totals, and a run without anything to learn ends with one
-line.
+"""Rows in real runs. Cut tokens are reported and are part of the totals. If there is nothing to learn, the run ends
+with a message of one line.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NO_SYSTEM = (
     "{% for message in messages %}{% if message['role'] != 'system' %}<|im_start|>{{ message['role'] }}: "
     "{{ message['content'] }}<|im_end|>{% endif %}{% endfor %}"
 )
-"""A template that omits system turns."""
+"""A template that omits turns of the role system."""
 
 
 def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
-    """A row of `messages`; with `parts`, contents are lists of parts."""
+    """A row of `messages`. With `parts`, each content is a list of parts."""
     said = {"user": question, "assistant": answer}
     return {
         "messages": [
@@ -67,7 +67,7 @@ def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path
         "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
         "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
     })  # fmt: skip
-    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 by itself learns only completions
+    data = '"long.jsonl"' if masks else '"long-pairs.jsonl"'  # trl-0.18 always learns only the completions
     text = spec(
         "method sft(assistant_only)" if masks else "method sft",
         data=data,
@@ -107,7 +107,7 @@ def test_parts_reach_a_template_that_reads_texts(warm: Warm, tmp_path: Path) -> 
 
 def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(warm: Warm, tmp_path: Path) -> None:
     rows: list[Any] = [turns("What colour is it?", "It is red.") for _ in range(8)]
-    # after the rows that the preflight reads
+    # a row after those that the preflight reads
     rows[6]["messages"].insert(0, {"role": "system", "content": "Answer in one word."})
     put(warm.place, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")

@@ -94,13 +94,13 @@ print(json.dumps({"loss": float(made.sum()) / (len(made) + first * len(losses))}
 def test_the_loss_is_that_of_the_final_weights(
     held: Warm, tmp_path: object, target: str, loss: str, strategy: str
 ) -> None:
-    """After the last step, the evaluation (one batch per process) gives the loss that a plain loop over the saved
-    weights gives.
+    """The evaluation after the last step has one batch per process. Its loss equals that of a plain loop with the saved
+    weights.
     """
     more = ["method sft(assistant_only)"] if loss == "answers" else []
     sets = SETS.format("messages").replace("near-messages", "even")
     with open(os.path.join(held.place, "messages.jsonl"), encoding="utf-8") as handle:
-        put(held.place, {"even.jsonl": "".join(handle.readlines()[:4])})  # two rows for each of two processes
+        put(held.place, {"even.jsonl": "".join(handle.readlines()[:4])})  # each of two processes evaluates two rows
     text = small(*more, sets, method="sft", target=target, strategy=strategy)
     run = held.train(text, f"loss-{loss}-{strategy}-{target}", target, str(tmp_path), 1 if strategy == "one" else 2)
     path = os.path.join(held.place, "even.jsonl")

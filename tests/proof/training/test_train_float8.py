@@ -186,7 +186,7 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Pa
     made = bundle(place, "expected", "fp8")
     found, stopped = answers(MODEL + CONVERTED, str(place), made)
     assert found["made"] == found["expected"]
-    assert len(found["made"]) == 13  # 2 x 7, except the model's first
+    assert len(found["made"]) == 13  # two layers with seven matrices, without the model's first
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []
     assert stopped["same"] == ""

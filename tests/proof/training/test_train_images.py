@@ -51,7 +51,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny model, images, and rows. Skipped if torchvision cannot be loaded."""
+    """A folder with a tiny model, images, and rows. Tests are skipped if torchvision cannot be loaded."""
     if why := tiny_vision.missing():
         pytest.skip(f"torchvision cannot be loaded here: {why}")
     from PIL import Image
@@ -92,7 +92,9 @@ def launched(place: Path, name: str) -> str:
 
 @pytest.mark.nightly
 def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) -> None:
-    """The run compares the image before its first step. With the old image back in place, the run trains."""
+    """The run compares the image with its digest before the first step. After the old image is put back, the run
+    trains.
+    """
     from PIL import Image
 
     path = place / "pictures" / "red.png"
@@ -113,7 +115,7 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) 
 
 
 def goes_on_to_the_same_end(place: Path, name: str) -> None:
-    """Launch a bundle again, with the files that its run would have left if it had been killed after its first step."""
+    """Launch a bundle again, after restoring the files that a run has which was killed after its first step."""
     out, complete = place / "out" / name, place / "out" / f"{name}-complete"
     shutil.copytree(out, complete)
     for path in out.iterdir():
@@ -229,14 +231,14 @@ def answers(place: Path, name: str) -> None:
 
 @pytest.mark.nightly
 def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
-    """The run has two processes, a loss on answers only, recomputation, a holdout, and scaled images."""
+    """The run has two processes, a loss on answers only, gradient checkpointing, a holdout, and scaled images."""
     printed = trained(
         place, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
         "eval(every=1)", "memory(checkpointing)", "strategy ddp", hardware="2 x cpu", micro=1,
     )  # fmt: skip
     assert printed.count("eval loss") == 3
     adapters = weights(place / "out" / "lora", "adapter_model.safetensors")
-    assert len(adapters) == 2 * 2 * 7  # A and B for seven matrices in two layers
+    assert len(adapters) == 2 * 2 * 7  # two matrices, A and B, for each of seven layers' weights in two layers
     assert not any("visual" in name for name in adapters)
     assert all(one.abs().sum() > 0 for name, one in adapters.items() if "lora_B" in name)
     goes_on_to_the_same_end(place, "lora")

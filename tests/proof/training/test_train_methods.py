@@ -26,12 +26,14 @@ from xpc.compiler.stacks import DEFAULT, STACKS
 pytestmark = pytest.mark.slow
 
 DRAWN = ("kto", *(name for name, method in METHODS.items() if method.generates))
-"""Methods whose loss depends on which process gets which rows: kto's baseline, and methods that sample completions."""
+"""Methods whose loss depends on which process gets which rows: kto because of its baseline, others because they
+sample.
+"""
 KINDS = {"one": "one process", "ddp": "2 processes, DDP"}
 every, resumed, sharing = (
     pytest.mark.parametrize(
         "small",
-        # tests/faults/test_other_stacks.py trains on two processes of the other stacks each time.
+        # On other stacks, tests/faults/test_other_stacks.py always trains on two processes.
         named(chosen),
     )
     for chosen in (
@@ -67,7 +69,7 @@ def test_a_method_trains(runs: Runs, small: Small) -> None:
     assert min(done.values("grad_norm")) > 0
     if METHODS[small.method].grouped:  # losses are near 0, and four steps are too few for rewards to rise
         assert all(0 < value < 1 for value in done.values("reward"))
-        taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 subtracts the divergence from the reward
+        taken = 0.05 if small.method == "rloo" else 1e-6  # rloo of trl 0.24 subtracts the KL divergence from the reward
         assert done.values("rewards/even/mean") == pytest.approx(done.values("reward"), abs=taken)
     else:
         assert losses[-1] < losses[0]
@@ -126,7 +128,7 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
         assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}  # trl 1.16 rounds on 4 bits
         trained = {name.split(".")[-2] for name in adapters}
         assert trained == {"lora_A", "lora_B", *(["score"] if small.method == "reward" else [])}
-        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # B matrices begin as zeros
+        assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # B matrices are zero at first
         assert not any("lm_head" in name for name in adapters)
         assert done.summary["adapter_of"] == "tiny"
 
@@ -180,7 +182,7 @@ WEIGHTS = {
 def test_weights_of_rewards_reach_the_weights_of_the_model(
     runs: Runs, warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
 ) -> None:
-    done = {"alone": runs(Small(method, target))[0]}  # its reward is `even`
+    done = {"alone": runs(Small(method, target))[0]}  # the reward of this run is `even`
     for name, rewards in WEIGHTS.items():
         text = small(f"method {method}({rewards}, {ONLINE_SETTINGS})", method=method, target=target)
         cwd = str(tmp_path_factory.mktemp(name))
@@ -218,7 +220,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(
     done = warm.train(text, f"{method}-ragged", DEFAULT, str(tmp_path_factory.mktemp("ragged")))
     assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.output
     assert "48 rows to train on" in done.output
-    facts = done.summary["data"]  # the same for both methods, although one of them cuts while it tokenizes
+    facts = done.summary["data"]  # equal for both methods, although one of them cuts while it tokenizes
     assert (facts["rows"], facts["tokens"], facts["cut_rows"], facts["cut_tokens"]) == (48, 3984, 48, 720)
 
 

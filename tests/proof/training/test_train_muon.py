@@ -1,5 +1,5 @@
-"""Muon in real trainers of every stack: which weights Muon and AdamW each train, and resuming with the states of both
-optimizers.
+"""Muon in real trainers of every stack: which weights Muon trains and which AdamW trains. A resumed run restores the
+states of both.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def test_a_run_goes_on_with_both_states(warm: Warm, tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("strategy", ["zero1", "zero2", "zero3(reduce_scatter=false)"])
 def test_deepspeed_s_muon_learns_the_same_and_goes_on(warm: Warm, tmp_path: Path, strategy: str) -> None:
-    """Both Muons orthogonalize in bfloat16, with sums in another order, so the losses agree to four digits."""
+    """torch's and DeepSpeed's Muon orthogonalize in bfloat16, with sums in different order, so the losses agree only to
+    four digits.
+    """
     around = {"length": f"{STEPS} steps", "hardware": "2 x cpu", "save": 'save "out" every=2'}
     text, name = spec(strategy=strategy, **around).replace(ADAMW, ORIGINAL), strategy.partition("(")[0]
     plain = spec(strategy="ddp", **around).replace(ADAMW, ORIGINAL)

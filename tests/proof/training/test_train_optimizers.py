@@ -1,4 +1,6 @@
-"""Each kind of optimizer: a run that resumes from its checkpoint ends with the weights of an uninterrupted run."""
+"""Runs with each kind of optimizer: a run that resumes from its checkpoint ends with the weights of an uninterrupted
+run.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def test_it_goes_on_with_its_states(warm: Warm, tmp_path: Path, name: str) -> No
 
 
 def test_a_schedule_free_run_saves_the_averaged_weights(warm: Warm, tmp_path: Path) -> None:
-    """The optimizer trains at a point between its average and its iterate, and the saved weights must be the
+    """The optimizer computes gradients at a point between its average and its iterate. The saved weights must be the
     average.
     """
     text = spec(length=f"{STEPS} steps", save='save "out" every=2', sizes="gbs=8 micro=8 seq=64")

@@ -1,5 +1,5 @@
-"""The reference model of a run that continues an adapter: a frozen copy of the adapter if the stack's trainer makes
-one.
+"""The reference model of a run that continues an adapter. On stacks whose trainer makes one, it is a frozen copy of the
+adapter.
 
 If the reference is such a copy, it equals the policy at the first step, so every divergence and implicit reward is 0.
 """
@@ -83,7 +83,9 @@ def test_older_stacks_compare_with_the_base(warm: Warm, tmp_path: Path, target: 
 
 @pytest.mark.usefixtures("first")
 def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> None:
-    """The bundle states the adapter as reference, and a trainer without a copy would compare with the base."""
+    """The bundle states that the adapter is the reference. A trainer without a copy of the adapter would compare with
+    the base.
+    """
     text = small("method dpo", 'lora(from="first-lora")', method="dpo")
     bundle = Path(warm.compiled(text, "without-a-copy"))
     assert json.loads((bundle / "trainer_args.json").read_text())["lora"]["continued"]["reference"] is True

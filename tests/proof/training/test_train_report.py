@@ -56,7 +56,9 @@ def check(run: Trained, metric: str, best: Any) -> None:
 
 
 def check_measured(run: Trained) -> None:
-    """Check that phases have times and peaks, and that the times together do not exceed the life of the process."""
+    """Check that phases have times and peaks, and that the sum of the times does not exceed the lifetime of the
+    process.
+    """
     found = run.summary["measured"]
     assert {"load", "train", "save"} <= found["seconds"].keys()
     assert all(0 <= spent < 3600 for spent in found["seconds"].values())

@@ -93,7 +93,7 @@ DROPPED = {
     "dpo": "preferences", "reward": "preferences", "orpo": "preferences", "kto": "judged",
     "sft(completion_only)": "completions", "sft(assistant_only)": "messages",
 }  # fmt: skip
-"""Methods whose trainers drop too long rows on some stack, and the shape of their rows."""
+"""Methods whose trainers drop rows that are too long, on some stack; with the shape of their rows."""
 
 
 def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any]:
@@ -129,6 +129,6 @@ def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> N
         data = f'data mix {{\n  "{names}-few.jsonl" {{ share = 40% }}\n  "{names}-many.jsonl" {{ share = 60% }}\n}}'
         texts.append(small(target, data, f"method {method}").replace("micro=1", "micro=2"))
     for method, found in zip(methods, trained_on(warm, target, "dropped", tuple(texts)), strict=True):
-        limited = method in ("dpo", "kto", "orpo") and target != DEFAULT  # prompts have a limit, so nothing is dropped
+        limited = method in ("dpo", "kto", "orpo") and target != DEFAULT  # a limit on prompts, so no row is dropped
         assert len(found["rows"]) == (30 if limited else 15), method
         assert "so the shares are not exact" not in found["said"]

@@ -128,7 +128,7 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
         assert words in prompt
     assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
-    assert event["moved"] > 0  # only the environment gives them different rewards
+    assert event["moved"] > 0  # their rewards differ only because of the environment
 
 
 def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -45,9 +45,7 @@ PAIRS = "".join(
     json.dumps({"prompt": f"What is {n} + {n}?", "chosen": f" It is {2 * n}.", "rejected": " I do not know."}) + "\n"
     for n in range(64)
 )
-"""Plain texts instead of messages, because trl 0.18 also learns an end token after the one with which the template
-ends.
-"""
+"""Plain texts instead of messages. After a conversation, trl 0.18 also learns an end token after the template's own."""
 
 
 def native(recipe: str) -> str:
@@ -76,7 +74,6 @@ def test_an_upgraded_run_has_the_same_losses(warm: Warm, recipe: str, tmp_path: 
         cwd.mkdir()
         losses.append(warm.train(one, f"upgraded-{recipe}-{target}", target, str(cwd)).values("loss"))
     assert len(losses[0]) == 4
-    # Older transformers divide by all tokens of a batch, newer ones by the predicted tokens: 28 and 27 in each row
-    # here.
+    # Older transformers divide a loss by all tokens, newer ones by the predicted tokens: here 28 and 27 per row.
     share = 27 / 28 if load(stack).facts.loss_over_all_tokens and not dpo else 1
     assert losses[0] == pytest.approx([share * loss for loss in losses[1]], abs=NEAR), moved

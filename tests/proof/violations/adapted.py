@@ -1,4 +1,4 @@
-"""Proofs of rules about adapters on fused experts and state spaces."""
+"""Proofs of rules about adapters on fused experts and on state-space layers."""
 
 from __future__ import annotations
 

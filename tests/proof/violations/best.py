@@ -14,7 +14,7 @@ CONFIG: dict[str, Any] = {"at": "config", "raises": "ValueError"}
 
 
 def best(evaluated: str, saved: str, *more: str) -> str:
-    """A spec that loads its best checkpoint, and evaluates and saves at these two intervals."""
+    """A spec that loads its best checkpoint. It evaluates and saves at these two intervals."""
     return spec(HELD, f"eval(every={evaluated})", *more, extra(BEST), save=f'save "out/run" every={saved}')
 
 
@@ -29,7 +29,7 @@ def saved(*more: str, keep: str = "") -> str:
 
 
 def late(delay: int, *more: str) -> str:
-    """A run of 20 steps that loads its best checkpoint and evaluates from a step on."""
+    """A run of 20 steps that loads its best checkpoint. It evaluates only from this step on."""
     lines = (HELD, EACH, *more, extra(f"eval_delay = {delay}", BEST))
     return spec(*lines, train=SHORT, save='save "out/run" every=1')
 

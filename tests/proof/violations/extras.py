@@ -29,7 +29,7 @@ HPZ = zero("zero_hpz_partition_size = 2")
 
 def number(name: str, value: object, *more: str, old: bool = False, legal: str = "", common: dict[str, object] | None = None,
            steps: bool = False, variant: str = "", **said: object) -> Proof:  # fmt: skip
-    """A proof of a number under `extra trl` that the compiler refuses, added to a spec without it."""
+    """A proof about a number under `extra trl`. The legal spec has no such number; the illegal one adds it."""
     lines = (*more, OLD) if old else more
     base = legal or small(*lines)
     at = "load" if steps or "expect" in said else said.pop("at", "train")

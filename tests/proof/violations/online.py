@@ -1,4 +1,4 @@
-"""Proofs of rules about reinforcement."""
+"""Proofs of rules about reinforcement learning."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ ROUTED = {"train": "mixtral-8x7b-v0.1 on ultrafeedback-binarized for 1 epochs", 
 CP = "parallelism_config.parallelism_config_"
 FSDP = "fsdp_config.fsdp_"
 NORM = 4.0
-"""A threshold between the norms of the tiny model's first gradient as a mean (2.83) and as a sum over two processes
-(5.67).
+"""A threshold between two norms of the tiny model's first gradient: that of its mean over two processes (2.83), and
+that of its sum (5.67).
 """
 
 
@@ -51,7 +51,7 @@ FP16_MASTERS = spec(extra("fp16.fp16_master_weights_and_grads = true", block="de
 
 
 def exported(name: str, value: str, plugin: str) -> Any:
-    """Whether a variable reached the workers and the plugin ignores it."""
+    """Whether a variable has reached the workers, although the plugin ignores it."""
 
     def holds(seen: Mapping[str, Any]) -> bool:
         return seen["exported"].get(name) == value and seen["plugin"][plugin] is None
@@ -63,8 +63,8 @@ AC, SEEN = "fsdp_activation_checkpointing", {"keep": ("fsdp",), "processes": 2}
 
 
 def summed(strategy: str) -> str:
-    """A spec with two micro-batches per step in two CPU processes, for the stack whose ZeRO-2 keeps only one of
-    them.
+    """A spec with two micro-batches per step in two CPU processes, for the stack whose ZeRO-2 keeps only one
+    micro-batch's gradients.
     """
     return spec("target trl-0.24", hardware="2 x cpu", strategy=strategy, precision="fp32", batch="gbs=8 micro=2")
 

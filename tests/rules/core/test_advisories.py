@@ -113,7 +113,7 @@ def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
     assert code in codes(found), found.problems
     assert one.of(stacks.load(re.search(r"target (\S+)", text)[1]))
     assert one.of(stacks.load(stacks.DEFAULT)) is not bool(one.mended)
-    if code != "XP310" and one.mended:  # XP310 is about any packing without a mask
+    if code != "XP310" and one.mended:  # XP310 refuses any packing without a mask
         assert code not in codes(checked(re.sub(r"target \S+\n", "", text)))
     if code == "XP940":
         assert any(one.threads[0] in each.message for each in found.problems)
@@ -124,7 +124,7 @@ def test_versions_from_the_first_to_before_the_one_that_mends():
     assert [one.concerns(version) for version in ("0.16.8", "0.18.2", "0.19.7", "0.19.8", "0.20")] == [
         False, True, True, False, False,
     ]  # fmt: skip
-    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # no version fixes it yet
+    assert ADVISORIES["fused-dpo-under-ddp"].concerns("9.0")  # no released version fixes this defect
 
 
 def test_upgrade_lists_what_a_move_mends(tmp_path):

@@ -1,4 +1,6 @@
-"""Facts that are derived from the rules: their list, the settings that each reads, and the `WHEN` of their modules."""
+"""What is derived from the rules: their list, the settings that each rule reads, and the conditions (`WHEN`) of their
+modules.
+"""
 
 import json
 import re
@@ -34,7 +36,9 @@ PRECONDITION = {
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
     "rules.numerics.newer_files",
 }  # fmt: skip
-"""Modules whose rules rely on a `WHEN` about method, adapters, optimizer or fp8 instead of checking it again."""
+"""Modules whose rules rely on the module's `WHEN` (about method, adapters, optimizer or fp8), and do not check it
+again.
+"""
 
 
 def allowed(module):
@@ -43,7 +47,7 @@ def allowed(module):
 
 
 class Noted(Mapping):
-    """The values of a spec, which record the paths that are read by name; iterating over all values records none."""
+    """The values of a spec. A path that is read by its name is recorded; iterating over all values records nothing."""
 
     def __init__(self, values, asked):
         self.inner, self.asked = values, asked
@@ -67,7 +71,9 @@ class Noted(Mapping):
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory):
-    """The `Spec` of every rejected and accepted case, if there is one, with the set of paths that are read from it."""
+    """For every rejected and accepted text of the cases that has a `Spec`: this spec, and the set of paths that are
+    read from it.
+    """
     found = []
     for case in CASES:
         root = placed(case.files, lambda: tmp_path_factory.mktemp("rules"))
@@ -124,7 +130,9 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """The findings of a rule for a spec that its module's `WHEN` excludes. Such a rule may raise an exception there."""
+    """The findings of a rule for a spec that its module's `WHEN` excludes. For such a spec the rule may also raise an
+    exception.
+    """
     try:
         return list(rule.run(spec))
     except (AssertionError, KeyError, StopIteration, TypeError):

@@ -17,7 +17,7 @@ EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES]
 
 
 BESIDE = {"XP208"}
-"""Other findings that a case about data may have, because it has only a row or two, far fewer than a batch."""
+"""Other findings that a case about data may have, because its data has only one or two rows, far fewer than a batch."""
 
 
 @pytest.fixture
@@ -48,13 +48,13 @@ NOT_TYPED = {
     "XP120-sharding-strategy": "what was written is refused by the strategy's own rule, too: one node is one group",
     "XP444-of-zero2": "the other way out; zero3 needs the disk's folder beside it",
 }
-"""Codes and titles of errors whose help no program can type in, each with the reason."""
+"""Codes and titles of errors whose help text a program cannot apply to the spec, each with the reason."""
 
 
 @EACH
 def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(case: Case, root: str):
-    """The message is complete, the spec after the suggested edit is accepted, and what a help says to write
-    compiles.
+    """The diagnostic's message is complete. The spec compiles after the suggested edit, and after typing what the help
+    says.
     """
     passes(case, root)
     found = checked_once(case.rejected, root)

@@ -1,5 +1,5 @@
-"""Turns of local rows: helps that are legal on the stack, templates that require alternating turns, and parts that
-`omit` allows to drop.
+"""Turns of local rows. Help texts are legal on the stack, some templates require alternating turns, and `omit` allows a
+template to drop parts.
 """
 
 from __future__ import annotations

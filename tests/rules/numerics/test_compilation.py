@@ -1,4 +1,4 @@
-"""The edits of the rules about compiling models."""
+"""The suggested edits of the rules about compiled models."""
 
 from __future__ import annotations
 

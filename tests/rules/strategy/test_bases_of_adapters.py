@@ -1,4 +1,4 @@
-"""For adapters that do not fit, the first help is a smaller dtype of the frozen base."""
+"""If a run with adapters does not fit its GPU, the help first suggests a smaller dtype for the frozen base."""
 
 from __future__ import annotations
 

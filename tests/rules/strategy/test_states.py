@@ -1,5 +1,5 @@
-"""The memory of a process without a batch: it follows the published formulas, and a spec that exceeds the GPU does not
-compile.
+"""The memory that a process needs even without a batch follows the published formulas. A spec with more than the GPU's
+memory does not compile.
 """
 
 import pytest
@@ -68,7 +68,7 @@ def test_the_closed_forms(strategy: str, precision: str, more: str, bytes_: floa
 def test_the_specimens() -> None:
     assert "strategy zero3" in messages("llama-3.1-70b-instruct", "16 x a100-80gb")
     assert "under ddp" in messages("llama-3.1-70b-instruct", "8 x a100-80gb", strategy="")
-    assert messages("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # zero3 can hold them
+    assert messages("llama-3.1-70b-instruct", "16 x a100-80gb", strategy="") == ""  # with zero3 the states fit
     assert "strategy zero3(offload=cpu)" in messages("qwen2.5-7b", "1 x t4", precision="fp32")
     assert "zero3(offload=" in messages("llama-3.1-70b-instruct", "8 x a100-80gb")
 

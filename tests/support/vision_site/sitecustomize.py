@@ -1,8 +1,8 @@
 """Make PyPI's torchvision importable next to a CPU build of torch, in interpreters with this folder on PYTHONPATH.
 
 The compiled extension of PyPI's torchvision needs CUDA. Without the extension, the import of
-`torchvision._meta_registrations` fails ("operator torchvision::nms does not exist"). So the two operators that this
-module looks up are declared before; the tests never call them. Next to a torch with CUDA, nothing is declared.
+`torchvision._meta_registrations` fails ("operator torchvision::nms does not exist"). So this file declares the two
+operators that the import looks up; the tests never call them. If torch has CUDA, nothing is declared.
 """
 
 import sys
