@@ -1,6 +1,7 @@
 """Regenerate the parser tables: `python -m xpc.grammar.build`.
 
-This needs Lark, which the extra `dev` installs. In its strict mode, Lark finds colliding terminals with `interegular`.
+This needs Lark, which the extra `dev` installs. It also needs `interegular`, with which Lark finds terminals that match
+the same text (in its strict mode).
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _MEANING = {
 def compile_grammar(*, strict: bool) -> Lark:
     """Make Lark's parser for xp.lark, with its contextual lexer. This takes about 0.2 s.
 
-    Raises lark.exceptions.GrammarError on a conflict in the grammar and, with `strict`, on colliding terminals.
+    Raises lark.exceptions.GrammarError for a conflict in the grammar. With `strict`, it also raises this for terminals
+    that match the same text.
     """
     with open(GRAMMAR, encoding="utf-8") as file:
         text = file.read()
@@ -50,8 +52,8 @@ def compile_grammar(*, strict: bool) -> Lark:
 
 
 def _states(table: Any, numbers: dict[Any, int]) -> tuple[list[dict[str, int]], int]:
-    """Return a pair: the parse table, and the number of the accepting state. States are renumbered in the order of the
-    first visit, because Lark's numbers differ between builds.
+    """Return a pair: the parse table, and the number of the accepting state. The states get new numbers, in the order
+    in which they are first reached, because Lark's own numbers differ from build to build.
     """
     order: dict[int, int] = {}
     waiting = list(table.start_states.values())
@@ -94,14 +96,16 @@ def tables(*, strict: bool) -> str:
 
 
 def _kept(parts: list[Any]) -> tuple[int, ...]:
-    """The indices of a rule's symbols that appear in the tree. Lark drops keywords, punctuation, and terminals whose
-    name begins with `_`.
+    """The indices of a rule's symbols that become parts of the tree. Lark drops keywords, punctuation, and terminals
+    whose name begins with `_`.
     """
     return tuple(number for number, part in enumerate(parts) if not (part.is_term and part.filter_out))
 
 
 def _literal(value: Any) -> str:
-    """Write a Python literal with one entry per line, so that a change of the grammar gives a readable diff."""
+    """Write a Python literal with one entry per line. A change of the grammar then gives a diff that
+    people can read.
+    """
     if isinstance(value, frozenset):
         return f"frozenset({sorted(value)!r})"
     if isinstance(value, list):

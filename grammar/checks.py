@@ -1,4 +1,6 @@
-"""Report keywords in wrong positions, which the parser accepts: it reads `for` after `with` as a name, for example."""
+"""Report keywords in wrong positions. The parser itself accepts them, because it reads `for` after `with`, for example,
+as a name.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ _BELONGS = {
 
 
 def check(file: File) -> tuple[File, tuple[Diagnostic, ...]]:
-    """Check a parsed file. Returns a pair: the file without misplaced parts, and the findings. A length after `with`,
-    such as `for 3 epochs`, becomes the run's length.
+    """Check a parsed file. Returns a pair: the file without its misplaced parts, and the findings. If a length stands
+    after `with`, as in `with zero2 for 3 epochs`, it becomes the length of the run.
     """
     checker = _Checker(file)
     return checker.run(), tuple(checker.diagnostics)
@@ -95,8 +97,8 @@ class _Checker:
         return evolve(train, options=_without_words(train.options))
 
     def _late_budget(self, train: Train, at: int) -> Train:
-        """Report a length after `with`, as in `with zero2 for 3 epochs`. The help contains the corrected line. Returns
-        the tree with the length before `with`.
+        """Report a length that stands after `with`, as in `with zero2 for 3 epochs`. The help contains the corrected
+        line. Returns a tree in which the length stands before `with`.
         """
         amount, unit = (*train.options[at + 1 : at + 3], None, None)[:2]
         word = train.options[at]
@@ -118,7 +120,7 @@ class _Checker:
             label = Label(self.file.source, span)
             code = codes.MISPLACED_BUDGET
             remedy = f"write `{sentence}`"
-            # The edit replaces the complete line, so it has a larger span than the finding.
+            # the edit replaces the complete line, so its span is larger than that of the finding
             self.diagnostics.append(
                 Diagnostic(
                     code.code, code.slug, ERROR, "the length goes before `with`", label, help=remedy, edits=edits
@@ -151,8 +153,8 @@ class _Checker:
         return evolve(statement, operands=_without_words(statement.operands), block=block)
 
     def _another_verb(self, clause: Clause) -> bool:
-        """Report `finetune MODEL on DATA with lora`, or `MODEL on DATA`, in a file without a `train` line. Nothing is
-        edited if the first word may be a choice, such as `dpo`.
+        """Report a first line that does not begin with `train`, such as `finetune MODEL on DATA with lora` or `MODEL on
+        DATA`. No edit is suggested if the first word may be a choice, such as `dpo`.
         """
         first, second = (*map(_word, clause.operands), None, None)[:2]
         if self.file.train is not None or "on" not in (first, second):
@@ -177,15 +179,15 @@ class _Checker:
         return True
 
     def _one_line(self, block: Block) -> None:
-        """Report a one-line block that continues on another line because of a list in it. Only the outermost block is
-        reported.
+        """Report a one-line block that does not end on its line, because it contains a list of several lines. For
+        nested blocks, only the outermost is reported.
         """
         start, end = block.span.start, block.span.end
         if start < self._written or not block.statements or "\n" not in self.file.source.slice(block.span):
             return
         if "\n" in self.file.source.slice(Span(start, block.statements[0].span.start)):
             return
-        # Imported here, because few specs have a one-line block that continues on another line.
+        # imported here, because few specs contain such a block
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 
         self._written = end
@@ -244,7 +246,7 @@ class _Checker:
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:
-                # A value in parentheses may be any word, so only the names of settings and calls are checked.
+                # a value in parentheses may be any word, so only the names of settings and calls are checked here
                 if isinstance(argument, (Setting, Call)):
                     self._operand(argument)
         elif isinstance(operand, Setting) and isinstance(operand.value, Call):
@@ -252,7 +254,7 @@ class _Checker:
 
 
 def _without_words(operands: tuple[Setting | Value, ...]) -> tuple[Setting | Value, ...]:
-    """Return the operands except the keywords, which have been reported as errors."""
+    """Return the operands without the keywords among them, which are already reported as errors."""
     return tuple(operand for operand in operands if _word(operand) is None)
 
 

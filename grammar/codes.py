@@ -1,4 +1,4 @@
-"""The codes of all syntax errors, each with its slug (a short name). `codes.toml` contains their explanations."""
+"""The codes of all syntax errors, each with its slug (a short name). Their explanations are in `codes.toml`."""
 
 from __future__ import annotations
 

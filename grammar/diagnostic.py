@@ -1,5 +1,5 @@
-"""Diagnostics: errors, warnings and notes with their locations. All stages report this type; `xpc.compiler.render`
-prints it.
+"""Diagnostics: errors, warnings and notes with their locations. All stages of xpc report this type, and
+`xpc.compiler.render` prints it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Edit:
 
 @record
 class Diagnostic:
-    """A finding: its code, slug and severity, a message of one clause, the locations of a conflict, a help that says
-    what to write instead, and edits that do so.
+    """A finding. It has a code, a slug and a severity; a message of one clause; the locations that the message is
+    about; a help that says what to write instead; and edits that write it.
     """
 
     code: str

@@ -1,9 +1,9 @@
-"""Format a syntax tree as canonical text. `parse(format_file(file))` means the same as `file`, and formatting the
-result again does not change it.
+"""Format a syntax tree as text in its canonical form. The text means the same as the original:
+`parse(format_file(file))` and `file` are equal. Formatting it again does not change it.
 
-Columns are not aligned. If a clause has a block, or at least two settings on its line, the settings move into the
-block; blocks, calls and the header keep their form. Clauses with a block have blank lines around them, and the author's
-blank lines stay.
+Columns are not aligned. If a clause has a block, or at least two settings on its line, all its settings are written in
+a block. Blocks, calls and the header keep their form. There are blank lines around a clause with a block, and the
+author's own blank lines stay.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Statement = Setting | Clause
 
 
 def format_file(file: File) -> str:
-    """The canonical text of a file: empty, or ending with one newline. Comments stay with their statements."""
+    """The canonical text of a file. It is empty or ends with one newline. Comments stay with the statements that they
+    belong to.
+    """
     return _Formatter(file).run()
 
 
@@ -54,7 +56,7 @@ class _Formatter:
         return self.comments[bisect_left(self.starts, start) : bisect_left(self.starts, end)]
 
     def _trailing(self, start: int, end: int) -> Comment | None:
-        """The comment after the offset `start` on the same line, if only spaces are between the two; otherwise None."""
+        """The comment that follows the offset `start` on its line, if only spaces are between them; otherwise None."""
         for comment in self._comments(start, end)[:1]:
             if "\n" not in self.text[start : comment.span.start]:
                 return comment
@@ -100,9 +102,7 @@ class _Formatter:
         text: str | None,
         statement: Statement | None,
     ) -> int:
-        """Append one statement with its comments. Returns the offset in the source up to which everything is
-        written.
-        """
+        """Append one statement with its comments. Returns the offset up to which the source is now written."""
         lead = self._comments(at, span.start)
         for comment in lead:
             if lines and (apart or self._blank_before(at, comment.span.start)):
@@ -155,8 +155,8 @@ class _Formatter:
             return self._followed(lines, done, following)
         lines.append(line + " {")
         if block is None:
-            # The clause's settings move into a block. A comment at the end of the clause's line then follows the
-            # block's `{`.
+            # The settings of the clause move into a block, so a comment at the end of the clause's line follows the `{`
+            # of the block.
             done = self._followed(lines, last.span.end, following)
         else:
             first = block.statements[0].span.start if block.statements else done
@@ -196,8 +196,8 @@ class _Formatter:
         return self._value(operand, indent, column)
 
     def _value(self, value: Value, indent: str, column: int) -> str:
-        """The text of a value. Brackets that do not fit in the line are split over several lines. The argument `column`
-        is the number of characters between the line's indent and the value.
+        """The text of a value. A list that does not fit in the line is written over several lines. `column` is the
+        number of characters between the indent of the line and the value.
         """
         if not isinstance(value, (List, Call)):
             return _plain(value)
@@ -221,7 +221,9 @@ class _Formatter:
         return "\n".join(lines)
 
     def _inline(self, operand: Setting | Value) -> str | None:
-        """The text of a value on one line; None for brackets that are longer than a line. The result is cached."""
+        """The text of a value on one line. None for brackets whose text would be longer than a line. The result is
+        cached.
+        """
         if isinstance(operand, Setting):
             text = self._inline(operand.value)
             return None if text is None else f"{operand.name.text}={text}"
@@ -242,7 +244,9 @@ def _gap(lines: list[str]) -> None:
 
 
 def _split(clause: Clause) -> tuple[tuple[Setting | Value, ...], tuple[Setting, ...]]:
-    """Split a clause's items. Returns a pair: those that stay on the line, and the settings that move to the block."""
+    """Divide the items of a clause into two groups, and return both: those that stay on the line, and the settings that
+    move into the block.
+    """
     settings = tuple(operand for operand in clause.operands if isinstance(operand, Setting))
     if clause.block is None and len(settings) < 2:
         return clause.operands, ()

@@ -1,5 +1,5 @@
-"""Convert the parse tree (`lalr.Node`) to the syntax tree (`tree.File`). Recursion is safe, because `scan` limits the
-depth.
+"""Convert the parse tree (`lalr.Node`) to the syntax tree (`tree.File`). The functions are recursive. They cannot
+exceed Python's limit, because `scan` limits the depth of brackets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
 class Lifter:
-    """Builds the syntax tree of one source text, and collects errors inside of tokens, such as malformed numbers."""
+    """Builds the syntax tree of one source text. It also collects errors inside of tokens, such as
+    malformed numbers.
+    """
 
     def __init__(self, source: Source, broken: Iterable[int] = (), dropped: Iterable[tuple[int, int]] = ()) -> None:
         self.source, self._end = source, len(source.text)
@@ -48,7 +50,7 @@ class Lifter:
         self._dropped = tuple(dropped)
 
     def file(self, tree: Node | None, comments: tuple[Comment, ...]) -> File:
-        """The syntax tree of the file; an empty one if nothing could be parsed."""
+        """The syntax tree of the file. If nothing could be parsed, the tree is empty."""
         edition = extends = train = None
         statements: list[Setting | Clause] = []
         for node in tree.parts if tree is not None else ():
@@ -69,7 +71,7 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        # For unclosed blocks, `scan` has added closing braces after the end of the text.
+        # `scan` closes unclosed blocks by braces after the end of the text
         return Span(node.start, node.end) if node.end <= self._end else Span(min(node.start, self._end), self._end)
 
     def _is_broken(self, span: Span) -> bool:
@@ -187,7 +189,7 @@ class Lifter:
         return Number(span, text, value, unit)
 
     def _count_spacing(self, span: Span, text: str, count: re.Match[str]) -> None:
-        """Report a count and a GPU with wrong spacing: `8x v100-32gb` or `8xv100-32gb`."""
+        """Report a count and a GPU with missing spaces between them: `8x v100-32gb` or `8xv100-32gb`."""
         n, rest = count[1], count[2]
         line = self.source.line(self.source.position(span.start)[0])
         after = line[self.source.position(span.end)[1] - 1 :].split()

@@ -1,5 +1,5 @@
-"""Write the message for a syntax error. It depends on what the parser had read and what it found, and names no tokens
-of the grammar.
+"""Write the message for a syntax error. The message depends on what the parser has read and on what it found next. It
+never contains the names of the grammar's tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.sentence_messages import in_sentence
 from xpc.grammar.source import Source, Span
 
-# For each keyword or punctuation mark: what must come after it.
+# for each keyword or punctuation mark, the text that says what must follow it
 IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
@@ -29,10 +29,10 @@ _AFTER = {
     "X": (codes.COUNT_SPACING, "expected a name after `x`", "8 x GPU"),
 }
 _PATH = re.compile(r"(?:\.{1,2}/|~/|/)[\w./-]+")
-"""Matches a path without quotes that cannot be a name: `./tiny`, `/data/rows.jsonl`."""
+"""A pattern for a path without quotes that cannot be a name: `./tiny`, `/data/rows.jsonl`."""
 _QUOTES = "“”„«»‘’"
 _UNSEEN = "\u00ad\u200b\u200c\u200d\u2060\ufeff"
-"""Characters that editors do not show, often copied from web pages."""
+"""Characters that editors do not show. They are often copied from web pages without being noticed."""
 _UNQUOTED = re.compile(r"[\w./-]+")
 _COUNT = re.compile(r"([0-9_]+)x(.*)")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
@@ -42,8 +42,8 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 class Failure:
     """A syntax error: its diagnostic, and the offset at which the parser stopped.
 
-    `repair` is an edit of the same length after which the parser can go on, so that the rest of the line is also
-    checked.
+    `repair` is an edit that does not change the length of the text. After it, the parser can go on, so that the rest of
+    the line is checked, too.
     """
 
     offset: int
@@ -52,7 +52,7 @@ class Failure:
 
 
 def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
-    """Explain why the parser stopped in `text`, the source text with the repairs that `scan` made."""
+    """Explain why the parser stopped in `text`, which is the source text with the repairs that `scan` made."""
     token, met = error.token, error.token.kind
     offset = len(text) - 1 if met == END else token.start
     shown = "the end of the line" if met in ("_NL", END) else f"`{token.text}`" if met else token.text
@@ -68,8 +68,8 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
 
 
 def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
-    """Return a pair: the error for a unit written as a word, `every = 1 epoch`, and the repair after which the parser
-    can go on.
+    """Return a pair: the error for a unit that is written as a word, `every = 1 epoch`, and a repair after which the
+    parser can go on.
     """
     from xpc.grammar import units
 
@@ -88,8 +88,8 @@ def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
 
 
 def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """Return a pair: the error for a duration in Slurm's notation, such as `time = 12:00:00`, and the repair after
-    which the parser can go on.
+    """Return a pair: the error for a duration in Slurm's notation, such as `time = 12:00:00`, and a repair after which
+    the parser can go on.
     """
     start = place.before.start if place.before else 0
     found = _CLOCK.match(text, start)
@@ -107,7 +107,7 @@ def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
-    """Return a pair: the error for `2 x 8 x h100-80gb`, and the repair, which drops the number of machines."""
+    """Return a pair: the error for `2 x 8 x h100-80gb`, and a repair that drops the number of machines."""
     if place.last != "X" or place.met != "NUMBER":
         return None
     nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
@@ -121,7 +121,9 @@ def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
 
 
 def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
-    """Return the repair that replaces a space by the comma that `diagnostic` suggests; None if it suggests none."""
+    """Return a repair that replaces a space by the comma which `diagnostic` suggests. None if `diagnostic` suggests no
+    comma.
+    """
     for edit in diagnostic.edits:
         if edit.text == "," and edit.span.start == edit.span.end < met.start and text[edit.span.end] in " \t":
             return Edit(Span(edit.span.start, edit.span.start + 1), ",")
@@ -129,7 +131,7 @@ def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
 
 
 def _before(text: str, offset: int) -> Span | None:
-    """The span of the last word before an offset on the same line; None if there is none."""
+    """The span of the last word before an offset, on the same line. None if there is no such word."""
     line = text.rfind("\n", 0, offset) + 1
     words = list(re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset]))
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
@@ -226,7 +228,7 @@ def _token(place: Place, text: str) -> Diagnostic:
 
 
 def _split(place: Place, text: str) -> Diagnostic | None:
-    """The error for `capybara[:20%]` and similar forms."""
+    """The error for a part of a split without the split's name, as in `capybara[:20%]`, and for similar forms."""
     from xpc.grammar.splits import in_setting, misspelt
 
     kinds = [item.kind for item in place.stack]
@@ -250,7 +252,7 @@ def _in_brackets(place: Place, kind: str) -> Diagnostic:
     if place.met == "EQUAL":
         remedy = f"a {what} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
         return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
-    # a quoted text with arguments, such as "rewards.py:short"(weight=2)
+    # a quoted text that is followed by arguments, such as "rewards.py:short"(weight=2)
     if place.before and (place.last, place.met) == ("STRING", "LPAR"):
         fix = Edit(Span(place.before.start, place.span.end), f"file({place.word}, ")
         return place.error(codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,))
@@ -285,8 +287,8 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
     if met == "LBRACE":
         return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
-        # In `lora targets [q_proj]` the setting `targets` lacks a `=`. The first word of a line may be a clause
-        # instead.
+        # In `lora targets [q_proj]`, the setting `targets` lacks its `=`. But the first word of a line may be a clause,
+        # which has no `=`.
         before = place.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
@@ -300,7 +302,7 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
         return _comma(place, text)
     if met == "NUMBER" and place.before is None:
         budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", place.shown.strip("`"))
-        if budget:  # the length of a run, alone on a line: `500steps`
+        if budget:  # the length of a run stands alone on a line: `500steps`
             help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
             return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}", help)
         return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
@@ -308,7 +310,9 @@ def _in_statement(place: Place, text: str) -> Diagnostic:
 
 
 def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
-    """The error for `me/rows(take=50%)` and `"rows.jsonl"(take=50%)`: settings of a source need a block."""
+    """The error for settings of a source in parentheses, as in `me/rows(take=50%)` and `"rows.jsonl"(take=50%)`. They
+    must be written in a block.
+    """
     found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
     message = "only a plain name takes arguments"
     if found is None or place.before is None:
@@ -320,7 +324,7 @@ def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
 
 
 def _comma(place: Place, text: str) -> Diagnostic:
-    """The error for a comma after a statement, outside of brackets and one-line blocks."""
+    """The error for a comma after a statement that is neither in brackets nor in a one-line block."""
     start, end = line_bounds(text, place.span.start, place.span.start)
     ends = text[place.span.end : end].strip()[:1] in ("", "#")
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
@@ -331,8 +335,8 @@ def _comma(place: Place, text: str) -> Diagnostic:
 
 
 def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
-    """The error inside a one-line block such as `batch { gbs = 528, micro = 11 }`. The argument `opened` is the offset
-    of the outermost such block.
+    """The error for a mistake inside a one-line block such as `batch { gbs = 528, micro = 11 }`. `opened` is the offset
+    at which the outermost such block begins.
     """
     code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
     if met in ("_NL", END):

@@ -1,4 +1,4 @@
-"""Find the name that is most similar in its letters, for typing errors. Synonyms are in
+"""Find the name that a misspelt name most resembles in its letters. Names with the same meaning are found elsewhere, in
 `xpc.compiler.suggest.meaning`.
 """
 
@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate of which `name` is most likely a misspelling, or None."""
-    from difflib import SequenceMatcher  # imported only for a misspelt spec, because it takes 5 ms
+    """The candidate that `name` most likely misspells, or None."""
+    # imported here, because only a misspelt spec needs it and the import takes 5 ms
+    from difflib import SequenceMatcher
 
     name = name[:80]
     plain = _plain(name)
@@ -21,7 +22,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
             continue
         score = matcher.ratio()
         if sorted(plain) == sorted(other):
-            score += 0.2  # prefer a candidate with the same letters in another order
+            # of two candidates that are equally similar, take the one with the same letters in another order
+            score += 0.2
         if other.startswith(plain) or plain.startswith(other):
             score += 0.1
         if score > best_score:
@@ -33,16 +35,18 @@ FILES = (
     ("xp",), ("py",), ("sh",), ("jinja", "jinja2", "j2", "tmpl", "template"), ("yaml", "yml"),
     ("jsonl", "json", "csv", "parquet", "arrow", "txt", "gz", "zst", "ndjson", "tsv"),
 )  # fmt: skip
-"""Groups of file endings: only files of one group are compared. Names with other endings count as folders."""
+"""Groups of endings of files. A file is only compared with files whose ending is in the same group. Names with other
+endings count as folders.
+"""
 SPECS = 0
-"""The index of specs in FILES. If two short names of specs differ in one letter, they are two experiments, and not one
-name with a typing error.
+"""The index of specs in FILES. If the short names of two specs differ in one letter, the names stand for two
+experiments, and neither is a misspelling of the other.
 """
 
 
 def misspelt_file(name: str, names: Iterable[str]) -> str | None:
-    """The only legal name (one of `names`) of which a file's name may be a misspelling; None if there are none or
-    several. Files with other digits or other short words are different files: `rows-1.jsonl`, `rows-2.jsonl`.
+    """The one of `names` that the name of a file may misspell. None if there is no such name, or if there are several.
+    Names that differ in digits or in short words stand for different files: `rows-1.jsonl`, `rows-2.jsonl`.
     """
     stem, kind = _stem_and_kind(name)
     found = [
@@ -68,8 +72,8 @@ def _stem_and_kind(name: str) -> tuple[str, int]:
 
 
 def _is_typo(one: str, other: str, least: int) -> bool:
-    """Whether two stems differ only in separators, in the order of letters, by an additional letter, or by one replaced
-    letter. The argument `least` is the number of letters that a name must have for the last case.
+    """Whether two stems are the same but for a typing error: other separators, letters in another order, one additional
+    letter, or one other letter. The last case counts only if the names have at least `least` letters.
     """
     first, second = letters(one), letters(other)
     if first == second:
@@ -88,16 +92,16 @@ def _is_typo(one: str, other: str, least: int) -> bool:
 
 
 def _in_a_word(one: str, other: str, least: int) -> bool:
-    """Whether all words in which two names differ are long enough: false for `base-a` and `base-b`, which differ in a
-    word of one letter. The argument `least` is the smallest legal number of letters.
+    """Whether all words in which two names differ have at least `least` letters. False for `base-a` and `base-b`, which
+    differ in a word of one letter.
     """
     first, second = ("".join(c if c.isalnum() else " " for c in name).split() for name in (one, other))
     return len(first) != len(second) or all(a == b or min(len(a), len(b)) >= least for a, b in zip(first, second))
 
 
 def nearest_version(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate with the version nearest to that of `name` (for `trl-2.0`, the newest); None if `name` has no
-    version.
+    """The candidate whose version is nearest to the version in `name`: for `trl-2.0`, the newest. None if `name`
+    contains no version.
     """
 
     def version(text: str) -> tuple[int, ...]:
@@ -118,8 +122,8 @@ def letters(name: str) -> str:
 
 
 def another_number(one: str, other: str) -> bool:
-    """Whether two words contain different numbers, as `adamw16bit` and `adamw8bit` do. Such words are no misspellings
-    of each other.
+    """Whether two words contain different numbers, as `adamw16bit` and `adamw8bit` do. Neither of two such words is a
+    misspelling of the other.
     """
     first, second = ([c for c in word if c.isdecimal()] for word in (one, other))
     return bool(first and second) and sorted(first) != sorted(second)

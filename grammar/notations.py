@@ -1,4 +1,4 @@
-"""Report characters of other notations: `:=` and `=>`, variables, URLs, and a `:` or `@` with nothing after it."""
+"""Report characters of other notations: `:=` and `=>`, variables, URLs, and a `:` or `@` that nothing follows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 MARK = re.compile(r":=|->|<-|>(?=\s*\S)")
-"""Matches signs between a name and its value in other notations. Of `=>`, it matches only the `>`, because the parser
-has already read the `=`.
+"""A pattern for signs that stand between a name and its value in other notations. Of `=>`, it matches only the `>`,
+because the parser has already read the `=`.
 """
 URL = re.compile(
     r"(?:(?:https?://(?:www\.)?(?:huggingface\.co|hf\.co)/|hf://)(?:datasets/|models/)?(?P<name>[\w.-]+/[\w.-]+)\S*"
@@ -20,15 +20,15 @@ URL = re.compile(
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
 PART = re.compile(r"[:@][\w.\-]+")
-"""Matches the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or model."""
+"""A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
 
 def of_another_notation(place: Place, text: str) -> Diagnostic | None:
-    """The error for an illegal character that belongs to another notation, or None."""
+    """The error for an illegal character that belongs to another notation. None if it belongs to none that is known."""
     code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
     mark = MARK.match(text, at)
     if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
-        half = mark[0] == ">"  # the `>` of `=>` is left
+        half = mark[0] == ">"  # of `=>`, only the `>` is left here
         remedy = "write `=` alone" if half else f"write `{place.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
         return place.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)

@@ -1,4 +1,6 @@
-"""The error for a one-line block that continues on the next line, and the edits that write it over several lines."""
+"""The error for a one-line block that does not end on its line, and the edits that write the block over
+several lines.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,10 @@ _LAST = re.compile(r"[ \t]*\n")
 
 
 def written_out(text: str, start: int, length: int) -> tuple[Edit, ...]:
-    """The edits that put every setting of the block at `start`, and of blocks inside it, on a line of its own.
+    """The edits that put each setting of the block at `start`, and of the blocks inside of it, on its own line.
 
-    Returns no edits for an unclosed block, which `scan` has reported, and closed after the end of the source text. The
-    argument `length` is the length of the source text.
+    There are no edits for an unclosed block: `scan` has already reported it, and has closed it after the end of the
+    source text. `length` is the length of the source text.
     """
     edits: list[Edit] = []
     braces = brackets = 0

@@ -1,4 +1,4 @@
-"""Read texts and tables in files next to the module that uses them. Each file is read once, when it is first needed."""
+"""Read the texts and tables that lie in files next to a module. Each file is read once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @cache
 def read_text(module: str, name: str) -> str:
-    """The contents of a file in the folder of a module, whose `__file__` is the argument `module`."""
+    """The contents of a file in the folder of a module. `module` is the `__file__` of the module."""
     with open(os.path.join(os.path.dirname(os.path.abspath(module)), name), encoding="utf-8", newline="") as file:
         return file.read()
 
 
 @cache
 def read_sections(module: str, name: str) -> Mapping[str, str]:
-    """Read a script that is divided into named parts: `#: NAME` begins a part.
+    """Read a script that is divided into named parts. A line `#: NAME` begins a part, and does not belong to the part
+    itself.
 
-    Such a line may continue with `: ` and a description, and does not belong to the part. Lines before the first part
-    are ignored.
+    The name may be followed by `: ` and a description. Lines before the first part are ignored.
     """
     _, *found = re.split(r"^#: (\w+).*\n", read_text(module, name), flags=re.MULTILINE)
     return dict(zip(found[::2], found[1::2]))
@@ -41,7 +41,9 @@ def read_json(module: str, name: str) -> dict[str, Any]:
 
 @cache
 def read_table(module: str, name: str) -> dict[str, Any]:
-    """Read a TOML file. `xpc check` of a correct spec reads none, because importing tomllib takes milliseconds."""
+    """Read a TOML file. `xpc check` of a spec without errors reads no TOML file, because importing tomllib would take
+    milliseconds.
+    """
     import tomllib
 
     return tomllib.loads(read_text(module, name))

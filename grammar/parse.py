@@ -15,8 +15,8 @@ from xpc.grammar.tree import File
 
 MAX_SIZE = 262_144
 MAX_ERRORS = 20
-# After each error, the text is parsed again from its start. This limit on the sum of parsed characters keeps the time
-# for any file below a few seconds.
+# After each error, the text is parsed again from its start. The number of characters that are parsed in all is limited,
+# so that any file takes at most a few seconds.
 _MAX_WORK = MAX_SIZE
 
 
@@ -24,8 +24,8 @@ def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """Return a pair: the syntax tree of a text, and its errors in the order of the text. Never raises an exception.
 
     The tree omits statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
-    number). A text of more than 262,144 characters or 64 levels of brackets is not parsed. At most 20 syntax errors are
-    reported, followed by a note.
+    number). A text that has more than 262,144 characters, or more than 64 levels of brackets, is not parsed. If there
+    are more than 20 syntax errors, only 20 are reported, with a note.
     """
     if len(source.text) > MAX_SIZE:
         code = codes.TOO_LARGE
@@ -57,7 +57,7 @@ def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _without(text: str, hidden: tuple[Span, ...]) -> str:
-    """Replace characters that have been reported by spaces, so that they cause no second error."""
+    """Replace characters that are already reported by spaces, so that they do not cause a second error."""
     if not hidden:
         return text
     characters = list(text)
@@ -67,8 +67,8 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """Return the tree of everything that can be parsed, the spans of blocks whose first line has an error, and the
-    errors.
+    """Return three things: the tree of everything that can be parsed, the spans of blocks in whose first line there is
+    an error, and the errors.
     """
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
         try:
             return tree_of(text), dropped, found
         except UnexpectedToken as error:
-            # Imported here, because most specs have no syntax error.
+            # imported here, because most specs have no syntax error
             from xpc.grammar.messages import explain
 
             failure = explain(source, text, error)
@@ -94,8 +94,8 @@ def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list
 
 
 def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
-    """Return a pair: where the lines of the statement at `offset` start and end. They are several if brackets span
-    lines.
+    """Return a pair: where the lines of the statement at `offset` start, and where they end. A statement has several
+    lines if it contains brackets that span lines.
     """
     start, end = line_bounds(text, offset, offset)
     for opened, closed in sorted(seen.pairs):
@@ -106,9 +106,9 @@ def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
 
 
 def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
-    """Replace a statement's lines by spaces, and keep braces balanced: a `}` that closes an earlier block stays, and a
-    `{` is removed with its `}`. The contents between these two braces are still checked for errors, but are not part of
-    the tree.
+    """Replace the lines of a statement by spaces, but keep the braces of the text balanced: a `}` that closes an
+    earlier block stays, and a `{` is replaced together with its `}`. What is between these two braces is checked for
+    errors as before, but does not become a part of the tree.
     """
     characters = list(text)
     characters[start:end] = spaces(text[start:end])

@@ -1,4 +1,4 @@
-"""The class `Place`: where the parser stopped, and what the messages say about that position."""
+"""The class `Place`: the position at which the parser stopped, and what messages say about it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xpc.grammar.source import Source, Span
 
 @record
 class Place:
-    """The position at which the parser stopped. `before` is the last word before it on the line, `met` the kind of the
-    token that the parser found there, and `shown` this token as messages show it.
+    """The position at which the parser stopped. `before` is the last word before the position on its line. `met` is the
+    kind of the token at the position, and `shown` is this token as messages show it.
     """
 
     source: Source
@@ -24,7 +24,7 @@ class Place:
 
     @property
     def one_line(self) -> int | None:
-        """The offset of the `{` of the outermost one-line block around the position, or None."""
+        """The offset at which the outermost one-line block around the position begins, or None."""
         found: list[int | None] = []
         for item, after in zip(self.stack, (*self.stack[1:], None), strict=False):
             if item.kind == "LBRACE":
@@ -52,6 +52,6 @@ class Place:
         at_last: bool = False,
         edits: tuple[Edit, ...] = (),
     ) -> Diagnostic:
-        """Make a diagnostic at the token that the parser found, or at the last word before it."""
+        """Make a diagnostic. Its location is the token at which the parser stopped, or the last word before it."""
         span = self.before if self.before and (at_last or self.met == "_NL") else self.span
         return Diagnostic(code.code, code.slug, ERROR, message, Label(self.source, span), help=remedy, edits=edits)

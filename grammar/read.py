@@ -10,8 +10,8 @@ from xpc.grammar.diagnostic import ERROR, NOTE, Diagnostic, Label
 from xpc.grammar.source import Source, Span
 
 REPLACEMENT = "\ufffd"
-# Matches forbidden characters: Unicode's category Cc except tab and newline, the two line separators, and bidirectional
-# controls.
+# a pattern for forbidden characters: Unicode's category Cc except tab and newline, the two line separators, and
+# characters that control the direction of text
 _HIDDEN = re.compile(
     "[\udc80-\udcff]+|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -31,17 +31,21 @@ _NAMES = {
 
 MAX_ERRORS = 20
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-"""The first bytes of UTF-16 files, as older versions of PowerShell write with `>`, and Windows editors as "Unicode"."""
+"""How the bytes of a UTF-16 file begin. Older versions of PowerShell write such files with `>`, and editors on Windows
+as "Unicode".
+"""
 _AS_UTF_8 = "save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
 
 
 def hidden_characters(text: str) -> list[Span]:
-    """The spans of forbidden characters, in order. Consecutive bytes that are not UTF-8 are one span."""
+    """The spans of forbidden characters, in order. Several consecutive bytes that are not UTF-8 are one span."""
     return [Span(*match.span()) for match in _HIDDEN.finditer(text)]
 
 
 def describe_hidden(source: Source, spans: Iterable[Span], text: str) -> tuple[Diagnostic, ...]:
-    """Diagnostics for the forbidden characters at `spans` in the original `text`. Their number is limited."""
+    """Make diagnostics for the forbidden characters at `spans` in the original `text`. Only the first ones are reported
+    if there are many.
+    """
     found: list[Diagnostic] = []
     for span in spans:
         if len(found) == MAX_ERRORS:

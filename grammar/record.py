@@ -1,9 +1,9 @@
 """Decorators for value classes: frozen, compared by value, and cheap to define.
 
-They are used like attrs classes, and `attrs.fields` and `cattrs` accept them. attrs itself is imported only when one of
-these two is used. When these classes were attrs classes, importing attrs and compiling methods for sixty classes took
-40 % of the time of `xpc check`. Here, a class's constructor is compiled for its first instance, and a command uses only
-a few classes.
+These classes are used like classes of attrs, and `attrs.fields` and `cattrs` accept them; attrs is imported only when
+one of these two is used. With classes of attrs itself, `xpc check` spent 40 % of its time on importing attrs and on
+compiling methods for sixty classes. Here, the constructor of a class is compiled when its first instance is made, and a
+command uses only a few of the classes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REQUIRED = object()
 
 
 class Field:
-    """A field of a record: its type as written, its default, and whether `repr` shows it."""
+    """A field of a record: its type as it is written, its default, and whether `repr` shows it."""
 
     __slots__ = ("default", "factory", "kind", "kw_only", "repr")
 
@@ -38,26 +38,28 @@ class Field:
 def field(
     *, default: Any = _REQUIRED, factory: Callable[[], Any] | None = None, kw_only: bool = False, repr: bool = True
 ) -> Any:
-    """Declare options of a field: `factory` makes a new default for each instance, such as an empty dict."""
+    """Set options of a field. `factory` makes a new default, such as an empty dict, for each instance."""
     return Field(default, factory, kw_only, repr)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(cls: type[_T]) -> type[_T]:
-    """Class decorator for frozen values that are equal if their fields are equal."""
+    """Class decorator for values that cannot be changed and are equal if their fields are equal."""
     return _compared(entity(cls))
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def entity(cls: type[_T]) -> type[_T]:
-    """Class decorator for frozen values that are compared by identity."""
+    """Class decorator for values that cannot be changed and are equal only to themselves."""
     cls.__setattr__ = cls.__delattr__ = _refuse  # type: ignore[method-assign]
     return mutable(cls)
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def mutable(cls: type[_T]) -> type[_T]:
-    """Class decorator for mutable instances with a generated constructor, which are compared by identity."""
+    """Class decorator for instances that can be changed and are equal only to themselves. The
+    constructor is generated.
+    """
     fields = {name: one for base in reversed(cls.__mro__) for name, one in getattr(base, "__fields__", {}).items()}
     for name, kind in cls.__dict__.get("__annotations__", {}).items():  # noqa: RUF063 - importing inspect is slow
         value = cls.__dict__.get(name, _REQUIRED)
@@ -83,7 +85,8 @@ def evolve(value: _T, **changes: Any) -> _T:
         raise TypeError(f"{type(value).__name__} has no {', '.join(sorted(changes.keys() - known.keys()))}")
     copy = object.__new__(type(value))
     of = value.__dict__
-    copy.__dict__.update({name: of[name] for name in known}, **changes)  # values of cached properties are not copied
+    # the values of cached properties are not copied, because they depend on the fields
+    copy.__dict__.update({name: of[name] for name in known}, **changes)
     return copy
 
 
@@ -100,8 +103,8 @@ def stated(value: object) -> dict[str, object]:
 
 
 class _AttrsFields:
-    """The class attribute `__attrs_attrs__`, which attrs and cattrs read: the fields in attrs' form, made at the first
-    access.
+    """The class attribute `__attrs_attrs__`, which attrs and cattrs read. It contains the fields in the form of attrs,
+    and is made when it is first read.
     """
 
     def __get__(self, instance: object, cls: type) -> Any:

@@ -1,7 +1,7 @@
 """Scan a text before it is parsed: find comments, strings and brackets, and repair unclosed ones.
 
-Repairs are made in a copy with the same offsets. So an unclosed bracket causes only one diagnostic, and the parser
-reads all other statements at their positions.
+Repairs are made in a copy of the text, and do not move the rest of the text. So an unclosed bracket causes only one
+diagnostic, and the parser finds all other statements at their original positions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_DEPTH = 64
-# The most diagnostics that a scan collects, more than `parse` reports. Without this limit, a text of brackets would
-# cause a diagnostic for each bracket.
+# The largest number of diagnostics that a scan collects; it is more than `parse` reports. Without a limit, a text that
+# consists of brackets would cause a diagnostic for each of them.
 _MOST = 100
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\[^\n])*("?)|#[^\n]*|[{}\[\]()]')
@@ -32,8 +32,9 @@ _PARTNER = {"}": "{", "]": "[", ")": "(", "{": "}", "[": "]", "(": ")"}
 class Scan:
     """The result of a scan. `text` is the repaired text, which ends with a newline.
 
-    `pairs` are its matching brackets by offset, in no particular order. `broken` contains offsets in repaired
-    statements. The tree omits these statements, because a repair may differ from what the author intended.
+    `pairs` are the matching brackets of the text by their offsets, in no particular order. `broken` are offsets in
+    statements that were repaired. These statements are left out of the tree, because a repair may differ from what the
+    author intended.
     """
 
     text: str
@@ -55,7 +56,7 @@ def line_bounds(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def scan(source: Source) -> Scan:
-    """Find comments, bracket pairs, and errors of strings and brackets, in linear time."""
+    """Find comments, pairs of brackets, and errors in strings and brackets, in linear time."""
     return _Scanner(source).run()
 
 
@@ -67,7 +68,7 @@ class _Scanner:
         self.found: list[Diagnostic] = []
         self.pairs: list[tuple[int, int]] = []
         self.open: list[int] = []
-        # Repairs, each an offset and the text that replaces as many characters from this offset on.
+        # each repair is an offset, and a text that replaces as many characters from this offset on
         self.patches: list[tuple[int, str]] = []
         self.broken: list[int] = []
 
@@ -108,8 +109,8 @@ class _Scanner:
         self.found.append(Diagnostic(code.code, code.slug, ERROR, message, label, **rest))
 
     def _unclosed_string(self, start: int, end: int) -> int:
-        """Report an unclosed string, and return the offset at which the scan goes on. Closing brackets at the end of
-        the line are most likely not part of the string.
+        """Report a string that is not closed, and return the offset at which the scan goes on. Closing brackets at the
+        end of the line probably do not belong to the string, so the scan goes on before them.
         """
         body = self.text[start + 1 : end].rstrip()
         body = body.rstrip("{}[]() \t") if body.endswith(("{", "]", ")")) else body
@@ -129,7 +130,7 @@ class _Scanner:
     def _close(self, mark: str, start: int) -> None:
         depth = len(self.open) - 1
         while depth >= 0 and self.text[self.open[depth]] != _PARTNER[mark]:
-            # A `]` or `)` inside of a block does not close a bracket from before the block.
+            # a `]` or `)` inside of a block cannot close a bracket that was opened before the block
             depth = -1 if mark != "}" and self.text[self.open[depth]] == "{" else depth - 1
         if depth < 0:
             edit = Edit(Span(start, start + 1), "")
@@ -141,8 +142,8 @@ class _Scanner:
         self.pairs.append((self.open.pop(), start))
 
     def _unclosed(self, start: int, before: int | None) -> None:
-        """Report that the bracket at `start` is not closed. `before` is the closing bracket found instead, or None at
-        the end of the file.
+        """Report that the bracket at `start` is not closed. `before` is the other closing bracket that was found
+        instead, or None at the end of the file.
         """
         mark = self.text[start]
         place = len(self.text.rstrip()) if before is None else before
@@ -159,7 +160,7 @@ class _Scanner:
         )
         if lines:
             return
-        # Blank the line from the unclosed bracket on, up to the first brace that opens or closes a block.
+        # replace the line by spaces, from the unclosed bracket up to the first brace that opens or closes a block
         stop = line_bounds(self.text, start, start)[1]
         braces = (self.text.find(each, start + 1, stop) for each in "{}")
         stop = min((brace for brace in braces if brace >= 0), default=stop)
@@ -167,7 +168,7 @@ class _Scanner:
         self.broken.append(start)
 
     def _stands_on_its_line(self, start: int) -> bool:
-        """Whether the block at `start` has contents on the line of its `{`."""
+        """Whether the block at `start` has contents on the same line as its `{`."""
         return _ON_LINE.match(self.text, start + 1) is not None
 
     def _patched(self) -> str:

@@ -32,7 +32,7 @@ def _line_starts(text: str) -> list[int]:
 class Source:
     """A text with a name, which diagnostics show. The name is never opened as a file.
 
-    `damage` lists the spans that `read.decode` reported and replaced.
+    `damage` lists the spans that `read.decode` has reported and replaced.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Source:
 
     @property
     def lines(self) -> int:
-        """The number of lines; a text that ends with a newline has an empty last line."""
+        """The number of lines. If the text ends with a newline, its last line is empty and counts, too."""
         return len(self._starts)
 
     def start(self, number: int) -> int:

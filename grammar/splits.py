@@ -13,7 +13,7 @@ _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(:[A-Za-z0-9_.\-]+)?")
 _WORD = r"[A-Za-z0-9_.\-]"
 _PART = rf"((?:{_WORD}|%)*+)"
 _BRACKETS = re.compile(rf'\[\s*+"?+\s*+{_PART}\s*+(?:\[\s*+)?+(:?+)\s*+{_PART}\s*+(?:\]\s*+)?"?+\s*+\]')
-"""Possessive quantifiers (`*+`) keep the search fast for a bracket that is followed by a thousand spaces."""
+"""The possessive quantifiers (`*+`) keep the search fast even if a thousand spaces follow a bracket."""
 _AFTER = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
 _TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")
@@ -25,8 +25,9 @@ _FILE = 'a local file is one split: a row `"rows.jsonl" { take = 20% }` of a `da
 
 
 def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentence: bool = False) -> Diagnostic | None:
-    """The error for a dataset's name that is followed by brackets or a split's name; None if there is no such error.
-    `before` is the span of the name, `at` the offset of what follows, and `in_sentence` is true in the first line.
+    """The error for the name of a dataset that is followed by brackets or by the name of a split. None if this is not
+    the error. `before` is the span of the name, and `at` the offset of what follows it. `in_sentence` is true in the
+    first line of a spec.
     """
     if before is None:
         return None
@@ -37,7 +38,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
     following = _TWO_WORDS.search(text, line, before.end) if bracketed and dataset in SPLITS else None
     if following is not None and following[1] not in WORDS:
         before, at, bracketed, dataset = Span(*following.span(1)), before.start, False, following[1]
-    if dataset == "train" and bracketed:  # a split without the name of a dataset, such as `on train[:20%]`
+    if dataset == "train" and bracketed:  # a part of a split without the name of a dataset, such as `on train[:20%]`
         return _finding(source, Span(before.start, at + 1), _FORM, ())
     if dataset in WORDS or not _REF.fullmatch(dataset):
         return None
@@ -65,7 +66,7 @@ def misspelt(source: Source, text: str, before: Span | None, at: int, in_sentenc
 
 
 def in_setting(source: Source, text: str, before: Span | None, at: int) -> Diagnostic | None:
-    """The error for a part of a split in a setting, such as `split = test[:20%]`, or None."""
+    """The error for a setting whose value contains a part of a split, such as `split = test[:20%]`, or None."""
     if (
         before is None
         or not _SETTING.search(text, max(0, before.start - 40), before.end)

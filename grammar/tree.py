@@ -1,4 +1,4 @@
-"""The classes of the syntax tree of a spec. Nodes have a span, and say nothing about the meaning of names."""
+"""The classes of the syntax tree of a spec. Each node has a span. The tree does not know what names mean."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def quoted(text: str) -> str:
 
 @record
 class Ref:
-    """A name with optional parts, such as `BAAI/Infinity-Instruct:0625[train:20%]@main`; a bare name such as `zero2`
-    has only the name.
+    """A name that may have further parts, such as `BAAI/Infinity-Instruct:0625[train:20%]@main`. A name such as `zero2`
+    has no further parts.
     """
 
     span: Span
@@ -53,7 +53,7 @@ class Ref:
 
     @property
     def is_name(self) -> bool:
-        """Whether the reference consists of only a plain name."""
+        """Whether the reference is only a plain name, without further parts."""
         return (
             self.config is None
             and self.split is None
@@ -74,8 +74,9 @@ class Count:
 
 @record
 class Call:
-    """A call such as `packing(isolate=mask)` or `file("x.jinja")`. For a setting, its arguments mean the same as a
-    block."""
+    """A call such as `packing(isolate=mask)` or `file("x.jinja")`. If it is the call of a setting, its arguments mean
+    the same as a block of settings.
+    """
 
     span: Span
     name: Name
@@ -118,7 +119,7 @@ class Clause:
 
     @property
     def body(self) -> tuple[Setting | Clause | Value, ...]:
-        """The items after the head: those on its line, then those in its block."""
+        """The items after the head: first those on the line of the clause, then those in its block."""
         return (*self.operands, *(self.block.statements if self.block is not None else ()))
 
 

@@ -1,5 +1,5 @@
-"""Report units that are written as words: `every = 100 steps`, `time = 4 hours`. Imported only for a spec with such an
-error.
+"""Report units that are written as words: `every = 100 steps`, `time = 4 hours`. This module is imported only for a
+spec with such an error.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 _UNITS = {"step": "", "epoch": "", "token": "", "row": "", "sample": "", "example": "", "percent": "%"} | {
     "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "hr": "h", "day": "d",
 }  # fmt: skip
-"""For each word, the unit in a spec: `time = 4 hours` is `time = 4h`. Steps, rows and tokens have no unit: `every =
-100`.
+"""For each word, the unit to write in a spec: `time = 4 hours` must be `time = 4h`. For steps, rows and tokens there is
+no unit to write: `every = 100`.
 """
 
 
@@ -18,7 +18,9 @@ def is_unit(word: str) -> bool:
 
 
 def as_value(name: str, count: str, word: str) -> str | None:
-    """The legal value for a number and a unit in a setting; None for several epochs, which no setting can express."""
+    """The legal value of a setting that is written as a number and a unit. None for several epochs, because no setting
+    can express them.
+    """
     lower = word.lower()
     if lower.startswith("epoch"):
         return "epoch" if name == "every" and count == "1" else None

@@ -1,4 +1,6 @@
-"""The names of all commands, and the commands that do not compile: new, list, schema, completion, doctor."""
+"""The names of all commands, and the modules of those commands that do not compile a spec: new, list, schema,
+completion, doctor.
+"""
 
 APART = {
     "fmt": "xpc.compiler.review.fmt",
@@ -45,4 +47,4 @@ COMMANDS = {
 }
 """All commands, each with its line in the help of `xpc --help`."""
 LATER = ("sweep",)
-"""Names that are reserved for future commands."""
+"""Names that are reserved for commands that xpc may get later."""

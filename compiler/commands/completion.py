@@ -1,4 +1,6 @@
-"""`xpc completion SHELL`: print a script with which bash, zsh or fish completes commands, options and names."""
+"""`xpc completion SHELL`: print a script with which a shell (bash, zsh or fish) completes commands,
+options and names.
+"""
 
 from __future__ import annotations
 

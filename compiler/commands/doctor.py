@@ -23,7 +23,9 @@ EPILOG = (
 )
 MARKS = {"fine": "ok", "note": "note", "wrong": "WRONG"}
 PATIENCE = 300
-"""Time limit of the checks in seconds. Importing torch from a cold network disk may take a minute."""
+"""The time limit of the checks, in seconds. It is long, because importing torch from a network disk may
+take a minute.
+"""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

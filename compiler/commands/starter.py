@@ -47,14 +47,14 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def recipes() -> Mapping[str, str]:
-    """Map the recipes that are a part of xpc to the paths of their specs."""
+    """The recipes that are a part of xpc: the name of each, and the path of its spec."""
     names = sorted(one for one in os.listdir(SPECS) if one.endswith(".xp")) if os.path.isdir(SPECS) else []
     return {name.removesuffix(".xp"): os.path.join(SPECS, name) for name in names}
 
 
 def _found(source: str) -> str:
-    """The path of the spec to copy. The argument `source` is a recipe's name, or already a path. Raises UsageError if
-    there is no such recipe or file.
+    """The path of the spec to copy. `source` is the name of a recipe, or a path. Raises UsageError if there is no such
+    recipe or file.
     """
     known = recipes()
     if source in known:

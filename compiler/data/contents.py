@@ -1,4 +1,6 @@
-"""Read a local data file for its copy in the bundle, or use the stored survey (counts and first rows) instead."""
+"""Load what a check needs of a local data file: its contents, if the bundle gets a copy, or otherwise the stored survey
+(counts and first rows).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,14 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""Maximum number of files of a folder whose surveys are stored. More would displace the entries of other folders."""
+"""If a folder has more files than this, their surveys are not stored, because they would displace the entries of other
+folders.
+"""
 
 
 def contents(source: DataSource, workspace: Workspace, remember: bool = True) -> tuple[DataSource, list[Diagnostic]]:
     """Return a pair: the source with the contents of its file, and findings. If the bundle needs no copy of the file,
-    the source gets the stored survey of its rows instead of the contents.
+    the source gets the stored survey of the file's rows instead of the contents.
     """
     path = source.path
     if source.parts:
@@ -25,15 +29,16 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         return source, []
     problems = Problems()
     try:
-        if workspace.size(path) > _most_copied(workspace):  # too large to copy; the bundle has its digest
+        # the file is too large to be copied, so the bundle contains only its digest
+        if workspace.size(path) > _most_copied(workspace):
             return evolve(source, sha256=workspace.digest(path)), []
     except OSError:
-        return source, []  # the file was deleted meanwhile, which is already reported
+        return source, []  # the file was deleted after it was found, and this is already reported
     hidden = workspace.outside_fault(path)
     if hidden:
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
-    # imported late, because most specs have no local data
+    # imported only here, because most specs have no local data
     from xpc.compiler.data.survey_cache import Known, keep, recall
 
     memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
@@ -60,8 +65,8 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
 
 
 def _folder(source: DataSource, workspace: Workspace) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source for a folder with the contents of its files, and findings. If the files together are
-    larger than what is copied into a bundle, only their digests are computed.
+    """Return a pair: the source for a folder, with the contents of its files, and findings. If all files together are
+    too large to be copied into a bundle, only their digests are computed.
     """
     parts: list[DataSource] = []
     problems = Problems()

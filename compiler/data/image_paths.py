@@ -20,16 +20,18 @@ LONGEST = 64 * 2**20
 
 
 def image_folder(source: DataSource) -> str:
-    """The folder to which paths of images are relative: that of the data file, or the data folder itself."""
+    """The folder to which the paths of images are relative. It is the folder of the data file, or the data folder
+    itself.
+    """
     path = source.path or ""
     return path.rstrip("/") if source.parts else os.path.dirname(path) or "."
 
 
 def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
-    """The paths of all images in the order of the rows, each path only once; None if the rows are not read here
-    (Parquet, large JSON or CSV).
+    """The paths of all images, in the order of the rows and without repetitions. None if the compiler does not read
+    rows of this kind (Parquet, large JSON or CSV).
 
-    Embedded images (data URLs) and other URLs are skipped.
+    Images that are embedded in the rows (data URLs) are left out, and so are other URLs.
     """
     found: dict[str, None] = {}
     for part in source.parts or (source,):
@@ -40,7 +42,7 @@ def image_paths(source: DataSource, workspace: Workspace) -> list[str] | None:
         column = (*written, *usual[len(written) :])[usual.index(IMAGES)]
         for row in rows:
             if not isinstance(row, dict):
-                break  # the check has already reported the broken row
+                break  # the check has already reported this row, which cannot be read
             found |= dict.fromkeys(_paths(row.get(column)))
     return list(found)
 
@@ -56,7 +58,7 @@ def _rows(part: DataSource, workspace: Workspace) -> Iterable[object] | None:
 
 
 def _lines(path: str) -> Iterator[object]:
-    """Yield the rows of a file that is too large to be copied, up to the first row that cannot be read."""
+    """Yield the rows of a file that is too large to be copied. If a row cannot be read, the rows end before it."""
     try:
         with open(path, "rb") as handle:
             while line := handle.readline(LONGEST):

@@ -1,4 +1,5 @@
-"""Read the columns and the number of rows of a Parquet file from its footer, in Thrift's compact protocol.
+"""Read the columns and the number of rows of a Parquet file from the footer of the file, which is in Thrift's compact
+protocol.
 
 A Parquet library is not used, because a machine that checks specs may not have one. Source:
 https://parquet.apache.org/docs/file-format/, https://github.com/apache/thrift/blob/master/doc/specs.
@@ -11,9 +12,11 @@ from collections.abc import Callable, Iterator
 MOST = 2**24
 """Maximum size in bytes of a footer that is read."""
 VALUES = 500_000
-"""Maximum number of values of a footer that are read. A column has about eight; row groups are not read."""
+"""The largest number of values that are read in a footer. A column has about eight values. The values of row groups are
+not read.
+"""
 DEEP = 16
-"""Maximum depth of nested structs and lists that are read. A footer has eight levels."""
+"""How deeply structs and lists may be nested in a footer that is read. A normal footer has eight levels."""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
 NAME, CHILDREN = 4, 5
@@ -21,8 +24,8 @@ NAME, CHILDREN = 4, 5
 
 
 def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
-    """The columns and the number of rows of a Parquet file, or None if they cannot be read. `tail(n)` returns the last
-    n bytes of the file.
+    """The columns and the number of rows of a Parquet file, or None if they cannot be read. `tail(n)` must return the
+    last n bytes of the file.
     """
     try:
         size = int.from_bytes(tail(8)[:4], "little")
@@ -44,14 +47,14 @@ def _facts(data: _Compact) -> tuple[list[str], int]:
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))
         left = 1
-        while left:  # skip columns that are nested in this column
+        while left:  # columns that are nested in this column are skipped
             left += schema[at].get(CHILDREN, 0) - 1
             at += 1
     return names, rows
 
 
 class _Compact:
-    """Reads values of Thrift's compact protocol one after another."""
+    """Reads values in Thrift's compact protocol, one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at, self.values = data, 0, 0
@@ -98,7 +101,7 @@ class _Compact:
         if kind in (9, 10):
             head = self._byte()
             size, inner = head >> 4 if head >> 4 < 15 else self._number(), head & 15
-            kind = 3 if inner in (1, 2) else inner  # a bool in a list takes a byte of its own
+            kind = 3 if inner in (1, 2) else inner  # in a list, each bool takes a byte
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))

@@ -1,7 +1,8 @@
-"""Store the counts of `xpc preview --rows`, so that later commands can report them. Bundles do not depend on them.
+"""Store the counts of `xpc preview --rows`, so that later commands can report them. The counts do not affect bundles.
 
-The key of an entry covers everything that affects the counts: the digests of the rows, the tokenizer and the template,
-and the settings that select, convert, truncate and batch rows. Hub data has a digest only if its commit is pinned.
+The key of an entry covers everything that affects the counts: the digests of the rows, of the tokenizer and of the
+template, and the settings by which rows are selected, converted, truncated and batched. A dataset of the hub has a
+digest only if its commit is pinned.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DECISIVE = ("train", "model", "data", "method", "batch", "seed", "target")
 
 
 def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
-    """Store counts, unless counts from more rows are already stored. Never raises."""
+    """Store counts. Counts that are already stored are kept if they come from more rows. Never raises."""
     import json
 
     from xpc.compiler.files.private_folder import private_folder, write
@@ -39,7 +40,7 @@ def keep(spec: Spec, workspace: Workspace, counts: Mapping[str, Any]) -> None:
 
 
 def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
-    """The stored counts for the same rows and settings, or None."""
+    """The stored counts for the same rows and the same settings, or None."""
     from xpc.compiler.files.private_folder import private_folder, read
 
     folder = private_folder(KIND)
@@ -49,7 +50,7 @@ def recall(spec: Spec, workspace: Workspace) -> Mapping[str, Any] | None:
 
 
 def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
-    """A note with the stored counts; empty if there are none."""
+    """A list with a note about the stored counts. Empty if there are no counts."""
     from xpc.compiler.language.codes import report
 
     found = recall(spec, workspace)
@@ -57,7 +58,9 @@ def note(spec: Spec, workspace: Workspace) -> list[Diagnostic]:
 
 
 def mean(counts: Mapping[str, Any]) -> int | None:
-    """The mean number of tokens per row, rounded up; None if unknown, because the trainer tokenizes during training."""
+    """The average number of tokens in a row, rounded up. None if it is unknown, because the trainer tokenizes only
+    during training.
+    """
     return -(-counts["tokens"] // counts["rows"]) or None
 
 
@@ -65,7 +68,7 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
     """The counts as a sentence: `rows have 12 to 900 tokens (median 230); 3.1 % are longer than 512, from a preview of
     600 rows`.
 
-    `origin` is the text before the number of rows.
+    `origin` is the text that stands before the number of rows.
     """
     rows, lengths, out = counts["rows"], counts["quantiles"], []
     if lengths:
@@ -81,8 +84,8 @@ def sentence(counts: Mapping[str, Any], origin: str = "from a preview of") -> st
 
 
 def _keep_digests(spec: Spec, workspace: Workspace) -> None:
-    """Store the digests of files that are too large to copy. A later check needs them to find the counts, and computes
-    none.
+    """Store the digests of files that are too large to copy. A later check computes no digests of such files, and needs
+    these to find the counts.
     """
     from xpc.compiler.files.file_digests import file_digest
     from xpc.compiler.files.file_memory import user_memory
@@ -93,7 +96,9 @@ def _keep_digests(spec: Spec, workspace: Workspace) -> None:
 
 
 def is_valid(found: Mapping[str, Any]) -> bool:
-    """Whether an entry of the cache has the form of counts, because the file may come from anywhere."""
+    """Whether an entry of the cache has the form of counts. This is checked because the file may have been written by
+    another program.
+    """
     lengths = found.get("quantiles")
     numbers = [found.get(name) for name in ("rows", "tokens", "cut", "dropped")]
     optional = [found.get(name) for name in ("limit", "kept_tokens", "learned_tokens")]
@@ -135,8 +140,8 @@ def _key(spec: Spec, workspace: Workspace) -> str | None:
 
 
 def _digest(source: DataSource, workspace: Workspace) -> object:
-    """A value that identifies the rows of a source: the SHA-256 of a file, the digests of a folder's files, or a hub
-    commit.
+    """A value that changes if the rows of a source change: the SHA-256 of a file, the digests of the files in a folder,
+    or the commit of a hub dataset.
     """
     if source.parts:
         parts = [(part.path, _digest(part, workspace)) for part in source.of_split(source.split)]
@@ -149,6 +154,6 @@ def _digest(source: DataSource, workspace: Workspace) -> object:
     from xpc.compiler.files.file_digests import VERSION
     from xpc.compiler.files.file_memory import user_memory
 
-    memory = user_memory()  # a check does not read files that are too large to copy
+    memory = user_memory()  # a file that is too large to copy is not read by a check
     found = None if memory is None else memory.recall(workspace.locate(source.path)[1], VERSION, VERSION)
     return None if found is None else found[0]

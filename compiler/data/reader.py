@@ -1,8 +1,8 @@
 """Parse the contents of a local data file into rows, as the datasets library does.
 
 JSON has one object per row, usually one per line, or one list of objects. CSV is read as pandas reads it: an empty
-cell, or `NA`, is null. Text has one row per line, paragraph or file. If the library would fail, the last row is a
-`Broken`. Source: datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
+cell, or `NA`, is null. Text has one row per line, paragraph or file. Where the library would fail, the last row is a
+`Broken`, which says why. Source: datasets 5.2 `packaged_modules/{json,csv,text}`; checked by running it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from xpc.compiler.spec.survey import Broken
 
 Row = Mapping[str, object]
 MOST_ROWS = 4_000_000
-"""Maximum number of rows of a file. With more rows, a file that is small enough to be copied would have only a few
-characters per row.
+"""The largest number of rows that are read from a file. If a file that is small enough to be copied had more, each row
+would have only a few characters.
 """
 CHECKED = 8 * 2**20
-"""Number of characters at the beginning of a file in which objects are checked for duplicate names. This check makes
-parsing three times slower.
+"""How many characters at the beginning of a file are checked for objects that contain a name twice. The check makes
+parsing three times slower, so it does not cover the complete file.
 """
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
 ))  # fmt: skip
-"""Values of CSV cells that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
+"""The cells of a CSV file that pandas reads as null (`pandas._libs.parsers.STR_NA_VALUES`)."""
 
 
 def read(data: bytes, path: str, documents: str = "line") -> Iterator[Row | Broken]:
-    """Yield every row of a file. If it cannot be read to its end, or has too many rows, the last one is a `Broken`.
-
-    `documents` says what makes a row of a text file: a line, a paragraph, or the file.
+    """Yield every row of a file. If the file cannot be read to its end, or has too many rows, the last row is a
+    `Broken`.
     """
     for number, row in enumerate(_every_row(data, path, documents)):
         if number >= MOST_ROWS:
@@ -57,7 +56,7 @@ def _every_row(data: bytes, path: str, documents: str) -> Iterator[Row | Broken]
     line = text.count("\n") + 1
     row = 0
     for row, one in enumerate(_rows(text[: text.rfind("\n") + 1], ending), 1):
-        # not an error: the text was cut here, so a list or a quoted cell may be open
+        # this is no error: the text was cut here, so a list or a quoted cell may be open
         if isinstance(one, Broken):
             row -= 1
             break
@@ -73,7 +72,8 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
     if ending == "txt":
         from io import StringIO
 
-        # a list of lines would need fifty times the size of a text with many empty lines
+        # the lines are not put into a list: for a text with many empty lines, it would need fifty times the memory of
+        # the text
         lines = StringIO(text, newline="\n")
         return ({"text": line.removesuffix("\n").removesuffix("\r")} for line in lines)
     if ending == "csv":
@@ -83,8 +83,8 @@ def _rows(text: str, ending: str) -> Iterator[Row | Broken]:
 
 
 def _documents(text: str, documents: str) -> Iterator[Row]:
-    """The rows of a text file: the complete file, or its paragraphs without surrounding line breaks, as in the
-    runtime's `local_sources.py`.
+    """The rows of a text file, divided as the runtime's `local_sources.py` does. A row is the complete file, or a
+    paragraph without the line breaks around it.
     """
     parts = text.split("\n\n") if documents == "paragraph" else [text]
     for part in parts:
@@ -95,8 +95,8 @@ def _documents(text: str, documents: str) -> Iterator[Row]:
 
 
 def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
-    """The JSON objects from offset `at` on: elements of a list if `comma` is ",", or objects one after another if it is
-    "".
+    """The objects in a JSON text, from offset `at` on. If `comma` is ",", they are the elements of a list. If it is "",
+    they follow one another.
     """
     scan = json.JSONDecoder(object_pairs_hook=_unique_names).scan_once  # type: ignore[attr-defined]
     fast = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -131,7 +131,7 @@ def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
 
 
 class _DuplicateName(ValueError):
-    """Raised if an object has the same name twice, because pyarrow refuses such objects."""
+    """Raised for an object that contains a name twice. pyarrow refuses such an object."""
 
 
 def _unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -165,7 +165,9 @@ def _reason(error: BaseException) -> str:
 
 
 def _has_lone_surrogate(value: Row) -> bool:
-    """Whether a string of the row contains half of a surrogate pair, which Python's JSON parser accepts."""
+    """Whether a string in the row contains half of a surrogate pair. Python's JSON parser accepts such strings, and the
+    library does not.
+    """
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Count the rows that a run trains on, and the optimizer steps for them."""
+"""Compute how many rows a run trains on, and how many optimizer steps they take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xpc.compiler.spec.resources import DataSource
 
 
 def available(source: DataSource) -> int | None:
-    """The number of rows of a source after `limit` and `take`; None if unknown."""
+    """The number of rows in a source that remain after `limit` and `take`. None if it is unknown."""
     there, take = count(source), source.take
     if take is None:
         return there
@@ -21,8 +21,8 @@ def available(source: DataSource) -> int | None:
 
 
 def trained(spec: Spec) -> int | None:
-    """The number of training rows, after `take` and without the holdout; None if unknown, for example if long texts are
-    split.
+    """The number of training rows that remain after `take` and without the holdout. None if it is unknown, for example
+    because long texts are split.
     """
     if spec.get("data.long") == "chunk":
         return None
@@ -42,10 +42,10 @@ def trained(spec: Spec) -> int | None:
 
 
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """The numbers of rows that a mixture with shares takes from each source, for training and for the holdout.
+    """How many rows a mixture with shares takes from each source, for training and for the holdout.
 
-    None if the number of rows is unknown or a source has no share; a sentence with the reason if there are too few rows
-    for the mixture.
+    None if the number of rows is unknown, or if a source has no share. If there are too few rows for the mixture, a
+    sentence that says so.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.shares import counts
@@ -71,7 +71,9 @@ def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
 
 
 def steps_of_rows(spec: Spec, rows: int) -> int:
-    """The optimizer steps in an epoch with `rows` rows. `dataloader_drop_last` drops an incomplete last batch."""
+    """The number of optimizer steps in an epoch with `rows` rows. If `dataloader_drop_last` is set, an incomplete last
+    batch is dropped.
+    """
     together = spec.integer("batch.micro") * spec.replicas
     dropped = spec.extra_value("trl", "dataloader_drop_last") is True
     batches = rows // together if dropped else -(-rows // together)

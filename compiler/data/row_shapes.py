@@ -1,4 +1,6 @@
-"""Check whether the rows of a file fit their format, as the runtime does (runtime/core/rows.py)."""
+"""Check whether the rows of a file have the shape of their format. The runtime makes the same checks
+(runtime/core/rows.py).
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ ROLES = {
 }  # fmt: skip
 """Names of speakers in from/value conversations that the runtime knows, each with its role."""
 CALLERS = ("function_call", "tool_call")
-"""Names of speakers in from/value conversations whose turns contain a tool call as JSON text."""
+"""Speakers in from/value conversations whose turns contain a tool call as a text of JSON."""
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
-    """The row with names of speakers replaced by roles."""
+    """The row, in which the names of speakers are replaced by their roles."""
     return {key: _with_roles(value, roles) for key, value in row.items()}
 
 
@@ -39,8 +41,8 @@ def _with_roles(value: object, roles: Mapping[str, str]) -> object:
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
     """Return a function that checks a row: it returns the reason why the row does not fit the format, or None.
 
-    `names` are the row's columns in the order of the format; `context` is a column whose text is appended to the
-    prompt.
+    `names` are the columns of the row, in the order in which the format lists them. `context` is a column whose text is
+    appended to the prompt.
     """
     check = _checker(shape, names)
     if not context:
@@ -74,7 +76,7 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
         label = row.get(names[-1])
         if shape == "unpaired" and (not isinstance(label, int) or label not in (0, 1)):
             return f"`{names[-1]}` is not true or false"
-        # without a prompt column, both answers begin with the prompt
+        # a pair has no prompt column, so both answers must begin with the prompt
         there = parts[1:] if shape == "preference" and parts[0] == "prompt" and row.get("prompt") is None else parts
         why = next((why for name in there if (why := _wrong_part(row.get(name), name))), None)
         if why is None and shape == "preference" and len(there) == 2 and not any(map(row.get, QUESTIONS)):
@@ -85,8 +87,8 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _without_prompt(chosen: object, rejected: object) -> str | None:
-    """The reason why a pair of answers has no common prompt to split off (as the runtime's `prompts.py` does), or None.
-    Plain texts need no prompt.
+    """The reason why the two answers of a pair do not begin with the same prompt, or None. The prompt would be split
+    off (as the runtime's `prompts.py` does). Plain texts need no prompt.
     """
     if isinstance(chosen, str) and isinstance(rejected, str):
         return None
@@ -96,8 +98,8 @@ def _without_prompt(chosen: object, rejected: object) -> str | None:
 
 
 def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
-    """Return a function that checks rows of token ids, with labels and masks of the same length (as
-    runtime/features/model/tokens.py does).
+    """Return a function that checks rows of token ids. Labels and masks must have the same length as the ids (as in
+    runtime/features/model/tokens.py).
     """
     parts = token_columns(names)
 
@@ -117,7 +119,7 @@ def _token_checker(names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> str | None:
-    """The reason why a column of labels or masks does not fit a row with `tokens` tokens, or None."""
+    """The reason why a column of labels or masks does not fit a row that has `tokens` tokens, or None."""
     if not isinstance(value, list) or not (_integers(value) or (part != "labels" and {*map(type, value)} <= {bool})):
         return f"`{name}` is not a list of integers"
     if len(value) != tokens:
@@ -137,8 +139,8 @@ def _integers(value: object) -> bool:
 
 
 def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
-    """For each token of a valid row, whether it counts in the loss, according to the labels or, without labels, the
-    masks. Padding never counts.
+    """For each token of a correct row, whether it counts in the loss. The labels decide; if there are none, the masks.
+    Padding never counts.
     """
     labels, unmasked = parts.get("labels"), [1] * tokens
     masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]
@@ -154,11 +156,11 @@ def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> s
 
 
 PLACE = "<image>"
-"""The text that marks the position of an image in a turn (runtime/features/rows/images.py)."""
+"""The text that stands in a turn at the position of an image (runtime/features/rows/images.py)."""
 
 
 def _wrong_pictured_pair(row: Row, names: tuple[str, ...]) -> str | None:
-    """The reason why a row is not a preference pair with images in its prompt, or None."""
+    """The reason why a row is not a preference pair that has images in its prompt, or None."""
     prompt, *answers, images = names
     turns = row.get(prompt)
     asked = [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
@@ -174,7 +176,9 @@ def _wrong_pictured_pair(row: Row, names: tuple[str, ...]) -> str | None:
 
 
 def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
-    """The reason why a row is not a conversation with images, or None. The image files are checked by the run."""
+    """The reason why a row is not a conversation with images, or None. Only the run checks the image
+    files themselves.
+    """
     by_from = isinstance(turns, list) and turns and isinstance(turns[0], dict) and "from" in turns[0]
     speaker, key = ("from", "value") if by_from else ("role", "content")
     if isinstance(turns, list):
@@ -192,8 +196,8 @@ def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
 
 
 def _without_places(turn: object, key: str) -> object:
-    """The turn with its content as one text, if the content is a list of texts and images. Images become `<image>`.
-    Other turns are returned unchanged.
+    """The turn with its content as one text, if the content is a list of texts and images; each image becomes
+    `<image>`. Any other turn is returned unchanged.
     """
     content = turn.get(key) if isinstance(turn, dict) else None
     if not isinstance(turn, dict) or not isinstance(content, list):
@@ -205,14 +209,14 @@ def _without_places(turn: object, key: str) -> object:
 
 
 def _is_place(part: object) -> bool:
-    """Whether a part of a content marks the position of the next image in the image column."""
+    """Whether a part of a content stands for the next image in the column of images."""
     keys = ("image", "url", "path", "base64")
     return isinstance(part, dict) and part.get("type") == "image" and not any(map(part.get, keys))
 
 
 def _wrong_part(value: object, name: str) -> str | None:
-    """The reason why a value cannot be a prompt or an answer, which is a text, a message, or a list of turns with
-    `role` or `from`; None if it can be one.
+    """The reason why a value can be neither a prompt nor an answer, or None if it can. Legal values are a text, a
+    message, and a list of turns with `role` or `from`.
     """
     if isinstance(value, str):
         return None
@@ -222,8 +226,8 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def from_caller(turn: Row) -> Row:
-    """If the turn is of a speaker in `CALLERS`, the assistant's turn with these tool calls. Other turns are returned
-    unchanged.
+    """If the speaker of the turn is one of `CALLERS`, return the turn as one of the assistant with these tool calls.
+    Any other turn is returned unchanged.
     """
     if turn.get("from") not in CALLERS:
         return turn
@@ -242,7 +246,9 @@ def from_caller(turn: Row) -> Row:
 
 
 def _wrong_part_of(content: list[object]) -> str | None:
-    """The type of the first part of a message's content that is not text, such as `image`; None if all are text."""
+    """The type of the first part of a message's content that is not text, such as `image`. None if all
+    parts are text.
+    """
     for part in content:
         if isinstance(part, str):
             continue
@@ -254,8 +260,8 @@ def _wrong_part_of(content: list[object]) -> str | None:
 
 
 def wrong_turns(value: object, speaker: str, name: str) -> str | None:
-    """The reason why a column's value is not a list of messages, or None. `speaker` is `role` or `from`, and `name` the
-    column.
+    """The reason why the value of a column is not a list of messages, or None. `speaker` is the key of a turn's
+    speaker, `role` or `from`. `name` is the name of the column.
     """
     if not isinstance(value, list) or not value:
         return f"`{name}` is not a list of messages" if value else f"`{name}` is empty"

@@ -1,4 +1,4 @@
-"""Facts about the rows of a data source that a check can compute without running the trainer."""
+"""Facts about the rows of a data source that can be found out without the trainer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from xpc.grammar.record import evolve
 
 
 def survey(source: DataSource) -> Survey | None:
-    """The survey of a local file's rows: counts, and the first row with each property that rules report. None if the
-    rows are not read (hub, folder, Parquet, large file).
+    """The survey of a local file's rows: counts, and the first row with each property that rules report. None for rows
+    that the compiler does not read (hub, folder, Parquet, large file).
     """
     if source.survey is not None or not readable(source):
         return source.survey
@@ -25,13 +25,14 @@ def survey(source: DataSource) -> Survey | None:
 
 
 def readable(source: DataSource) -> bool:
-    """Whether the contents of the source are loaded, and are in a format that can be read here."""
+    """Whether the contents of the source are loaded, and have a format that the compiler can read."""
     if source.content is None or not (source.path or "").lower().endswith(READ_ROWS):
         return False
-    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))  # another finding reports missing columns
+    # another finding already reports the missing columns
+    return len(columns(source)) >= len(SHAPES.get(source.shape, ("",)))
 
 
-@lru_cache(maxsize=32)  # cached, because the members of a sweep have the same data
+@lru_cache(maxsize=32)  # cached, because all members of a sweep have the same data
 def _survey(
     content: bytes,
     path: str,
@@ -41,13 +42,14 @@ def _survey(
     roles: tuple[tuple[str, str], ...],
     documents: str,
 ) -> Survey:
-    from xpc.compiler.data.survey import survey as survey_rows  # imported late, because most specs have no local file
+    # imported only here, because most specs have no local file
+    from xpc.compiler.data.survey import survey as survey_rows
 
     return survey_rows(content, path, shape, names, context, dict(roles), documents)
 
 
 def count(source: DataSource) -> int | None:
-    """The number of rows of a source, or None if unknown. A slice of a split is not counted."""
+    """The number of rows of a source, or None if it is unknown. It is unknown for a slice of a split."""
     if source.slice is not None:
         return None
     if source.limit is not None:
@@ -63,14 +65,14 @@ def count(source: DataSource) -> int | None:
 
 
 def columns(source: DataSource) -> tuple[str, ...]:
-    """The columns that the format needs, in its order, under the dataset's own names."""
+    """The columns that the format needs, in the order of the format and under the names that the dataset gives them."""
     given = source.columns or SHAPES.get(source.shape, ())
     return tuple(name for name in given if name not in KEPT)
 
 
 def _with_prompt(source: DataSource) -> tuple[str, ...]:
-    """The columns of the format. For preference pairs without named columns, also the column `prompt`, because the
-    runtime reads it.
+    """The columns of the format. For preference pairs whose columns the spec does not name, also the column `prompt`,
+    because the runtime reads it.
     """
     names = columns(source)
     prompted = source.shape == "preference" and source.columns is None and "prompt" in (source.found or ())
@@ -78,7 +80,7 @@ def _with_prompt(source: DataSource) -> tuple[str, ...]:
 
 
 def conversational(source: DataSource) -> bool | None:
-    """Whether rows contain messages rather than plain text; None if unknown."""
+    """Whether the rows contain messages. False if they contain plain text, and None if this is unknown."""
     if source.shape in ("messages", "conversations", *WITH_IMAGES) or source.chat:
         return True
     if source.shape in ("text", "tokens") or source.wording is not None:
@@ -91,17 +93,17 @@ def conversational(source: DataSource) -> bool | None:
     known = find_dataset(source.id) if source.id is not None else None
     plain = (
         known is not None and known.shape == source.shape == "prompt_completion"
-    )  # registered datasets have only text columns
+    )  # all columns of a registered dataset of this format contain text
     return False if plain else None
 
 
 def all_texts(sources: tuple[DataSource, ...]) -> bool:
-    """Whether all rows are known to be plain text, and not messages."""
+    """Whether it is known that all rows contain plain text, and none of them messages."""
     return all(conversational(source) is False for source in sources)
 
 
 def turn_columns(head: bytes) -> dict[str, str]:
-    """The columns of the first JSON row that contain chat turns, each with its format, `messages` or
+    """Those columns of the first JSON row that contain turns of a chat. Each has its format, `messages` or
     `conversations`.
     """
     text = head.decode("utf-8", "replace")
@@ -116,7 +118,7 @@ def turn_columns(head: bytes) -> dict[str, str]:
 
 
 def first_columns(path: str, head: bytes) -> list[str] | None:
-    """The columns of the first row; None if the file's format cannot be read here."""
+    """The columns of the first row. None if the compiler cannot read the format of the file."""
     text = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     lower = path.lower()
     if lower.endswith(".txt"):
@@ -133,5 +135,5 @@ def first_columns(path: str, head: bytes) -> list[str] | None:
     except RecursionError:
         return []
     except ValueError:
-        return None if len(head) == HEAD else []  # None if the first row may be longer than the bytes that were read
+        return None if len(head) == HEAD else []  # None if the first row may go on after the bytes that were read
     return [str(key) for key in row]

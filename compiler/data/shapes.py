@@ -1,5 +1,5 @@
-"""The formats of rows (shapes), such as preference pairs, with their default columns, and the columns that a spec
-names. Each method lists the formats on which it trains.
+"""The formats of rows (shapes), such as preference pairs. Each has default columns, and a spec may name other columns.
+Each method lists the formats that it can be trained on.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 IMAGES = "images"
-"""The format of conversations with images, only for models that read images."""
+"""The format of conversations with images. Only models that read images can be trained on it."""
 IMAGE_PAIRS = "image_preference"
-"""The format of preference pairs with images in their prompts, only for models that read images."""
+"""The format of preference pairs that have images in their prompts. Only models that read images can be
+trained on it.
+"""
 WITH_IMAGES = (IMAGES, IMAGE_PAIRS)
 
 SHAPES = {
@@ -29,8 +31,8 @@ SHAPES = {
     "unpaired": ("prompt", "completion", "label"),
     "prompt": ("prompt",),
 }
-"""The columns of each format, in the order of `DataSource.columns`. For preference pairs, a prompt column may precede
-them.
+"""The columns of each format, in the order of `DataSource.columns`. In preference pairs, a prompt column may stand
+before them.
 """
 
 ALPACA = ("instruction", "output")
@@ -38,12 +40,12 @@ ALPACA = ("instruction", "output")
 INPUT = "input"
 
 TOKEN_MASKS = ("completion_mask", "assistant_masks", "attention_mask")
-"""Columns with masks of tokenized rows. 1 marks a token that counts in the loss or, in `attention_mask`, a token that
-is not padding.
+"""Columns of tokenized rows that contain a mask. In most masks, 1 marks a token that counts in the loss; in
+`attention_mask`, it marks a token that is not padding.
 """
 
 KEPT = ("tools", "chat_template_kwargs")
-"""Columns that the trainer reads in addition to the columns of the format."""
+"""Columns that the trainer reads if they exist, in addition to the columns of the format."""
 
 
 def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
@@ -52,8 +54,8 @@ def of_text(shapes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def of_count(shapes: tuple[str, ...], count: int) -> str | None:
-    """The format among `shapes` with this number of columns; None if there is none, or several. A preference pair
-    counts as three columns, including the prompt.
+    """The format among `shapes` that has this number of columns. None if no format has it, or if several have. A
+    preference pair counts with its prompt, as three columns.
     """
     text = of_text(shapes)
     fitting = [one for one in text if count == (3 if one == "preference" else len(SHAPES[one]))]
@@ -61,8 +63,8 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
 
 
 def token_columns(names: Sequence[str]) -> dict[str, str]:
-    """Map the parts of tokenized rows (`input_ids`, masks, `labels`) to the dataset's columns. The first column has the
-    ids, masks are recognized by their names, and another column has the labels.
+    """From the parts of tokenized rows (`input_ids`, masks, `labels`) to the columns of the dataset. The first column
+    contains the ids. Masks are recognized by their names. Any other column contains the labels.
     """
     others = {name if name in TOKEN_MASKS else "labels": name for name in names[1:]}
     return {"input_ids": names[0], **others}
@@ -95,14 +97,16 @@ def columns_of(
 
 
 def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
-    """The source with Alpaca's columns: instruction and output, or with three columns instruction, input and output."""
+    """The source with the columns of Alpaca. Two columns are instruction and output; three columns are instruction,
+    input and output.
+    """
     prompt, context, answer = columns if len(columns) == 3 else (*columns[:1], None, *columns[1:])
     return evolve(source, shape="prompt_completion", columns=(prompt, answer), context=context, wording="alpaca")
 
 
 def as_chat(source: DataSource) -> DataSource:
-    """The source with its texts converted to chat turns (`data.chat`), if its format has separate prompts; otherwise
-    the source unchanged.
+    """The source, whose texts become turns of a chat (`data.chat`) if its format has a separate prompt. Any other
+    source is returned unchanged.
     """
     if source.shape not in ("prompt_completion", "preference", "unpaired"):
         return source
@@ -110,7 +114,7 @@ def as_chat(source: DataSource) -> DataSource:
 
 
 def with_context(source: DataSource, context: str) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source with `context`, a column whose text is appended to the prompt, and a finding if its
+    """Return a pair: the source with the column `context`, whose text is appended to the prompt; and a finding if its
     format has no prompt column.
     """
     named = len(source.columns or ()) == 3 or "prompt" in (source.found or ("prompt",))
@@ -136,8 +140,8 @@ def in_words(shape: str) -> str:
 
 
 def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagnostic]]:
-    """Return a pair: the source with `prompt` as its prompt column and unchanged other columns, and a finding if its
-    format has no prompt column.
+    """Return a pair: the source, in which only the prompt column is changed to `prompt`; and a finding if its format
+    has no prompt column.
     """
     need = SHAPES[source.shape]
     if source.shape == "preference":
@@ -156,16 +160,17 @@ def with_prompt(source: DataSource, prompt: str) -> tuple[DataSource, list[Diagn
 
 
 def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagnostic]:
-    """A finding if `columns` does not have as many names as the format has columns; otherwise empty."""
+    """A finding if `columns` does not list as many names as the format has columns. Otherwise, the result is empty."""
     need = SHAPES.get(source.shape, ())
     given = [name for name in columns if name not in KEPT]
     if source.wording is not None:
         return [] if len(given) in (2, 3) else [_not_alpaca(source, len(given))]
-    # optional columns: a preference pair's prompt, columns that rewards read, or labels and masks of tokens
+    # some columns are optional: the prompt of a preference pair, columns that rewards read, and labels and masks of
+    # tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        more = 0  # more than one column would have the labels
-    # without a prompt column, the conversation ends with the answer that the label rates
+        more = 0  # several columns would have to contain the labels
+    # there is no prompt column, so the conversation ends with the answer that the label rates
     less = source.shape == "unpaired"
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []

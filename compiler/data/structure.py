@@ -1,4 +1,4 @@
-"""Classify conversations by what their turns contain besides a role and a text, such as tool calls."""
+"""Classify conversations by what their turns contain in addition to a role and a text, such as tool calls."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys that some tools (such as OpenAI's and axolotl) read in a turn: a false or zero value means that the model does
-not learn the turn.
+"""Keys of a turn. In some tools, such as OpenAI's and axolotl, a false or zero value of such a key means that the model
+does not learn the turn.
 """
 MASKED = ("mask", "masked")
-"""Keys that some tools (such as torchtune) read in a turn: true means that the model does not learn the turn."""
+"""Keys of a turn. In some tools, such as torchtune, a true value of such a key means that the model does not learn the
+turn.
+"""
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
-"""A pattern for names of keys that probably say whether the model learns a turn."""
+"""A pattern for the names of keys that probably say whether the model is to learn a turn."""
 TURN_KEY = "turn_key:"
-"""The prefix, before a key's name, of a property that `structure` returns: a turn has this key, which probably says
-whether the turn is learned, but no trainer reads the key.
+"""Some properties that `structure` returns consist of this prefix and the name of a key. They mean that a turn has this
+key: it probably says whether the turn is to be learned, but no trainer reads it.
 """
 
 UNREAD_KEY = "unread_key:"
@@ -31,7 +33,7 @@ CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
 """Keys of a tool call that do not have its arguments, except `arguments`."""
 
 QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
-"""Names under which published preference pairs have the column with the prompt."""
+"""The names that the column with the prompt has in published preference pairs."""
 
 
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
@@ -117,7 +119,9 @@ def _is_tool(tool: object) -> bool:
 
 
 def odd_arguments(call: object) -> bool:
-    """Whether the arguments of a tool call are neither a JSON object nor its text. Missing arguments are allowed."""
+    """Whether the arguments of a tool call are something else than a JSON object, or the text of one. Missing arguments
+    are allowed.
+    """
     function = call.get("function", call) if isinstance(call, dict) else None
     given = function.get("arguments") if isinstance(function, dict) else None
     if isinstance(given, str):
@@ -142,15 +146,15 @@ def _marks(role: str, turn: Mapping[str, object]) -> Iterator[str]:
 
 
 def declined(mark: object) -> bool:
-    """Whether the value of a key in `TRAINED` says that the turn is not learned, as in the runtime's
-    `message_fields.py`. Exports in formats such as CSV have `"false"` and `"0"` as text.
+    """Whether the value of a key in `TRAINED` means that the turn is not learned. The runtime's `message_fields.py`
+    decides in the same way. Exports to formats such as CSV contain `"false"` and `"0"` as texts.
     """
     return mark.strip().lower() in ("", "0", "false", "no") if isinstance(mark, str) else not mark
 
 
 def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:
-    """Yield the names of problems with a row: its columns say how it should be learned, but the trainer reads only the
-    columns `names`.
+    """Yield the names of a row's problems. The trainer reads only the columns `names`, but other columns say how the
+    row should be learned:
 
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
     - `row_weight`: a weight other than 1
@@ -171,8 +175,8 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
 
 
 def _asked_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether the question of a preference pair is missing from its answers, and is in a column that the trainer does
-    not read. Only the first answer is searched.
+    """Whether the question of a preference pair is in a column that the trainer does not read, and not in the pair's
+    answers. Of the answers, only the first is searched.
     """
     answer = row.get(names[0])
     if isinstance(answer, list) and answer and isinstance(answer[0], dict):

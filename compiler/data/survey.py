@@ -1,5 +1,5 @@
-"""Survey all rows of a local file in one pass: counts, and for each property that rules report, the first row that has
-it.
+"""Survey all rows of a local file in one pass. The result has counts, and for each property that rules report, the
+first row that has it.
 
 A `Survey` is small, so it can be stored for later commands, which then do not read the file (`survey_cache.py`).
 """
@@ -47,9 +47,9 @@ def survey(
     roles: Mapping[str, str] | None = None,
     documents: str = "line",
 ) -> Survey:
-    """Survey all rows of a file. `columns` are the dataset's own names in the order of the format; `context` is a
-    column whose text is appended to the prompt; `roles` maps names of speakers to roles; `documents` says what makes a
-    row of a text file.
+    """Survey all rows of a file. `columns` are the dataset's own names for the columns of the format, in the format's
+    order. `context` is a column whose text is appended to the prompt. `roles` maps names of speakers to roles.
+    `documents` says what makes a row of a text file.
     """
     rows: Iterable[Row | Broken] = read(data, path, documents)
     if roles:
@@ -78,7 +78,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         if context and isinstance(values[0], str) and (shape != "preference" or len(names) > 2):
             values[0] += f"\n{row.get(context) or ''}"
         if number == 0:
-            talks = any(isinstance(value, list | dict) for value in values)  # a dict is a single turn
+            talks = any(isinstance(value, list | dict) for value in values)  # a dict stands for a single turn
         if texts:
             texts -= {name for name in texts if _is_text(row.get(name))}
             filled = filled or row.get(context) is not None
@@ -108,7 +108,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             long = len(values[0].split())
             words[long] = words.get(long, 0) + 1
     read = number + (broken is None)
-    if not filled:  # an empty context column counts as missing
+    if not filled:  # an empty cell in the context column counts as missing
         texts.discard(context)
     if wrong is None and broken is None and texts and read and shape != "unpaired":
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
@@ -119,16 +119,14 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
 
 
 def _label(cell: object) -> object:
-    """Convert the label in a CSV cell to a bool or an int, as pandas does."""
+    """Convert the label in a cell of CSV to a bool or an int, in the same way as pandas."""
     if cell in ("True", "TRUE", "true", "False", "FALSE", "false"):
         return str(cell).lower() == "true"
     return int(cell) if isinstance(cell, str) and cell.strip().isdecimal() else cell
 
 
 def _is_text(cell: object) -> bool:
-    """Whether a CSV cell is a text, and not a number or a bool. Pandas reads a column without any such cell as numbers
-    or bools.
-    """
+    """Whether a cell of CSV is a text. If no cell of a column is, pandas reads the column as numbers or bools."""
     if not isinstance(cell, str):
         return False
     try:
@@ -139,7 +137,7 @@ def _is_text(cell: object) -> bool:
 
 
 def empty(value: object) -> bool:
-    """Whether a content (a text, a list of parts, or None) has no visible characters."""
+    """Whether a content has no visible character. The content may be a text, a list of parts, or None."""
     if isinstance(value, str):
         return not value or value.isspace()
     if isinstance(value, list):
@@ -153,8 +151,9 @@ def empty(value: object) -> bool:
 
 
 def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tuple[set[str], list[object]]:
-    """Return a pair: the properties of a conversation that rules report (such as `unanswered`), and a key that is
-    equal for equal conversations. A part of a conversation (`whole` is false) may begin with an answer.
+    """Return a pair: the properties of a conversation that rules report, such as `unanswered`; and a key. Equal
+    conversations have equal keys. If `whole` is false, the turns are only a part of a conversation, which may begin
+    with an answer.
     """
     if not isinstance(value, list):
         return set(), [str(value)]
@@ -242,10 +241,11 @@ def _list(value: object) -> list[object]:
 
 
 def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    if not values:  # the row does not fit the format
+    if not values:  # this row does not fit the format, so there is nothing to count
         return (), None
     ids, labels, learned = map(_list, values)
-    found = set[str]() if any(learned[1:]) else {"empty_answer"}  # the first token is never predicted
+    # the first token is never predicted, so it is left out
+    found = set[str]() if any(learned[1:]) else {"empty_answer"}
     if any(mine and label != token for token, label, mine in zip(ids, labels, learned, strict=True)):
         found.add("other_labels")
     if not all(learned):
@@ -254,8 +254,8 @@ def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[
 
 
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:
-    """Return a key of a prompt or an answer (a text or a list of turns). Equal contents have equal keys. Properties
-    that rules report are added to `found`.
+    """Return a key of a prompt or an answer (a text, or a list of turns). Equal contents have equal keys. The
+    properties that rules report are added to `found`.
     """
     if isinstance(value, dict):
         value = [value]
@@ -278,7 +278,7 @@ def _inspect_pair(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _inspect_unpaired(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
-    """Inspect a prompt with its answer, or a conversation that ends with the answer. The last of `values` is the
+    """Inspect a prompt with its answer, or a conversation that ends with the answer. The last one of `values` is the
     label.
     """
     return (_inspect_pair if len(values) > 2 else _inspect_conversation)(values, number, roles)
@@ -292,7 +292,7 @@ def _inspect_prompt(values: list[object], number: int, roles: _Counts) -> tuple[
 
 def _inspect_preference(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     found = of_preference(values[0] if len(values) > 2 else None, values[-2], values[-1])
-    if len(values) > 2 and values[0] is None:  # both answers begin with the prompt
+    if len(values) > 2 and values[0] is None:  # both answers begin with the prompt, so it is inspected once
         values = values[1:]
     ends = ("empty_prompt", "empty_answer", "empty_answer")[3 - len(values) :]
     same = tuple(_part(value, kind, number, roles, found) for value, kind in zip(values, ends, strict=False))

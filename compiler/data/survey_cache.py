@@ -1,4 +1,4 @@
-"""Store the survey of a data file for later commands, so that they need not read up to 64 MiB again."""
+"""Store the survey of a data file, so that later commands do not have to read up to 64 MiB again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ READERS = (
     "data/survey_cache.py",
     "spec/survey.py",
 )
-"""Source files whose code computes a survey. If one changes, stored surveys are not used any more."""
+"""The source files with the code that computes a survey. If one of them changes, the surveys that are stored are not
+used any more.
+"""
 
 
 @record
@@ -37,7 +39,9 @@ class Known:
 
 
 def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) -> Known | None:
-    """The stored survey of an unchanged file, for rows with this format and these columns; None if there is none."""
+    """The stored survey of a file that has not changed, for rows with this format and these columns. None if there is
+    none.
+    """
     found = memory.recall(path, _version(), _key(shape, names))
     try:
         return None if found is None else Known(found[0], _survey(found[1]))
@@ -46,7 +50,7 @@ def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) ->
 
 
 def keep(memory: FileMemory, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], known: Known) -> None:
-    """Store the survey of a file. `before` is the file's stamp when reading began. Never raises."""
+    """Store the survey of a file. `before` is the stamp of the file when the reading began. Never raises."""
     memory.keep(path, before, _version(), _key(shape, names), known.digest, _plain(known.survey))
 
 

@@ -1,4 +1,4 @@
-"""Classify rows by the order of their turns, because some chat templates refuse certain orders."""
+"""Classify conversations by the order of their turns, because some chat templates refuse certain orders."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from xpc.compiler.data.row_shapes import CALLERS, ROLES
 
 @lru_cache(maxsize=4096)  # cached, because most rows have one of a few orders
 def order(roles: tuple[str, ...]) -> frozenset[str]:
-    """Return the properties of the order of roles in a conversation, as a set of names. Some chat templates refuse such
-    orders.
+    """Return the properties of the order of roles in a conversation, as a set of names. Each of them stands for an
+    order that some chat template refuses.
 
     - `two_questions`, `two_answers`: two turns of the user, or two of the assistant, follow each other
     - `answer_first`: an answer before the first question
@@ -32,7 +32,7 @@ def roles_of(value: object) -> tuple[str, ...]:
 
 
 def role_of(turn: Mapping[str, object]) -> str:
-    """The role of a turn with `role`, or with `from` if the speaker is known; otherwise ""."""
+    """The role of a turn, from its key `role`, or from its key `from` if the speaker is known. Otherwise ""."""
     if "from" in turn:
         who = str(turn["from"])
         return "assistant" if who in CALLERS else ROLES.get(who, "")
@@ -40,8 +40,8 @@ def role_of(turn: Mapping[str, object]) -> str:
 
 
 def of_pair(prompt: object, answer: object) -> set[str]:
-    """Like `order`, for a prompt and its answer. Adds `turn_in_answer` if the answer has turns of other roles than the
-    assistant's.
+    """Like `order`, for a prompt and its answer together. If the answer has turns of other roles than the assistant's,
+    `turn_in_answer` is added.
     """
     first, then = roles_of(prompt), roles_of(answer)
     if not then:
@@ -50,8 +50,8 @@ def of_pair(prompt: object, answer: object) -> set[str]:
 
 
 def of_preference(prompt: object, chosen: object, rejected: object) -> set[str]:
-    """Like `of_pair`, for the chosen and the rejected answer. Answers that begin with the prompt are split where they
-    differ.
+    """Like `of_pair`, for the chosen and the rejected answer of a pair. If the answers begin with the prompt, they are
+    split at their first difference.
     """
     if not isinstance(chosen, list) or not isinstance(rejected, list):
         return of_pair(prompt, chosen) | of_pair(prompt, rejected)

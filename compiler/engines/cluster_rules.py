@@ -1,5 +1,5 @@
-"""Rules for all clusters: settings that an engine does not read, restarts without a checkpoint, a missing shared
-folder.
+"""Rules for all engines that use a cluster: settings that the engine does not read, restarts without a checkpoint, and
+a missing shared folder.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
     """Every written setting of `launch` must be one that the spec's launcher reads. For example, only Slurm has
     partitions, only containers have images, and a run on this machine has no time limit. `requeue = false` is always
-    allowed. If a spec extends another spec and replaces its launcher, settings of the old launcher in the extended spec
-    are allowed, too.
+    allowed. If a spec extends another spec and states another launcher, this rule ignores settings that the extended
+    spec states for its own launcher.
 
     Why it is bad: the spec states something that does not happen.
 
-    Without this rule: only the compiler reads these settings, and this launcher would silently ignore the setting.
+    Without this rule: nothing is reported, and the launcher ignores the setting.
 
     Source: the compiler's own engines (`xpc.compiler.engines`).
     """
@@ -52,13 +52,13 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """A run that is started again needs a checkpoint to continue from. A run cannot continue from a checkpoint without
-    the optimizer's state, and `resume = never` does not look for a checkpoint. If `requeue` and `retries` are not
-    written, they are off in these cases.
+    """A run that is restarted after a failure needs a checkpoint from which it can continue. It has none if checkpoints
+    lack the optimizer's state, or with `resume = never`, which does not look for a checkpoint. In these cases,
+    `requeue` and `retries` must be off, and off is their default.
 
     Why it is bad: the run starts from the beginning each time.
 
-    Without this rule: each start trains from the first step again; with `resume = never` the second start is refused.
+    Without this rule: each restart trains from the first step again. With `resume = never`, the restart is refused.
 
     Source: the runtime's `core/checkpoints.py`; transformers 5.23 `save_only_model`.
     """
@@ -81,10 +81,12 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
 @rule("XP892", "nodes-share-no-folder")
 def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     """Pods and rented machines need a `volume` to keep checkpoints and the model. Several nodes resume from the same
-    checkpoint, so each must be able to read it. For one node a missing volume is only a warning, or nothing if the hub
-    keeps the model. A local model or data file that is not in the bundle must also be in such a folder, or in an image.
+    checkpoint, so each must be able to read it. If there is only one node, this rule warns about a missing volume, and
+    reports nothing if the run pushes its model to the hub. A local model or data file that is not in the bundle must be
+    in the volume as well, or in an image.
 
-    Why it is bad: the files of the run are deleted with the machine, and no node sees another node's files.
+    Why it is bad: without a volume, the files of the run are deleted together with the machine, and no node sees
+    another node's files.
 
     Without this rule: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
 
@@ -95,7 +97,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     if not what or spec.get("launch.volume") is not None or "launch.volume" in spec.wrong:
         return
     answer = f"write `volume = NAME`, the name of {what}"
-    paths = [] if spec.written("launch.image") else _outside(spec)  # an image may contain the local files
+    paths = [] if spec.written("launch.image") else _outside(spec)  # the local files may be in the image
     if paths:
         yield Finding(
             spec.place("launch", "mounts no folder"),
@@ -146,7 +148,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
 
 
 def _outside(spec: Spec) -> list[str]:
-    """The local files and folders that the run reads although the bundle has no copy of them."""
+    """The local files and folders that the run reads, and that are not copied into the bundle."""
     found = [spec.model.path] if spec.model.path else []
     return found + [
         one.path for one in spec.sources if one.path and any(part.bundled is None for part in one.parts or (one,))
@@ -154,8 +156,8 @@ def _outside(spec: Spec) -> list[str]:
 
 
 def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
-    """Refuse a vLLM server in a job that ends only when all its nodes have ended. The rules of all engines with such
-    jobs call this function.
+    """Refuse a vLLM server in a job that ends only when all of its nodes have ended, because a server never ends by
+    itself. The rules of engines with such jobs call this function.
     """
     if spec.asks_server:
         yield Finding(

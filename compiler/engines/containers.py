@@ -13,22 +13,20 @@ export HF_HOME="${{HF_HOME:-{FOLDER}/.cache/huggingface}}"
 """Shell lines that put downloads from the hub into the shared folder."""
 
 LONGEST_NAME = 45
-"""Maximum length of NAME in a pod's name, NAME-node-0-1023-abcde. The complete name is a DNS label of at most 63
-characters.
-"""
+"""The longest NAME for which a pod's name, NAME-node-0-1023-abcde, is a legal DNS label of at most 63 characters."""
 
 TOKENS = {
     "wandb": ("WANDB_API_KEY",),
     "swanlab": ("SWANLAB_API_KEY",),
     "clearml": ("CLEARML_API_ACCESS_KEY", "CLEARML_API_SECRET_KEY"),
 }
-"""For each tracker, the environment variables with its secrets."""
+"""For each tracker, the environment variables that contain its secrets."""
 
 
 def pod_name(name: str) -> str:
-    """A legal name for a Kubernetes object (RFC 1035): lower case, digits and dashes, beginning with a letter.
+    """Return a legal name for a Kubernetes object (RFC 1035): lower case, digits and dashes, beginning with a letter.
 
-    A long name is cut and gets a digest, so that two long names stay different.
+    A name that is too long is cut, and gets a digest of the complete name, so that two long names stay different.
     """
     label = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower()).strip("-")
     if not label[:1].isalpha():

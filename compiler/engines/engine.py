@@ -14,20 +14,20 @@ MEMBERS = "members"
 
 
 class Engine:
-    """The base class of engines. The methods here are for an engine that adds no files to a bundle."""
+    """The base class of engines. Its methods fit an engine that adds no files to a bundle."""
 
     submission: tuple[str, ...] = ()
-    """Options that the submitting command or the job file already has, so `extra_args` may not contain them. Empty if
-    the engine passes no `extra_args` to a command.
+    """Options that the command or the job file already states, so that `extra_args` must not contain them. Empty if the
+    engine does not pass `extra_args` on.
     """
     volume: str = ""
-    """The kind of shared folder, such as a PersistentVolumeClaim, that an engine needs if its nodes keep no files.
-    Empty for other engines.
+    """What the shared folder of this engine is, such as a PersistentVolumeClaim. Empty if nodes of the engine keep
+    their own files.
     """
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files that the engine adds to a bundle, by name. `pin` is the digest by which a starting job recognizes
-        its bundle (`engines/pin.py`).
+        """The files that the engine adds to a bundle, by name. `pin` is a digest: a job that starts checks that its
+        folder contains the bundle with this digest (`engines/pin.py`).
         """
         return {}
 
@@ -40,13 +40,13 @@ class Engine:
         return quoted(out, "launch.sh")
 
     def start_lines(self, spec: Spec) -> list[str]:
-        """Lines of README.md on how to start launch.sh by hand. Most engines have none, because they start launch.sh on
-        every node themselves.
+        """Lines of README.md that say how to start launch.sh by hand. Empty for most engines, because they start
+        launch.sh on every node themselves.
         """
         return ["./launch.sh"]
 
     def commands(self, spec: Spec, out: str) -> list[str]:
-        """Shell lines that start the bundle in `out`: one command, or commented commands for each node."""
+        """Shell lines that start the bundle in `out`: one command, or one commented command for each node."""
         return [self.command(spec, out)]
 
     def sweep_commands(self, spec: Spec, out: str) -> list[str]:
@@ -68,8 +68,8 @@ class Engine:
         return f"{quoted(out, 'launch.sh')} --all"
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep as a whole, such as members that need different machines. An error about the hardware gets
-        the position `machines`, any other the position `sweep`.
+        """Errors that concern all members of a sweep together, such as members that need different machines. An error
+        about the hardware gets the position `machines`, and any other error the position `sweep`.
         """
         return iter(())
 

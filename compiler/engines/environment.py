@@ -33,7 +33,7 @@ def environment(spec: Spec) -> str:
 
 
 def read(spec: Spec, where: str) -> str:
-    """Shell lines that read `environment.sh` from the folder `where` (a shell expression); "" if the bundle has
-    none.
+    """Shell lines that source `environment.sh` from the folder `where` (a shell expression). "" if the bundle has no
+    `environment.sh`.
     """
     return read_sections(__file__, FILE)["read"].format(where=where) if stated(spec) else ""

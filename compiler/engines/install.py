@@ -9,7 +9,9 @@ FLASH_BUILD = ("ninja", "packaging", "psutil", "setuptools", "wheel")
 
 
 def install(spec: Spec) -> list[str]:
-    """The pip commands for an empty environment. flash-attn comes last, because its build needs torch."""
+    """The pip commands that install a bundle's requirements in an empty environment. flash-attn comes last, because its
+    build needs torch.
+    """
     locked = " -c constraints.txt" if "constraints.txt" in spec.bundled else ""
     steps = [f"pip install -r requirements.txt{locked}"]
     if spec.text("model.attn") == "flash2":

@@ -1,4 +1,4 @@
-"""`launch local`: start `launch.sh` on this machine, or by hand on each node."""
+"""`launch local`: start `launch.sh` on this machine. For several nodes, the user starts it by hand on each of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from xpc.compiler.engines.engine import Engine
 from xpc.compiler.spec import Spec
 
 SHOWN = 8
-"""Maximum number of nodes for which every command is shown. With more nodes, only the first two and the last are
-shown.
+"""The largest number of nodes for which the commands of all nodes are printed. For more nodes, only those of the first
+two and of the last are printed.
 """
 ADDRESS, PORT = "10.0.0.1", 29500
-"""For the shown commands: an example address of node 0, and a port that is usually free."""
+"""Examples for the printed commands: an address of node 0, and a port that is usually free."""
 
 
 class Local(Engine):
@@ -40,8 +40,8 @@ class Local(Engine):
 
 
 def on_each_node(spec: Spec, command: str) -> list[str]:
-    """The lines to type on each node: comments on what must be the same, and a command per node. For one node, only the
-    command.
+    """The lines to type on each node: a command for each node, and comments on what must be the same on all nodes. If
+    there is one node, only its command.
     """
     nodes = spec.hardware.nodes
     if nodes == 1:

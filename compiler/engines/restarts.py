@@ -8,15 +8,17 @@ from xpc.compiler.language.setting import Path
 from xpc.compiler.spec import Spec
 
 TEMPFAIL = 75
-"""Exit status of a run that was asked to stop. The run resumes when it is started again."""
+"""The exit status of a run that stopped because it was asked to stop. Such a run resumes when it is started again."""
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
-"""A shell line that turns off restarts by launch.sh, for engines that restart a run themselves."""
+"""A shell line with which launch.sh does not restart a failed run. Engines that restart runs themselves use it."""
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting that leaves a restarted run without a checkpoint to resume from; None if the run can resume."""
+    """The setting because of which a restarted run would have no checkpoint to resume from. None if the
+    run can resume.
+    """
     every = spec.amount("save.every")
     if every.unit == "never":
         return "save.every"
@@ -31,14 +33,14 @@ def reads_requeue(spec: Spec) -> bool:
 
 
 def requeues(spec: Spec) -> bool:
-    """Whether the engine restarts a stopped run: as `requeue` says; without `requeue`, if there are checkpoints to
-    resume from.
+    """Whether the engine restarts a run that was stopped. The setting `requeue` decides; if it is not set, the engine
+    restarts the run if there are checkpoints to resume from.
     """
     return spec.flag("launch.requeue") if spec.written("launch.requeue") else restart_blocker(spec) is None
 
 
 def retries(spec: Spec) -> int:
-    """How often a failed run is restarted; restarts after a requested stop are not counted."""
+    """How often a run is restarted after a failure. Restarts after a requested stop do not count."""
     written = spec.get("launch.retries")
     if isinstance(written, int):
         return written
@@ -47,7 +49,8 @@ def retries(spec: Spec) -> int:
 
 
 def grace(spec: Spec) -> int:
-    """The seconds that a run gets to stop: enough for a step and a checkpoint at 500 MB/s, and at least five minutes.
+    """How many seconds a run has to stop after it is asked to. The time is enough for one step and for a checkpoint
+    that is written at 500 MB/s; it is at least five minutes.
 
     For AdamW in mixed precision, a checkpoint has 14 bytes per parameter.
     """

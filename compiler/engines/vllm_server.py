@@ -8,8 +8,8 @@ from xpc.compiler.spec import Spec
 
 
 def server_options(spec: Spec) -> str:
-    """The options of `trainer/vllm_server.py` for tensor and data parallelism, which divide a node's GPUs among copies
-    of the model.
+    """The options of `trainer/vllm_server.py` for tensor and data parallelism. They say how many GPUs share one copy of
+    the model, and how many copies the node has.
     """
     tensor = _gpus(spec)
     copies = 1 if spec.on_cpu else spec.hardware.processes // tensor
@@ -17,8 +17,8 @@ def server_options(spec: Spec) -> str:
 
 
 def _gpus(spec: Spec) -> int:
-    """The number of GPUs for one copy of the model: the smallest power of two with which 16-bit weights take at most 60
-    % of each GPU's memory.
+    """The number of GPUs that share one copy of the model. It is the smallest power of two with which the model's
+    16-bit weights take at most 60 % of each GPU's memory.
     """
     gpu, facts = spec.hardware.gpu, spec.model.facts
     count = 1

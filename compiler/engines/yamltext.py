@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from xpc.compiler.stacks import Json
 
 WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "none", "nan", "inf"})
-"""Keys that must be quoted, because some YAML 1.1 parser does not read them as strings."""
+"""Texts that are written in quotes when they are keys, because some YAML 1.1 parser does not read them as strings."""
 
 
 def document(table: Mapping[str, Json], comment: str) -> str:
-    """A YAML document of the table, below the lines of `comment`. Parsing it gives the same table."""
+    """Write a table as a YAML document below the lines of `comment`. A parser returns the same table."""
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     return "\n".join(lines + _mapping(table, "")) + "\n"
 
@@ -42,7 +42,9 @@ def _under(head: str, value: Json, indent: str) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a text, such as a script, can be written as a literal block: several lines of plain ASCII."""
+    """Whether a text, such as a script, can be written as a literal block: whether it has several lines
+    of plain ASCII.
+    """
     lines = text.split("\n")
     plain = all(" " <= c <= "~" or c == "\n" for c in text)
     return plain and len(lines) > 2 and not lines[-1] and bool(lines[-2].strip()) and lines[0][:1] not in ("", " ")
@@ -54,8 +56,8 @@ def _key(key: str) -> str:
 
 
 def _scalar(value: Json) -> str:
-    """A number, a keyword such as `true`, or a quoted string. Strings use JSON's escapes, and YAML's escapes for
-    characters above 16 bits.
+    """Write a number, a keyword such as `true`, or a string in quotes. The escapes in a string are JSON's; only
+    characters above 16 bits need YAML's.
     """
     if not isinstance(value, str):
         text = json.dumps(value, allow_nan=False)  # YAML 1.1 reads 1e-05 as a string, but 1.0e-05 as a number

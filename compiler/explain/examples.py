@@ -1,4 +1,4 @@
-"""Make an example of every setting, as lines of a spec, for docs/reference.md and `xpc explain SETTING`."""
+"""Make an example for every setting, as lines of a spec. docs/reference.md and `xpc explain SETTING` print it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from xpc.compiler.suggest.typed_form import typed
 from xpc.grammar.record import evolve
 
 NEEDED = {"method.rewards": "rewards=accuracy", "method.teacher": "teacher=qwen2.5-1.5b-instruct"}
-"""Settings without which a method that reads them does not compile, each as its examples must contain it."""
+"""Settings that a method cannot do without. Each is written as it must stand in the examples of the method's other
+settings.
+"""
 
 
 def example(row: Setting) -> str:
-    """Lines of a spec that contain the setting; "" for a setting that is never legal."""
+    """Lines of a spec that contain the setting. "" for a setting that no spec can contain."""
     if row.path == "strategy.activation_checkpointing":
         return ""
     line = examples().get(row.path)

@@ -6,16 +6,16 @@ from xpc.compiler.language.schema import BY_PATH, SOURCE_SETTINGS, TABLE, Settin
 
 
 def setting_rows(name: str) -> list[Setting]:
-    """The settings with this path, name, choice (`zero2`) or clause (`memory`). Settings of a data source are
-    included.
+    """The settings that a word names. The word may be a path, a name, a choice (`zero2`) or a clause (`memory`).
+    Settings of a data source are included.
     """
     named = [row for row in TABLE if name in (row.path, row.name)]
-    # a setting comes before a clause of the same name, such as `eval`
+    # if a setting and a clause have the same name, such as `eval`, the setting comes first
     inside = [] if any(row.path == name for row in named) else list(children(name))
     choice = bare_choices().get(name)
     return [*inside, *(row for row in named if row not in inside)] or ([BY_PATH[choice]] if choice else [])
 
 
 def source_setting(name: str) -> Setting | None:
-    """The setting of a data source with this name (`take`, `data.take`), or None."""
+    """The setting of a data source that a word names (`take` or `data.take`), or None."""
     return SOURCE_SETTINGS.get(name.removeprefix("data."))

@@ -28,7 +28,7 @@ WORDS = {
 }
 """The words of the language that are not settings, each with an explanation."""
 AMOUNTS = {"epoch": "once after every epoch", "never": "not at all"}
-"""The words that a setting such as `every` takes instead of a number, each with an explanation."""
+"""Words, such as `epoch`, that a setting such as `every` accepts instead of a number, each with an explanation."""
 
 
 def explain_name(name: str) -> str | None:
@@ -76,12 +76,12 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """Other meanings of a name that is also the name of the settings `rows`: a word of the language, a choice, a
-    reward, or a library's argument.
+    """Further meanings of a name that names the settings `rows`: it may also be a word of the language, a choice, a
+    reward, or an argument of a library.
     """
     chosen = bare_choices().get(name)
     said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
-    own = owner_of(name)  # `max_length` is a setting of vLLM, and also TRL's name for `batch.seq`
+    own = owner_of(name)  # `max_length` is a setting of vLLM, and is also TRL's name for `batch.seq`
     return _word(name) + said + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
@@ -98,7 +98,7 @@ def _stack(name: str) -> str:
 
 
 def _of_choice(name: str) -> str:
-    """The description of a choice, or ""."""
+    """The description of a choice. "" if the name is not a choice."""
     if name in METHODS:
         return f": {METHODS[name].doc}"
     if name in OLD_STRATEGIES:
@@ -119,8 +119,8 @@ def _reward(name: str) -> str:
 
 
 def _choices(name: str) -> str:
-    """The settings that have a choice or a loss with this name. Choices that can be written alone, such as `bf16`, are
-    skipped.
+    """The settings that have a choice or a loss with this name. Choices that are legal without the name of their
+    setting, such as `bf16`, are left out.
     """
     lines = [f"{name}: a choice of `{row.path}`, {row.doc}\n" for row in BY_PATH.values() if name in row.choices]
     if name in AMOUNTS:
@@ -134,8 +134,8 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """For each target, what gives a library's argument its value (a setting, or `extra`), or why the argument is
-    omitted.
+    """For each target: where an argument of a library gets its value from (a setting, or `extra`), or why bundles leave
+    the argument out.
     """
     lines: list[str] = []
     for target in stacks.every():
@@ -176,7 +176,9 @@ def _rules_about(name: str) -> list[str]:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """What gives an argument of a method's trainer its value on this target; "" if the trainer has no such argument."""
+    """Where an argument of a method's trainer gets its value from, on this target. "" if the trainer has no such
+    argument.
+    """
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
     today = "" if new == name else f"`{new}` today, "
@@ -192,8 +194,8 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, escape: str, name: str) -> str:
-    """What gives a key of accelerate.yaml or deepspeed.json its value on this target. `name` is the key's full name or
-    its last part.
+    """Where a key of accelerate.yaml or deepspeed.json gets its value from, on this target. `name` is the full name of
+    the key, or its last part.
     """
     legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
     owned = extras.owned_names(stack, escape, "sft")
@@ -222,7 +224,7 @@ def _extra_target(name: str) -> str:
 
 
 def _foreign(name: str) -> str:
-    """What to write in xpc for a name from another tool, or the reason why there is no equivalent."""
+    """What to write in a spec for a name of another tool. If xpc has nothing like it, the reason."""
     from xpc.compiler.suggest.meaning import SAME, meaning
     from xpc.compiler.suggest.no_equivalent import loose_reason, own_reason, reason
 
@@ -236,7 +238,9 @@ def _foreign(name: str) -> str:
 
 
 def unknown(what: str) -> str:
-    """The answer for an unknown name: a suggestion, or the kinds of names that `xpc explain` knows."""
+    """The answer for an unknown name. It suggests a similar name; if there is none, it lists the kinds of names that
+    `xpc explain` knows.
+    """
     from xpc.compiler.suggest.meaning import meaning
     from xpc.grammar.nearest import nearest
 

@@ -20,8 +20,8 @@ TOGETHER = {
     "lora": ("qlora", "oft", "vera", "loha", "miss"),
     "hardware": ("nodes", "precision"),
 }
-"""Clauses without a page of their own, because they have few settings. Each is mapped to the clause on whose page they
-are.
+"""Clauses that have no page of their own, because they have few settings. Each has the clause on whose
+page they are.
 """
 SENTENCE = """\
 `train MODEL on DATA for LENGTH with ...` is the first line of a spec. [language.md](../language.md) describes it, and
@@ -31,13 +31,13 @@ GENERATED = "Written by `make docs`; do not edit. [reference.md](../reference.md
 
 
 def pages() -> Mapping[str, str]:
-    """Map the path of each page in docs/ to its text."""
+    """The text of each page, by the path of the page in docs/."""
     clauses = {page_of(clause): None for clause in CLAUSES}
     return {"reference.md": index(), **{f"reference/{name}.md": clause_page(name) for name in clauses}}
 
 
 def page_of(clause: str) -> str:
-    """The page with the settings of a clause: the settings of `qlora` are on the page `lora`."""
+    """The name of the page that contains the settings of a clause. For `qlora`, it is `lora`."""
     return next((page for page, more in TOGETHER.items() if clause in more), clause)
 
 
@@ -105,7 +105,7 @@ def first_sentence(text: str) -> str:
 
 
 def write(folder: str, texts: Mapping[str, str]) -> None:
-    """Write pages below a folder, and delete old pages in the same subfolders."""
+    """Write pages below a folder. Other pages in the same subfolders are old, and are deleted."""
     for place in {os.path.dirname(path) for path in texts} - {""}:
         os.makedirs(os.path.join(folder, place), exist_ok=True)
         for name in os.listdir(os.path.join(folder, place)):

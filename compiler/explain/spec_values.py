@@ -1,5 +1,5 @@
-"""`xpc explain FILE` and `FILE:SETTING`: the values of a spec, where they come from, and the keys of the bundle that
-they become.
+"""`xpc explain FILE` and `FILE:SETTING`: the values of a spec, where each of them comes from, and the keys of the
+bundle that it becomes.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from xpc.compiler.rules.adapters.experts import adapted_paths
 from xpc.compiler.spec.values import Origin
 
 MOST = 8
-"""Maximum number of emitted keys that are shown for one setting, if all settings are explained."""
+"""If all settings are explained, at most this many emitted keys are shown for each of them."""
 WRITTEN = ("model", "data", "extra")
 """Parts of a spec that are not settings: the model, the data and `extra`."""
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """All values of a spec, or only those of a setting, a choice (`zero2`) or a clause (`memory`).
+    """All values of a spec. If a setting, a choice (`zero2`) or a clause (`memory`) is named, only its values.
 
     Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """
     data, file, workspace = read_spec(path)
-    workspace.allow_oom = True  # also explain runs that do not fit their GPUs
+    workspace.allow_oom = True  # runs that do not fit in their GPUs are explained as well
     rows = _rows(name) if name else list(TABLE)
     checked = check_text(data, file, workspace)
     if checked.spec is None:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)
-    # the settings of a data source are shown together with the source
+    # the settings of a data source are shown together with their source
     asked = "data" if source_setting(name) is not None else name
     out = [text for each, text in _written(trace) if each == asked or not name]
     for row in rows:
@@ -53,7 +53,7 @@ def _rows(name: str) -> list[Setting]:
     found, own = (
         setting_rows(name),
         owner_of(name),
-    )  # `max_length` is a setting of vLLM, and also TRL's name for `seq`
+    )  # `max_length` is a setting of vLLM, and is also TRL's name for `seq`
     if found or source_setting(name) is not None:
         return [*found, *([own] if own is not None and own not in found else [])]
     from xpc.compiler.suggest.meaning import SAME, meaning
@@ -66,8 +66,8 @@ def _rows(name: str) -> list[Setting]:
 
 
 def value_here(checked: Checked, path: str) -> str:
-    """The value of a setting in a checked spec as text, with its origin and the keys that it becomes; "" if it has no
-    value.
+    """The value of a setting in a checked spec as text, with its origin and the keys that it becomes. "" if the setting
+    has no value.
     """
     if checked.spec is None or path not in checked.spec.values:
         return ""
@@ -75,8 +75,8 @@ def value_here(checked: Checked, path: str) -> str:
 
 
 def _written(trace: Trace) -> Iterator[tuple[str, str]]:
-    """Values that are not settings, as (`model`, `data` or `extra`, text): the model, the data sources, and the
-    arguments in `extra`.
+    """The values that are not settings: the model, the data sources, and the arguments in `extra`. Each is a pair:
+    `model`, `data` or `extra`, and a text.
     """
     spec = trace.spec
     model = spec.model.location

@@ -145,13 +145,13 @@ def _advised(stack: Stack) -> str:
 
 
 def with_links(text: str) -> str:
-    """The text of docs/stacks.md, with links to the pages of all stacks in the line that begins with `Pages:`."""
+    """The text of docs/stacks.md. The line that begins with `Pages:` contains links to the pages of all stacks."""
     links = ", ".join(f"[{name}]({file_name(name)})" for name in stacks.names())
     return re.sub(r"^Pages: .*$", f"Pages: {links}.", text, flags=re.MULTILINE)
 
 
 def with_menu(text: str) -> str:
-    """The text of mkdocs.yml, with the pages of all stacks in its menu, newest first."""
+    """The text of mkdocs.yml. Its menu contains the pages of all stacks, the newest first."""
     first, *others = re.findall(r"^ +- stack-.*\n", text, flags=re.MULTILINE)
     for one in others:
         text = text.replace(one, "")
@@ -160,7 +160,7 @@ def with_menu(text: str) -> str:
 
 
 def rewrite(path: str, change: Callable[[str], str]) -> None:
-    """Apply a function to the text of a file, and write the result back."""
+    """Apply a function to the text of a file, and write the result back to the file."""
     with open(path, "r+", encoding="utf-8") as handle:
         changed = change(handle.read())
         handle.seek(0)

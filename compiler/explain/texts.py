@@ -1,4 +1,4 @@
-"""`xpc explain`: the meaning of a code, the effect of a setting, or where the values of a spec come from."""
+"""`xpc explain`: what a code means, what a setting does, or where the values of a spec come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xpc.grammar.package_data import read_json
 
 
 def explain(what: str) -> str | None:
-    """The text for a code, a setting's name or path, a spec, or FILE:SETTING; None for other words."""
+    """The text for a code, the name or path of a setting, a spec, or FILE:SETTING. None for any other word."""
     if what.upper().startswith("XP") and what[2:].isdecimal():
         return _code(what.upper())
     path, _, name = what.rpartition(":")
@@ -25,7 +25,7 @@ def explain(what: str) -> str | None:
         return spec_values(path, name)
     rows, of_source = setting_rows(what), source_setting(what)
     if not rows and of_source is None:
-        # imported late, for other names of the registry or of a library
+        # imported only here, because other names of the registry or of a library are asked for less often
         from xpc.compiler.explain.names import explain_name
 
         return explain_name(what) or _slug(what)
@@ -36,8 +36,8 @@ def explain(what: str) -> str | None:
 
 
 def _slug(name: str) -> str | None:
-    """The text for the slug of a code (`batch-does-not-divide`), which findings print next to the code. None for other
-    words.
+    """The text for the slug of a code, such as `batch-does-not-divide`, which findings print next to the code. None for
+    any other word.
     """
     from xpc.compiler.language.codes import CODES
     from xpc.compiler.rules import every
@@ -65,7 +65,7 @@ def _code(code: str) -> str | None:
 
 
 def _with_example(text: str, code: str) -> str:
-    """Insert the example of a code before its source, and append its targets and proofs."""
+    """Insert the example of a code before its source, and append the code's targets and proofs."""
     found = read_json(__file__, "evidence.json").get(code, {})
     text, lead, source = text.partition(f"\n\n{SOURCE}")
     out = text + "\n"
@@ -81,12 +81,13 @@ def _with_example(text: str, code: str) -> str:
 
 
 def _of_source(row: Setting) -> str:
-    """The text for a setting of one data source, which is written next to the source in a `data` block."""
+    """The text for a setting of a single data source, which is written next to the source in a `data` block."""
     from xpc.compiler.suggest.typed_form import typed
 
-    # A separate prompt column may be one turn of a conversation, or text that the completion continues.
+    # a separate column of prompts may contain a turn of the user, or a text that the completion continues
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
-    rest = ", capybara(share=30%)" if row.name == "share" else ""  # in such a mixture, every source needs a share
+    # in a mixture with shares, every source needs a share
+    rest = ", capybara(share=30%)" if row.name == "share" else ""
     return (
         f"{row.name} of a source: {row.doc}\n  takes    {row.kind.phrase}\n"
         f"  example  data talk {{ {ref}({typed(row, None)}){rest} }}\n"

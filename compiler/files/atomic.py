@@ -1,9 +1,10 @@
-"""Replace a folder or files in one step: other processes see either the old or the new version, even if this process is
-killed.
+"""Replace a folder or files in one step. Other processes then see either the old or the new version, even if this
+process is killed meanwhile.
 
-The new folder is made next to its target under a hidden name, and then renamed. While it is made, this process holds a
-lock on it, which the kernel releases when the process dies. So the next write to the target recognizes leftovers of a
-killed process: it restores the old folder if the target is missing, and removes all other leftovers.
+The new folder is made next to its target under a hidden name, and then renamed. Meanwhile this process holds a lock on
+it, which the kernel releases if the process dies. By the missing lock, the next write to the target recognizes what a
+killed process has left behind: if the target is missing, that write restores the old folder; everything else is
+removed.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from contextlib import contextmanager, suppress
 from xpc.compiler.files.digest import sha256
 
 NEW, OLD = "new", "old"
-"""Names in the hidden folder: one for the new folder, and one for the old folder if the system cannot exchange two
-folders in one step.
+"""Names inside of the hidden folder. The new folder has the first name. The old folder gets the second one, if the
+system cannot exchange two folders in one step.
 """
 HERE, EXCHANGE = -100, 2
 """The values of AT_FDCWD and RENAME_EXCHANGE for Linux' renameat2(2)."""
@@ -30,7 +31,7 @@ def exchange(one: str, other: str) -> bool:
     """Exchange two paths in one step. Returns False if the system or the file system cannot do this."""
     if not sys.platform.startswith("linux"):
         return False
-    import ctypes  # slow to import, and needed only here
+    import ctypes  # imported here, because the import is slow
 
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
@@ -43,11 +44,11 @@ def exchange(one: str, other: str) -> bool:
 def replace_folder(
     target: str, fill: Callable[[str], None], is_foreign: Callable[[str], str], aside: bool
 ) -> str | None:
-    """Replace the folder `target` by a new one, which `fill` writes. Returns the new path of the old folder, or None if
-    it was deleted.
+    """Replace the folder `target` by a new one, whose contents `fill` writes. Returns the path to which the old folder
+    was moved, or None if it was deleted.
 
-    The old folder is kept as the first free `target.before-N` if `aside` is set, or if `is_foreign` finds files in it
-    that the compiler did not write. If OSError is raised, the old folder is still in place.
+    The old folder is kept as the first free `target.before-N` in two cases: if `aside` is true, or if `is_foreign`
+    finds files in it that the compiler did not write. If OSError is raised, the old folder is unchanged in its place.
     """
     with _work_folder(target) as hidden:
         new, old = os.path.join(hidden, NEW), os.path.join(hidden, OLD)
@@ -63,7 +64,8 @@ def replace_folder(
                     raise
         if aside:
             kept = _free(target)
-            # If this process is killed from here on, the old folder is the target or `target.before-N`.
+            # if this process is killed from here on, the old folder is either the target or `target.before-N`, so
+            # nothing is lost
             os.rename(new, kept)
             if exchange(kept, target):
                 return kept
@@ -81,8 +83,8 @@ def replace_folder(
 
 
 def _step_by_step(new: str, target: str, old: str) -> None:
-    """Replace the target by two renames, if an exchange is impossible. If the process is killed between them, there is
-    no target, and the next write restores the old folder (`recover`).
+    """Replace the target by two renames, because the system cannot exchange two folders in one step. If the process is
+    killed between the renames, there is no target; the next write then restores the old folder (`recover`).
     """
     os.rename(target, old)
     try:
@@ -100,8 +102,8 @@ def _free(target: str) -> str:
 
 
 def replace_files(files: Mapping[str, bytes]) -> None:
-    """Write each file completely or not at all. No file is replaced before all new contents are on the disk. A symbolic
-    link is followed, not replaced.
+    """Write each file completely or not at all. The files are replaced only when the contents of all of them are on the
+    disk. If a path is a symbolic link, the file that it points to is replaced, and not the link.
 
     Raises OSError, whose `filename` is the path as it was given.
     """
@@ -149,8 +151,8 @@ def _fill_file(held: int, data: bytes, target: str) -> None:
 
 @contextmanager
 def _work_folder(target: str) -> Iterator[str]:
-    """A context with a locked private folder next to the target. It is removed at the end, unless it contains the only
-    copy of the old target.
+    """A context with a private folder next to the target, which is locked. At the end it is removed, unless it contains
+    the only copy of the old target.
     """
     folder, held = _create(target, lambda prefix: tempfile.mkdtemp(prefix=prefix[prefix.rindex("/") + 1 :],
                                                                  dir=os.path.dirname(target)))  # fmt: skip
@@ -166,7 +168,8 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
     """Make a new hidden file or folder next to the target. Returns its path and the file descriptor that holds its
     lock.
 
-    Until it is locked, another process may treat it as a leftover and remove it. Then this function tries again.
+    Until the file or folder is locked, another process may take it for a leftover and remove it. In this case, another
+    one is made.
     """
     for _ in range(100):
         path = make(_prefix(target))
@@ -179,8 +182,8 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
 
 
 def _prefix(target: str) -> str:
-    """The prefix of hidden names for this target: its name, cut to 40 characters, and the beginning of the name's
-    digest.
+    """How hidden names for this target begin: with the target's name, cut to 40 characters, and the first digits of the
+    name's digest.
     """
     name = os.path.basename(target)
     mark = sha256(os.fsencode(name)).hexdigest()[:8]
@@ -206,7 +209,7 @@ def _locked(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        except OSError:  # the file system has no locks, so nothing is recognized as a leftover
+        except OSError:  # the file system has no locks, so nothing can be recognized as left behind
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
             return held
@@ -217,10 +220,10 @@ def _locked(path: str) -> int | None:
 
 
 def leftovers(target: str) -> Iterator[str]:
-    """Yield each hidden folder that a killed process left next to the target, and remove it afterwards. Hidden files
-    are only removed.
+    """Yield each hidden folder that a killed process left next to the target, and remove the folder afterwards. Hidden
+    files that were left are removed without being yielded.
 
-    Each is locked until the caller asks for the next.
+    Each folder stays locked until the caller asks for the next one.
     """
     parent, prefix = os.path.split(_prefix(target))
     try:
@@ -247,8 +250,8 @@ def leftovers(target: str) -> Iterator[str]:
 
 
 def _supports_locks(held: int) -> bool:
-    """Whether the file system supports locks. Without locks, a killed process cannot be distinguished from a running
-    one.
+    """Whether the file system supports locks. Without locks, xpc cannot tell whether a process was killed or is
+    running.
     """
     import fcntl
 
@@ -260,8 +263,8 @@ def _supports_locks(held: int) -> bool:
 
 
 def recover(target: str, is_foreign: Callable[[str], bool]) -> None:
-    """Restore or remove what killed processes left next to the target. A folder for which `is_foreign` is true is moved
-    to `target.before-N`.
+    """Restore or remove what killed processes left next to the target. If `is_foreign` is true for a folder, it is
+    moved to `target.before-N` instead of being removed.
     """
     for folder in leftovers(target):
         old = os.path.join(folder, OLD)

@@ -1,4 +1,4 @@
-"""Write a bundle completely or not at all, and never over files that somebody else wrote."""
+"""Write a bundle either completely or not at all, and never over files that the compiler did not write."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from xpc.compiler.files.workspace import read_toml
 EXECUTABLE = frozenset({"launch.sh", "evaluate.sh"})
 MANIFESTS = ("bundle.toml", "sweep.toml")
 SHARED = ("trainer/", "files/", "data/")
-"""Folders with equal files in all members of a sweep. Each file is stored once, and all members have hard links to
-it.
+"""Folders whose files are the same in all members of a sweep. Each of these files is stored once, and the members have
+hard links to it.
 """
 
 
@@ -30,7 +30,7 @@ def write(files: Mapping[str, bytes], out: str, force: bool = False) -> str | No
 
     Raises BundleError if `out` is not a bundle, or has files that the compiler did not write; with `force`, such a
     folder is moved to the first free `out.before-N` instead. If the process is killed meanwhile, `out` is either the
-    old or the new folder; a hidden folder may be left next to it, which the next write removes.
+    old or the new folder. A hidden folder may then remain next to it; the next write removes it.
     """
     try:
         target = os.path.realpath(out)
@@ -77,10 +77,10 @@ def _make_folder(folder: str, made: set[str]) -> None:
 
 
 def _linked(first: str, path: str) -> bool:
-    """Make a hard link `path` to the file `first`. Returns False if that is impossible."""
+    """Make a hard link at `path` to the file `first`. Returns False if the file system cannot do so."""
     try:
         os.link(first, path)
-    except OSError:  # the file system has no hard links, or the file has too many
+    except OSError:  # the file system has no hard links, or this file has too many of them
         return False
     return True
 
@@ -95,15 +95,15 @@ def _enclosing_bundle(target: str) -> str:
 
 
 def _has_foreign_files(target: str) -> bool:
-    """Whether a leftover folder has files that the compiler did not write. False for an unfinished bundle, which has no
-    manifest.
+    """Whether a folder that a killed process left contains files that the compiler did not write. False for an
+    unfinished bundle, which has no manifest yet.
     """
     return _digests(target) is not None and bool(why_foreign(target))
 
 
 def why_foreign(target: str) -> str:
-    """The reason why the compiler may not replace a folder: files in it that the compiler did not write, or that were
-    changed afterwards. "" if the folder may be replaced.
+    """The reason why the compiler must not replace a folder: it contains files that the compiler did not write, or that
+    were changed afterwards. "" if it may be replaced.
     """
     if not os.path.lexists(target):
         return ""
@@ -130,7 +130,8 @@ def why_foreign(target: str) -> str:
                 continue
             if relative not in known:
                 return f"contains {relative}, which the compiler did not write"
-            if not stat.S_ISREG(kind):  # reading a pipe or a device might never end
+            # the files are not opened, because reading from a pipe or a device might never end
+            if not stat.S_ISREG(kind):
                 return f"contains {relative}, which is not a regular file"
             found = os.stat(path)
             if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
@@ -143,12 +144,14 @@ def why_foreign(target: str) -> str:
 
 
 def _raise(error: OSError) -> None:
-    """Raise the error of a folder that cannot be listed: it may contain anything, so it must not be replaced."""
+    """Raise the error of a folder that cannot be listed. Such a folder must not be replaced, because it may contain
+    anything.
+    """
     raise error
 
 
 def _is_sealed(path: str) -> bool:
-    """Whether a manifest is unchanged: its last line must have the digest of the lines above."""
+    """Whether nobody has edited a manifest. Its last line contains the digest of all lines above it."""
     try:
         data = read_file(path)
     except OSError:
@@ -158,8 +161,8 @@ def _is_sealed(path: str) -> bool:
 
 
 def _digests(target: str) -> dict[str, str] | None:
-    """The digests of all files of a bundle, or of all members of a sweep, from its manifests; None without a readable
-    manifest.
+    """The digests of all files of a bundle, or of all members of a sweep, as the manifests state them. None if there is
+    no manifest that can be read.
     """
     table = _table(os.path.join(target, "bundle.toml"), "bundle")
     if table is not None:
@@ -173,7 +176,7 @@ def _digests(target: str) -> dict[str, str] | None:
         if os.path.basename(name) != name:
             return None
         bundle = _table(os.path.join(target, "members", name, "bundle.toml"), "bundle")
-        if bundle is not None:  # missing and unreadable files are reported when the digests are compared
+        if bundle is not None:  # a file that is missing or cannot be read is reported later, when digests are compared
             out |= {f"members/{name}/{file}": value for file, value in _files(bundle).items()}
         out[f"members/{name}/bundle.toml"] = str(member.get("bundle"))
     return out
@@ -197,5 +200,7 @@ def _table(path: str, head: str) -> dict[str, object] | None:
 
 
 def sealed(table: bytes) -> bytes:
-    """Append a line with the digest of all lines to a manifest, so that edits are noticed."""
+    """Add a last line to a manifest, which contains the digest of all lines above it. Later edits can
+    then be noticed.
+    """
     return table + f"# The lines above: {shared_digest(table)}\n".encode()

@@ -1,7 +1,7 @@
 """Compute the digests of a bundle's files, to compare it with another bundle.
 
-All regular files are included. A file that is not in `bundle.toml` also counts, because a module that somebody adds to
-`trainer/` could run.
+All regular files are included, even those that are not in `bundle.toml`: a module that somebody adds to `trainer/`
+could be run.
 """
 
 from __future__ import annotations
@@ -20,22 +20,26 @@ from xpc.grammar.record import mutable
 TOTAL = 4 * 2**30
 """Maximum total size in bytes of a bundle's files."""
 MOST = 20_000
-"""Maximum number of files of a bundle. A data folder in it has at most 10,000."""
+"""The largest number of files in a bundle. It is above 10,000, the limit for a data folder in a bundle."""
 ENTRY = re.compile(rb'"([A-Za-z0-9_][A-Za-z0-9._/=,@-]*)" = "(sha256:[0-9a-f]{64})"')
 TEXTS = re.compile(rb"\"\"\"|\'\'\'")
-"""The quotes of a multi-line string of TOML. A line inside such a string could look like an entry."""
+"""The quotes around a string of several lines in TOML. A line inside of such a string could be
+mistaken for an entry.
+"""
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
-"""A suffix that is appended to the digest of a script without executable bit, so that this counts as a difference."""
+"""A text that is added to the digest of a script that is not executable. The digest then differs from that of an
+executable script with the same contents.
+"""
 
 
 @mutable
 class BundleTree:
-    """The files below a folder. `digests` maps their names to SHA-256 digests in hex, `bytecode` those of .pyc files in
-    `__pycache__` folders.
+    """The files below a folder. `digests` has the SHA-256 of each file, in hex, by the file's name. `bytecode` has
+    those of the .pyc files in `__pycache__` folders.
 
-    `foreign` are folders without any file of the manifest, such as the output of a run; they are not read. `listed` are
-    the digests in the manifest.
+    `foreign` are folders that contain no file of the manifest, such as the output of a run; their files are not read.
+    `listed` are the digests that the manifest states.
     """
 
     folder: str
@@ -53,7 +57,7 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
     """Compute the digests of a bundle's files. Raises UsageError if the folder is not a bundle, or has a file that is
     not regular.
 
-    `known` is a cache of digests by device and inode, because the members of a sweep share most files.
+    `known` is a cache of digests by device and inode. It saves time for a sweep, whose members share most files.
     """
     listed = _listed(folder)
     digests: dict[str, str] = {}
@@ -92,8 +96,8 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
 def _listed(folder: str) -> Mapping[str, str]:
     """The digests in the manifest of a bundle. Raises UsageError if there is none.
 
-    A manifest that is formatted as the compiler does is not parsed as TOML, which would take milliseconds for each of
-    up to 10,000 members of a sweep.
+    If a manifest is written as the compiler writes it, it is not parsed as TOML. Parsing takes milliseconds, and a
+    sweep has up to 10,000 members.
     """
     if not os.path.islink(path := os.path.join(folder, MANIFEST)) and os.path.isfile(path):
         above, table, entries = read_regular(path).partition(b"\n[files]\n")
@@ -110,7 +114,7 @@ def _listed(folder: str) -> Mapping[str, str]:
 
 
 def stated_weights(folder: str) -> dict[str, str]:
-    """The digests of local models' files in the manifest of a bundle; empty for most bundles."""
+    """The digests of the files of local models, as the manifest of a bundle states them. Empty for most bundles."""
     import tomllib
 
     data = read_regular(os.path.join(folder, MANIFEST))
@@ -131,7 +135,9 @@ def files_at_top(folder: str) -> dict[str, str]:
 
 
 def read_regular(path: str, limit: int = LARGEST) -> bytes:
-    """The bytes of a regular file. Links are not followed, and pipes are not waited for. Raises UsageError."""
+    """The bytes of a regular file. Links are not followed, and the function does not wait for a pipe. Raises
+    UsageError.
+    """
     try:
         return read(path, limit)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Read the `spec.xp` of a bundle, whose names of files (`file("x")`) refer to the copies in the bundle.
+"""Read the `spec.xp` of a bundle. The names of files in this spec (`file("x")`) refer to the copies in the bundle.
 
-Imported only for a spec inside a bundle. Such a spec states every default; `check` and the comparing commands read only
-what the user wrote.
+This module is imported only for a spec in a bundle. Such a spec states all settings, also those that the user left out.
+`check` and the commands that compare specs read only what the user wrote.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ class BundleWorkspace(Workspace):
     """The workspace of a spec in a bundle. `copies_of` maps the names of files in the spec to their copies in the
     bundle.
 
-    A file without a copy, such as a model's folder, is searched for below `data_root`, as in a run. After that, it is
-    searched for next to the bundle or its sweep, where the original spec was.
+    A file that has no copy, such as a model's folder, is looked for below `data_root`, as in a run. If it is not there,
+    it is looked for next to the bundle (or its sweep), where the original spec was.
     """
 
     copies_of: Mapping[str, str] = field(factory=dict)
     data_root: str = ""
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """Return a pair: the name of a file in the spec, and the path of its copy; without a copy, of the file that
-        was found.
+        """Return a pair: the name of a file in the spec, and the path of its copy. If the file has no copy, the path at
+        which it was found.
         """
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
-        if copy is not None or name == self.lock:  # only the bundle's own lock: one next to it may be newer
+        # only the copy of the lock in the bundle is used, because a lock next to the bundle may be newer
+        if copy is not None or name == self.lock:
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
         first = [os.path.join(self.data_root, name)] if self.data_root else []
@@ -44,8 +45,8 @@ class BundleWorkspace(Workspace):
         return name, next((one for one in places if os.path.lexists(one)), inside)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """Like Workspace.locate_image. Images are not copied, so the folder is searched for outside the bundle, as a
-        run does.
+        """Like Workspace.locate_image. Images are not copied, so their folder is looked for outside of the bundle, as
+        in a run.
         """
         roots = [self.data_root] if self.data_root else []
         places = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]
@@ -53,15 +54,15 @@ class BundleWorkspace(Workspace):
         return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
-        """Like Workspace.kind, but finds the files of a data folder among the copies."""
+        """Like Workspace.kind, but the files of a data folder are those that were copied."""
         return "folder" if self._inside(self.locate(written, base)[0]) else Workspace.kind(self, written, base)
 
     def walk(self, written: str) -> list[str] | str:
-        """Like Workspace.walk, but finds the files of a data folder among the copies."""
+        """Like Workspace.walk, but the files of a data folder are those that were copied."""
         return self._inside(self.locate(written)[0]) or Workspace.walk(self, written)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """Like Workspace.outside_fault, but a copied file is checked under the name that it has in the spec."""
+        """Like Workspace.outside_fault, but a file that was copied is checked under its name in the spec."""
         name = self.locate(written, base)[0]
         if name not in self.copies_of:
             return Workspace.outside_fault(self, written, base, endings)
@@ -69,7 +70,7 @@ class BundleWorkspace(Workspace):
         return HIDDEN.format(written) if hidden and name.startswith(("../", "/")) else ""
 
     def _inside(self, name: str) -> list[str]:
-        """The names of the copied files of a folder, relative to the folder."""
+        """The names of those copied files that belong to a folder, relative to this folder."""
         prefix = name.rstrip("/") + "/"
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
 
@@ -85,7 +86,7 @@ def _folders_above(root: str) -> list[str]:
 def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | None:
     """Read the `bundle.toml` of a folder; None if the compiler did not write one.
 
-    With `brief`, the table has neither the trainer's files nor the assumed settings. This saves time for a sweep, which
+    With `brief`, the result leaves out the trainer's files and the assumed settings. This saves time for a sweep, which
     has up to a thousand manifests.
     """
     table = read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str)
@@ -108,7 +109,9 @@ def _without_trainer(text: str) -> str:
 
 
 def _leads_out(name: str) -> bool:
-    """Whether a file name leads out of the bundle, such as `../x`. A bundle may come from an untrusted source."""
+    """Whether the name of a file leads out of the bundle, as `../x` does. This must be checked, because a bundle may
+    come from a stranger.
+    """
     return os.path.isabs(name) or any(part in ("", ".", "..") for part in name.split("/"))
 
 
@@ -121,7 +124,7 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
         own = bundle_name(name, digest.removeprefix("sha256:"))
         held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
         held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
-        # links are refused, because the bundle may come from anybody
+        # links are refused, because the bundle may come from a stranger
         if held and not any(os.path.islink(path) for path in parts(folder, held[0])):
             copies[name] = held[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
@@ -132,10 +135,10 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
 
 
 def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
-    """Restore the spec that the user wrote from a bundle's `spec.xp`: without lines that the compiler filled in, and
-    with the original names of files.
+    """Restore the user's spec from the `spec.xp` of a bundle. Lines that the compiler filled in are dropped, and the
+    original names of files are restored.
 
-    Removed lines become empty, so that line numbers stay the same.
+    Dropped lines become empty, so that the numbers of the other lines stay the same.
     """
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
     for name, copy in copies_of.items():
@@ -144,8 +147,8 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
 
 
 def bundle_name(path: str, digest: str) -> str:
-    """A safe file name for a copy in a bundle: `my reward.py` becomes `my_reward-1a2b3c4d.py`, with the beginning of
-    its digest.
+    """A safe name for the copy of a file in a bundle: `my reward.py` becomes `my_reward-1a2b3c4d.py`, which contains
+    the first digits of the file's digest.
     """
     stem, dot, ending = path.replace("\\", "/").rpartition("/")[2].rpartition(".")
     clean = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in stem or ending)[:40]

@@ -1,6 +1,7 @@
-"""Compute SHA-256 of small texts without OpenSSL, because importing `hashlib` loads OpenSSL, which takes milliseconds.
+"""Compute the SHA-256 of small texts without `hashlib`, because importing `hashlib` loads OpenSSL, which takes
+milliseconds.
 
-The digests are the same. For megabytes of data, `hashlib` is faster.
+The digests are those of `hashlib`. For megabytes of data, `hashlib` is faster.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ else:
 
 
 def digest(data: bytes) -> str:
-    """The SHA-256 digest as manifests have it: `sha256:` and 64 hexadecimal digits."""
+    """The SHA-256 digest as manifests write it: `sha256:` and 64 hexadecimal digits."""
     return "sha256:" + sha256(data).hexdigest()
 
 
 shared_digest = lru_cache(maxsize=256)(digest)
-"""Like `digest`, with a cache for repeated data: the members of a sweep share the trainer and their data files."""
+"""Like `digest`, but the digests are cached. This saves time for a sweep, whose members share the trainer and the data
+files.
+"""

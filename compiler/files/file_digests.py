@@ -1,4 +1,6 @@
-"""Compute the SHA-256 of files of any size, each only once per process, with progress lines if it takes seconds."""
+"""Compute the SHA-256 of files of any size. A process computes it once for each file, and prints lines about its
+progress if this takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ if TYPE_CHECKING:
 
 BLOCK = 2**22
 SHOWN = 4 * 2**30
-"""Number of bytes between two progress lines; hashing that many takes a few seconds."""
+"""A line about the progress is printed after each this many bytes, which take a few seconds."""
 VERSION = "sha256"
 _known: dict[tuple[str, str], str] = {}
-"""A cache of the digests that this process has computed, by path and stamp (size and times) of the file."""
+"""The digests that this process has computed, by the path and the stamp (size and times) of the file."""
 
 
 def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = False) -> str | None:
@@ -45,8 +47,8 @@ def file_digest(path: str, memory: FileMemory | None = None, trusted: bool = Fal
 def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> tuple[int, str] | None:
     """The size in bytes and the SHA-256 of a regular file of at most `most` bytes; None for other files.
 
-    For a Git LFS pointer, the size and digest are those of the file to which the pointer refers. A digest in `memory`
-    is trusted.
+    For a Git LFS pointer, they are the size and digest of the file that the pointer stands for. A digest in `memory` is
+    used without reading the file again.
     """
     from xpc.compiler.files import lfs
 
@@ -66,7 +68,7 @@ def size_and_digest(path: str, most: int, memory: FileMemory | None = None) -> t
 
 
 def show_count(done: int, total: int) -> None:
-    """Print a progress line about many small files."""
+    """Print a line about the progress of reading many small files."""
     print(f"hashing: {done:,} of {total:,} images", file=sys.stderr, flush=True)
 
 
@@ -85,8 +87,8 @@ def _read(path: str) -> str | None:
                 if done - shown >= SHOWN:
                     shown = done
                     size = max(done, status.st_size)
-                    # The file's name is not printed, because it may contain escape sequences, which cannot be removed
-                    # here.
+                    # the name of the file is not printed, because it may contain escape sequences, and this module
+                    # cannot remove them
                     print(f"hashing: {done / 2**30:.0f} of {size / 2**30:.0f} GiB", file=sys.stderr, flush=True)
     except OSError:
         return None

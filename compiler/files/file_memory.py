@@ -1,8 +1,9 @@
-"""Remember facts that were computed from a file's contents, such as counts over a data file's rows, for later commands.
+"""Store facts that were computed from the contents of a file, such as counts over the rows of a data file, for later
+commands.
 
-An entry is used only if the file's size, times of change and inode are the same as before and after it was read. A file
-that changed in the last two seconds is not remembered, because a second change within one tick of the file system's
-clock would not be noticed. Entries only save time: without them, commands read the file.
+An entry is used only if the size, the times of change and the inode of the file are those at the time when the file was
+read. If the file was changed within the last two seconds, nothing is stored, because another change within one tick of
+the file system's clock would not be noticed. The entries only save time: without them, commands read the file.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ import stat
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
-"""Number of seconds after a change in which another change might not show in the file's times, on any file system."""
+"""After a change, another change may leave the times of the file as they are for up to this many seconds, on some file
+systems.
+"""
 FACTS = 16
 """Maximum number of facts that are stored about one file."""
 Stamp = tuple[str, float]
-"""A file's size, times, inode and device as text, and the time of its last change in seconds since the epoch."""
+"""The size, the times, the inode and the device of a file as text, and the time of its last change in seconds since the
+epoch.
+"""
 
 
 @mutable
 class FileMemory:
-    """Facts about files, stored in `folder`, which is created when the first one is stored.
+    """Facts about files. They are stored in `folder`, which is created when the first fact is stored.
 
-    A fact is plain JSON. It is found by the path of its file, a `key`, and a `version` of the code that computed it.
+    A fact is plain JSON. Its key consists of the path of the file, a `key`, and the `version` of the code that computed
+    the fact.
     """
 
     folder: str
@@ -41,7 +47,7 @@ class FileMemory:
         return ":".join(map(str, parts)), max(found.st_mtime, found.st_ctime)
 
     def recall(self, path: str, version: str, key: str) -> tuple[str, object] | None:
-        """The digest of the file and the stored fact, if the file is unchanged; otherwise None."""
+        """The digest of the file and the stored fact, if the file has not changed since then; otherwise None."""
         from xpc.compiler.files.private_folder import read
 
         now = self.stamp(path)
@@ -52,8 +58,8 @@ class FileMemory:
         return (digest, facts[key]) if isinstance(digest, str) and isinstance(facts, dict) and key in facts else None
 
     def keep(self, path: str, before: Stamp | None, version: str, key: str, digest: str, fact: object) -> None:
-        """Store a fact about a file. `before` is the file's stamp when reading began; if it has changed, nothing is
-        stored. Never raises.
+        """Store a fact about a file. `before` is the stamp of the file at the time when reading began. If the file has
+        changed since, nothing is stored. Never raises.
         """
         import json
         import time
@@ -71,7 +77,9 @@ class FileMemory:
 
 
 def user_memory() -> FileMemory | None:
-    """The facts in the user's cache folder, `~/.cache/xpc/data`; None if the cache is turned off (XPC_CACHE=off)."""
+    """The facts that are stored in the user's cache folder, `~/.cache/xpc/data`. None if the cache is turned off
+    (XPC_CACHE=off).
+    """
     from xpc.compiler.files.private_folder import private_folder
 
     folder = private_folder("data")

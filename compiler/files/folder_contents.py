@@ -1,7 +1,8 @@
-"""List and read the files of a bundle that may be malicious, without following links or waiting for pipes.
+"""List and read the files of a bundle that may come from an attacker. Links are not followed, and no pipe is waited
+for.
 
-A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported and never opened. The
-compiler copies no data above a size limit, so larger files are not read.
+A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported, and never opened. A file
+that is larger than the largest copy the compiler makes is not read.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ COMPILED = re.compile(r"\.pyc(\.\d+)?\Z")
 class Tree:
     """The contents of a folder and its subfolders, by path relative to the folder.
 
-    `files` has the status of each regular file, `folders` the empty folders, and `bytecode` the `__pycache__` folders
-    that contain only bytecode. `odd` maps all other entries to a phrase such as `is a link`.
+    `files` has the status of each regular file. `folders` are the folders that are empty. `bytecode` are the
+    `__pycache__` folders that contain only bytecode. `odd` has all other entries, each with a phrase such as `is a
+    link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)
@@ -70,7 +72,7 @@ def tree(folder: str) -> Tree:
 
 
 def is_bytecode(folder: str) -> bool:
-    """Whether a folder (not a link) contains only bytecode, which Python writes during a run."""
+    """Whether a folder (not a link to one) contains only bytecode. Python writes such folders during a run."""
     if os.path.basename(folder) != BYTECODE or os.path.islink(folder):
         return False
     with os.scandir(folder) as inside:
@@ -78,7 +80,7 @@ def is_bytecode(folder: str) -> bool:
 
 
 def without_following(path: str, flags: int) -> int:
-    """An opener for `open` that raises OSError for a link, and does not wait for a pipe."""
+    """An opener for `open`. It raises OSError for a link, and it does not wait for a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -90,9 +92,9 @@ def read(path: str, limit: int = LARGEST) -> bytes:
         status = os.fstat(handle.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a regular file")
-        # `read(limit)` would allocate a buffer of the limit, which is slower than reading
+        # `read(limit)` is not used: it would first allocate a buffer of `limit` bytes
         data: bytes = handle.read(min(status.st_size, limit) + 1)
-        if len(data) > status.st_size:  # the file has grown meanwhile
+        if len(data) > status.st_size:  # the file has become longer while it was read
             data += handle.read(limit + 1 - len(data))
         if len(data) > limit:
             raise OSError(f"it is larger than {limit // 2**20} MiB")
@@ -100,7 +102,7 @@ def read(path: str, limit: int = LARGEST) -> bytes:
 
 
 def parts(folder: str, name: str) -> Iterator[str]:
-    """Yield the path of each folder from the bundle down to a file, then the path of the file."""
+    """Yield the paths of the folders from the bundle down to a file, and at the end the path of the file."""
     for part in name.split("/"):
         folder = os.path.join(folder, part)
         yield folder

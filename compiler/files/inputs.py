@@ -18,7 +18,7 @@ class UsageError(Exception):
 
 
 class SpecError(Exception):
-    """Raised if a command has no answer because the spec has errors; the message is one sentence for the user."""
+    """Raised if a command cannot answer because the spec has errors. The message is one sentence for the user."""
 
 
 def read_spec(path: str) -> tuple[bytes, str, Workspace]:
@@ -40,18 +40,18 @@ def read_spec(path: str) -> tuple[bytes, str, Workspace]:
 
 
 def open_spec(full: str, data: bytes) -> tuple[bytes, str, Workspace]:
-    """Like `read_spec`, for given contents of a spec at an absolute path. No file needs to exist there."""
+    """Like `read_spec`, but the contents of the spec are given. A file at the absolute path need not exist."""
     folder = os.path.dirname(full)
     workspace = Workspace(folder)
     if os.path.basename(full) == "spec.xp" and os.path.exists(os.path.join(folder, "bundle.toml")):
-        from xpc.compiler.files import bundled  # imported late, because it is rarely needed
+        from xpc.compiler.files import bundled  # imported only here, because few specs need it
 
         table = bundled.manifest(folder)
         if table is not None:
             workspace = bundled.workspace(folder, table)
             data = bundled.as_written(data, workspace.copies_of)
     workspace.lock = workspace.lock or os.path.basename(full) + ".lock"
-    # A file name may contain bytes that are not text; diagnostics and bundle.toml are text.
+    # the name of a file may contain bytes that are not text, but diagnostics and bundle.toml can contain only text
     name = os.path.basename(full).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return data, name, workspace
 
@@ -80,8 +80,8 @@ def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:
 
 
 def _mover(base: str) -> Callable[[Label], Label]:
-    """Return a function that replaces a label's source by one whose path is relative to the working directory. Labels
-    with the same source get the same new source.
+    """Return a function that replaces the source of a label by one whose path is relative to the working directory.
+    Labels that have the same source get the same new source.
     """
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source

@@ -1,5 +1,5 @@
-"""Git LFS pointers: short texts that git stores instead of large files. In a checkout without LFS, the files contain
-them.
+"""Git LFS pointers: short texts that git stores instead of large files. In a checkout that was made without LFS, the
+files contain these texts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ MOST = 1024
 
 
 def pointer(data: bytes) -> tuple[str, int] | None:
-    """The digest and the size of the file to which a pointer refers; None if the data is not a pointer."""
+    """The digest and the size of the file that a pointer stands for. None if the data is not a pointer."""
     found = POINTER.fullmatch(data) if len(data) <= MOST and data.startswith(b"version ") else None
     return None if found is None else (found[1].decode(), int(found[2]))

@@ -1,4 +1,4 @@
-"""How xpc is installed, for messages that say how to install missing parts."""
+"""How xpc was installed, for messages that say how to install a missing part."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 def install_command(extra: str) -> str:
     """The command that installs an optional part of xpc (`lsp`, `import`), or the packages that it needs.
 
-    In a checkout it is `pip install -e '.[lsp]'`. For an installed wheel it names the packages, because xpc is on no
-    package index.
+    In a checkout, the command is `pip install -e '.[lsp]'`. For an installed wheel, it names the packages themselves,
+    because xpc is on no package index.
     """
     if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
         folder = "." if os.path.realpath(os.getcwd()) == os.path.realpath(ROOT) else ROOT

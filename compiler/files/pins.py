@@ -1,6 +1,4 @@
-"""The contents of a lock file: the commits, files and packages to which the names in a spec referred when `xpc lock`
-ran.
-"""
+"""What a lock file contains: the commits, files and packages that the names in a spec stood for when `xpc lock` ran."""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ class Pin:
     """The pinned commit of a repository on the hub. `requested` is the branch, tag or commit in the spec, "" for the
     default branch.
 
-    For a model, `config` is the text of its config.json, `chat` whether its tokenizer has a chat template, and
-    `template` that template's digest. For a dataset, `columns` and the `rows` of each split belong to one `part`
-    (configuration). A kernel has only its commit.
+    For a model, `config` is the text of its config.json, `chat` tells whether its tokenizer has a chat template, and
+    `template` is the digest of this template. For a dataset, `columns` and `rows` (the number of rows in each split)
+    are those of one `part`, its configuration. A kernel has only a commit.
     """
 
     kind: str
@@ -40,7 +38,7 @@ class Pin:
 
 @record
 class Environment:
-    """The requirements that one pip command installs, and all packages to which they resolve."""
+    """What one pip command installs: its requirements, and all packages to which they resolve."""
 
     requirements: tuple[str, ...]
     resolved: tuple[str, ...]
@@ -48,11 +46,11 @@ class Environment:
 
 @mutable
 class Lock:
-    """A lock file. While a spec is resolved with it, `lookups` collects every reference that was looked up, and its
-    pin.
+    """A lock file. While a spec is resolved with the lock, `lookups` collects every reference that was looked up, with
+    its pin.
 
-    `name` is the lock file's name. `files` has digests and `rows` counts, by the names in the spec; `digest` is the
-    bundle's, and `text` the part of the lock file that a bundle copies.
+    `name` is the name of the lock file. `files` has the digest, and `rows` the number of rows, of each file by its name
+    in the spec. `digest` is that of the bundle. `text` is the part of the lock file that a bundle copies.
     """
 
     name: str
@@ -67,8 +65,8 @@ class Lock:
     lookups: dict[tuple[str, str, str, str], Pin | None] = field(factory=dict)
 
     def find(self, kind: str, id: str, requested: str | None, part: str | None = None) -> Pin | None:
-        """The pin of a repository on the hub. None unless the spec asks for the branch at which the repository was
-        pinned, or for the pinned commit itself.
+        """The pin of a repository on the hub. None unless the spec names the branch for which the repository was
+        pinned, or the pinned commit itself.
         """
         wanted = requested or ""
         for one in self.pins:

@@ -1,8 +1,8 @@
 """Small JSON files that xpc stores for its own use, in a cache folder that only the user can write to.
 
 The folder stays open while it is used. It must not be a link, nor contain links. Only regular files of the user are
-read, and only entries are deleted. Commands also work without entries: an entry that cannot be read or written counts
-as missing.
+read, and only entries are deleted. Commands need no entry: one that cannot be read counts as missing, and one that
+cannot be written is not stored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _opened(folder: str, make: bool = False) -> int | None:
     """Open the folder and return its file descriptor; None if others can write to it. With `make`, a missing folder is
     created.
 
-    The folders above `xpc` may be links (many people link `~/.cache`), but `xpc` and the folders inside it may not.
+    The folders above `xpc` may be links, because many people link `~/.cache`. `xpc` itself and the folders in it must
+    not be links.
     """
     above, kind = os.path.split(folder)
     base, ours = os.path.split(above)
@@ -115,7 +116,7 @@ def _write(name: str, text: str, folder: int) -> None:
             handle.write(text)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        _remove(temporary, folder)  # a partial entry of an earlier attempt or of a killed process
+        _remove(temporary, folder)  # this is a part of an entry, from an earlier attempt or a process that was killed
         raise
 
 
@@ -125,7 +126,9 @@ def _remove(name: str, folder: int) -> None:
 
 
 def _prune(folder: int) -> None:
-    """Delete the oldest entries beyond MOST, also partial entries of killed processes. Other files stay."""
+    """Delete the oldest entries until MOST remain. Parts of entries that killed processes left are deleted, too. Other
+    files stay.
+    """
     with os.scandir(folder) as inside:
         names = [one.name for one in inside if _is_entry(one.name) and one.is_file(follow_symlinks=False)]
     if len(names) > MOST:
@@ -135,6 +138,8 @@ def _prune(folder: int) -> None:
 
 
 def _is_entry(name: str) -> bool:
-    """Whether a file is an entry: its name is 64 hexadecimal digits. A partial entry is named `DIGITS.PID`."""
+    """Whether a file is an entry, or a part of one. The name of an entry is 64 hexadecimal digits, and the name of a
+    part is `DIGITS.PID`.
+    """
     hexadecimal, _, number = name.partition(".")
     return len(hexadecimal) == 64 and not hexadecimal.strip("0123456789abcdef") and (not number or number.isdecimal())

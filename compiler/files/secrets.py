@@ -10,7 +10,7 @@ MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
     "PRIVATE KEY", "wandb_v1_",
 )  # fmt: skip
-"""Texts that occur in every token or key of TOKENS, for a fast test."""
+"""Texts of which every token or key in TOKENS contains one. They make a fast first test possible."""
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -23,11 +23,11 @@ TOKENS = {
     "a key of Weights & Biases": r"(?<![A-Za-z0-9])wandb_v1_[A-Za-z0-9_]{20,}",
     "a password in a URL": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/@:\"'<>]*:[^\s/@\"'<>${}]+@",
 }
-"""A pattern for each kind of secret, as documented by its issuer or by secret scanners. No pattern matches a hex
-digest.
+"""For each kind of secret, a pattern as its issuer or secret scanners document it. No pattern matches a
+digest in hex.
 """
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
-"""Endings of keys whose values are secrets, even if the value itself does not look like one."""
+"""How names of keys end whose values are secrets, even if a value does not look like a secret."""
 
 HEX = frozenset("0123456789abcdef")
 
@@ -40,7 +40,7 @@ def pinned(revision: str | None) -> bool:
 
 
 def suspect(text: str) -> bool:
-    """Whether a text may contain a secret. A fast test before `find`, because most texts contain none."""
+    """Whether a text may contain a secret. This fast test comes before `find`, because most texts contain no secret."""
     if any(mark in text for mark in MARKS):
         return True
     return "://" in text and any(
@@ -59,18 +59,20 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 
 NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
-"""A pattern for a variable or option with a name such as `API_KEY`, and its value. For findings of rule XP911."""
+"""A pattern for a variable or an option with a name such as `API_KEY`, and its value. The rule XP911 reports such
+values.
+"""
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
-"""A pattern for a run's or project's name that looks like an older key of Weights & Biases. For findings of rule
-XP791.
+"""A pattern for the name of a run or project that looks like an older key of Weights & Biases. The rule XP791 reports
+such names.
 """
 
 
 def masked(text: str, codes: Iterable[str] = ()) -> str:
     """Replace the secrets in a text by stars. Its length stays the same.
 
-    `codes` are the codes of the printed findings. The pattern KEY is applied only with XP791 among them, and NAMED only
-    with XP911, because only these rules report such secrets.
+    `codes` are the codes of the findings that are printed. The pattern KEY is used only if XP791 is one of them, and
+    NAMED only if XP911 is one of them, because only these rules report such secrets.
     """
     letters = list(text)
     for start, end, _ in find(text):
@@ -84,13 +86,13 @@ def masked(text: str, codes: Iterable[str] = ()) -> str:
 
 
 def without_secrets(found: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Replace the secrets in findings by stars, because findings are printed into CI logs."""
+    """Replace the secrets in findings by stars. This is necessary because findings are printed into logs of CI."""
     from xpc.grammar.record import evolve
     from xpc.grammar.source import Source
 
     found = list(found)
     codes = {one.code for one in found}
-    shown: dict[int, Source] = {}  # search each source only once, even if it has many findings
+    shown: dict[int, Source] = {}  # search each source once, even if several findings are in it
 
     def label(one: Label) -> Label:
         source = shown.get(id(one.source))

@@ -1,5 +1,5 @@
-"""Handle standard streams that are closed or full, or whose reader has ended. Such errors are reported as a failed
-write, not as an error in the spec.
+"""Handle standard streams that are closed or full, or whose reader has ended. Such an error is reported as a failed
+write, and not as an error in the spec.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ if TYPE_CHECKING:
 
 
 class Unwritable(Exception):
-    """Raised if standard output cannot be written. The message gives the reason, and is "" if the reader has ended."""
+    """Raised if standard output cannot be written. The message says why; it is "" if the reader has ended, because then
+    nobody would see it.
+    """
 
 
 class Stream:
-    """Standard output or standard error. If writing fails, the stream raises Unwritable if `reports` is true; otherwise
-    it drops the output.
+    """Standard output or standard error. If writing fails and `reports` is true, the stream raises Unwritable. If
+    `reports` is false, it drops the output.
     """
 
     def __init__(self, to: TextIO, reports: bool) -> None:
         self.to, self.reports = to, reports
 
     def write(self, text: str) -> int:
-        """Write a text. Raises Unwritable. Failures of standard error are ignored, because they cannot be reported
-        anywhere.
+        """Write a text. Raises Unwritable. A failure of standard error is ignored, because there is no place to report
+        it.
         """
         try:
             return self.to.write(text)
@@ -42,7 +44,9 @@ class Stream:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        """Send buffered output to the null device, so that the interpreter's flush at exit does not fail."""
+        """Send the output that is still buffered to the null device. Otherwise the interpreter would fail to flush it
+        at exit.
+        """
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.to.fileno())
         os.close(nowhere)
@@ -55,7 +59,9 @@ class Stream:
 
 
 class Guarded:
-    """A context in which the standard streams are replaced by `Stream`s, and a closed stream by the null device."""
+    """A context in which `Stream`s replace the standard streams. A stream that is closed is replaced by the null
+    device.
+    """
 
     def __enter__(self) -> None:
         self.before = sys.stdout, sys.stderr
@@ -67,7 +73,7 @@ class Guarded:
 
 
 def _guarded(stream: TextIO | None, reports: bool) -> TextIO:
-    if stream is None:  # the caller has closed the stream
+    if stream is None:  # the program that started xpc has closed this stream
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")

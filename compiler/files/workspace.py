@@ -1,8 +1,8 @@
 """Read all files that a spec names through one class, so that every file that affects a bundle is hashed.
 
 The compiler asks a `Workspace` for a file by its name in the spec, which is relative to the file that contains the
-name. It gets the contents, or a sentence on what is wrong. Names in results are relative to the spec's folder and never
-absolute, so a bundle is the same on every machine.
+name. It gets the contents of the file, or a sentence that says what is wrong. Names in results are relative to the
+spec's folder and never absolute, so a bundle is the same on every machine.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ MAX_TEXT = 16 * 2**20
 MAX_DATA = 64 * 2**20
 """Maximum size in bytes of a local data file that is copied into a bundle."""
 MOST = 10_000
-"""Maximum number of files in a data folder."""
+"""The largest number of files in a data folder."""
 LEVELS = 2
-"""Maximum depth of subfolders in a model's folder that are searched."""
+"""How many levels of folders below a model's folder are searched."""
 SKIPPED = (".", "checkpoint-", "global_step")
 """Prefixes of subfolders in a model's folder that are not searched."""
 HEAD = 2**20
-"""Number of bytes at the beginning of a data file that are read to find the columns of its first row."""
+"""How many bytes at the beginning of a data file are read to find the columns of its first row."""
 BASES = (".xp",)
 OURS = (*BASES, ".jinja", ".jinja2", ".j2")
 """Endings of specs and templates. Outside the spec's folder, only files with these endings may be in a hidden
 folder.
 """
 TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv", ".tsv", ".parquet", ".arrow")
-"""Endings of files that a spec may name outside its folder. Files with keys or passwords have other endings."""
+"""Endings of the files that a spec may name outside of its own folder. Files with keys or passwords do not have these
+endings.
+"""
 
 HIDDEN = "`{}` lies in a hidden folder outside the spec's"
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 """Endings of data files whose columns are read from the first row."""
 READ_ROWS = (".jsonl", ".json", ".csv", ".txt")
-"""Endings of data files of which all rows are read while compiling (compiler/data/reader.py)."""
+"""Endings of the data files whose rows are all read by the compiler (compiler/data/reader.py)."""
 TASK_ROWS = (*DATA_FORMATS, ".tsv", ".arrow")
 """Endings of data files for a task of lm-evaluation-harness."""
 
@@ -91,7 +93,7 @@ class Workspace:
     trusts_memory: bool = False
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """The name and the path of a file that is named in the file `base`. The name is relative to `root`."""
+        """Return the name and the path of a file that the file `base` names. The name is relative to `root`."""
         if os.path.isabs(written):
             return written, written
         name = os.path.normpath(os.path.join(os.path.dirname(base), written)).replace(os.sep, "/")
@@ -99,8 +101,8 @@ class Workspace:
         return name, os.path.join(self.root, name)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """The path of an image that a row names relative to `folder`; None if it is outside that folder, also through a
-        link.
+        """The path of an image that a row names relative to `folder`. None if the image is outside of this folder, or
+        if a link leads out of it.
         """
         return inside_of(self.locate(folder)[1], written)
 
@@ -119,15 +121,17 @@ class Workspace:
         return self.outside_fault(written, base, endings) or self.read(written, base, limit)
 
     def outside_fault(self, written: str, base: str = "", endings: tuple[str, ...] = TEXTS) -> str:
-        """The reason why a file outside the spec's folder is refused, also if a link leads to it; "" if it may be read.
+        """The reason why a file outside of the spec's folder is refused, or "" if it may be read. A file also counts as
+        outside if a link leads to it.
 
-        A spec may come from anybody, and the files that it names are copied into a bundle that others can read, or
-        quoted in a diagnostic. So `../../.ssh/id_ed25519` and a link to it are refused. Templates and bases in a folder
-        next to the spec's folder are allowed.
+        A spec may come from a stranger. The files that it names are copied into a bundle that others can read, or
+        quoted in a diagnostic. So `../../.ssh/id_ed25519` is refused, and so is a link to it. Templates and bases in a
+        folder next to the spec's folder are allowed.
         """
         try:
             home, path = os.path.realpath(self.root), os.path.realpath(self.locate(written, base)[1])
-        except ValueError:  # no file can have such a name (NUL, or half of a surrogate pair), so `read` refuses it
+        # no file can have such a name (it contains NUL, or half of a surrogate pair), so `read` refuses it anyway
+        except ValueError:
             return ""
         above = os.path.commonpath((home, path))
         if above == home:
@@ -156,14 +160,15 @@ class Workspace:
         name, path = self.locate(written, base)
         try:
             kind = os.stat(path).st_mode
-            if not stat.S_ISREG(kind):  # do not even open it: opening some devices has side effects
+            if not stat.S_ISREG(kind):  # the file is not even opened, because opening some devices has an effect
                 return f"`{_shown(written)}` is {'a folder' if stat.S_ISDIR(kind) else 'not a regular file'}"
             with open(path, "rb", opener=_without_waiting) as handle:
                 size = os.fstat(handle.fileno()).st_size
                 data: bytes | None = handle.read(limit + 1) if size <= limit else b""
             if data is None:
                 return f"`{_shown(written)}` has nothing to read"
-            if len(data) > limit or size > limit:  # check the contents, too, because files in /proc report size 0
+            # the contents are checked, too, because files in /proc state a size of 0
+            if len(data) > limit or size > limit:
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
             if pointer(data) is not None:
                 return f"`{_shown(written)}` is a pointer of Git LFS; `git lfs pull` replaces it by its file"
@@ -174,7 +179,7 @@ class Workspace:
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
-        """`file`, `folder`, or "" if neither exists."""
+        """What exists under a path: `file`, `folder`, or "" if neither."""
         if "\0" in written:
             return ""
         _, path = self.locate(written, base)
@@ -184,7 +189,9 @@ class Workspace:
             return ""
 
     def other_kind(self, written: str) -> str:
-        """A phrase for a path that is neither a file nor a folder, such as a pipe; "" if nothing exists there."""
+        """A phrase that says what a path is if it is neither a file nor a folder, such as a pipe. "" if nothing exists
+        there.
+        """
         if "\0" in written:
             return ""
         try:
@@ -194,13 +201,13 @@ class Workspace:
         return "is a link to a missing file" if stat.S_ISLNK(there) else "is not a regular file"
 
     def nearest_name(self, written: str, base: str = "") -> str | None:
-        """The existing file or folder of which a missing file's name is probably a typo; None if there is none.
+        """The file or folder that the name of a missing file probably misspells. None if there is none.
 
         Names outside the spec's folder are never suggested, because a spec may come from anybody and others may read
         its diagnostics. A file of another kind is never suggested (not `rows.xp` for `rows.jsonl`), nor a name with
         another number or word: `run-a.xp` is another experiment than `run-b.xp`.
         """
-        from xpc.grammar.nearest import misspelt_file  # imported late, because only wrong specs need it
+        from xpc.grammar.nearest import misspelt_file  # imported only here, because only a wrong spec needs it
 
         folder, slash, name = written.rpartition("/")
         place = os.path.realpath(self.locate(folder or ".", base)[1])
@@ -223,9 +230,9 @@ class Workspace:
         """The files below a folder, relative to it and sorted, without hidden files; or a sentence on why they are not
         read.
 
-        A link to a folder is refused, because it may lead anywhere, even to the folder itself. A folder that contains
-        the spec is also refused, because it may contain bundles, which are not rows, and `..` may be somebody's home
-        folder.
+        A link to a folder is refused, because it may lead to any folder, even to the same one again. A folder that
+        contains the spec is also refused: it may contain bundles, whose files are not rows, and `..` may be the user's
+        home folder.
         """
         _, path = self.locate(written)
         place = os.path.realpath(path)
@@ -281,7 +288,7 @@ class Workspace:
     def head(self, written: str) -> bytes:
         """The first MiB of a local data file, to find the columns of its first row."""
         with open(self.locate(written)[1], "rb", opener=_without_waiting) as handle:
-            return handle.read(HEAD) or b""  # `read` returns None for a file that would block
+            return handle.read(HEAD) or b""  # `read` returns None for a file that would make the process wait
 
     def tail(self, written: str, count: int) -> bytes:
         """The last `count` bytes of a local data file. Call `head` first."""
@@ -291,7 +298,9 @@ class Workspace:
 
 
 def inside_of(folder: str, written: str) -> str | None:
-    """The real path of a file below a folder; None if the file is outside the folder, also through a link."""
+    """The real path of a file below a folder. None if the file is outside of the folder, or if a link
+    leads out of it.
+    """
     try:
         root, place = os.path.realpath(folder), os.path.realpath(os.path.join(folder, written))
         return place if os.path.commonpath((root, place)) == root else None
@@ -300,10 +309,11 @@ def inside_of(folder: str, written: str) -> str | None:
 
 
 def read_file(path: str, limit: int) -> bytes:
-    """Read a file that a command line names, at most `limit` bytes. Never waits for a file that blocks.
+    """Read a file that a command line names, at most `limit` bytes of it. The function never waits for a pipe or
+    device.
 
-    /dev/stdin and /dev/fd/N may be pipes, which a shell makes for `<(...)`. Other pipes and devices are refused. Raises
-    OSError with a sentence.
+    There is one exception: /dev/stdin and /dev/fd/N may be pipes, because a shell makes them for `<(...)`. Other pipes
+    and devices are refused. Raises OSError with a sentence.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
     kind = os.stat(path).st_mode
@@ -322,7 +332,9 @@ def read_file(path: str, limit: int) -> bytes:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking, because some files look regular and never end or never begin (/proc/kmsg)."""
+    """Open a file without waiting. Some files look like regular files, but reading them never begins or never ends
+    (/proc/kmsg).
+    """
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -333,7 +345,7 @@ def _shown(name: str) -> str:
 def read_toml(path: str, part: Callable[[str], str] = str) -> dict[str, Any] | None:
     """Read a TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file.
 
-    `part` shortens the text before it is parsed, for speed.
+    `part` returns the part of the text that is needed, so that less has to be parsed.
     """
     import tomllib
 

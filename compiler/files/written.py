@@ -1,6 +1,4 @@
-"""Restore the spec that the user wrote from the `spec.xp` of a bundle, in which the compiler has filled in all
-settings.
-"""
+"""Restore the user's spec from the `spec.xp` of a bundle, in which the compiler has filled in all settings."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""Beginnings of the comments that the compiler adds to settings that it filled in. Settings from an extended spec have
-another comment, with its name.
+"""How the comments begin that the compiler adds to settings that it filled in. A setting from an extended spec has
+another comment, with the name of that spec.
 """
 LENGTH = "length: "
-"""The prefix of the comment on `for N epochs` in the `train` line."""
+"""How the comment on `for N epochs` in the `train` line begins."""
 
 
 @record
@@ -43,7 +41,7 @@ def lines(text: str) -> list[Line]:
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
-        # the user wrote a `# xpc:` comment
+        # the user has written a comment that begins with `# xpc:`
         if note is not None and note.text.startswith("# xpc:"):
             note = None
         code = line if note is None else line[: len(line) - len(note.text)]
@@ -52,12 +50,12 @@ def lines(text: str) -> list[Line]:
 
 
 def written(found: Sequence[Line], in_place: bool = False) -> str:
-    """The text without settings that the compiler filled in, and without blocks that become empty.
+    """The text without the settings that the compiler filled in, and without the blocks that are then empty.
 
     With `in_place`, removed lines become empty lines.
     """
     out: list[str | None] = []
-    heads: list[int] = []  # line numbers of the open blocks
+    heads: list[int] = []  # the line numbers of the blocks that are open here
     for at, line in enumerate(found):
         out.append(_kept(line))
         if line.code.endswith("{"):
@@ -72,7 +70,7 @@ def written(found: Sequence[Line], in_place: bool = False) -> str:
 
 
 def _kept(line: Line) -> str | None:
-    """The part of a line that the user wrote, or None."""
+    """The part of a line that the user wrote. None if the compiler wrote the complete line."""
     if not line.filled:
         return line.code
     if line.code.startswith("train "):

@@ -1,4 +1,6 @@
-"""Import a bundle: its spec without the values that the compiler filled in, and the data and files that it contains."""
+"""Import a bundle. The result is its spec, without the values that the compiler filled in, and the data and other files
+that it contains.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
         plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        if part is None and draft.files.get(plain, data) != data:  # another file has this name
+        if part is None and draft.files.get(plain, data) != data:  # another file already has this name
             plain = inside
         while path not in places and part is not None and plain in places.values():
             plain += "_"
@@ -67,7 +69,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
-        if inside.count("/") > 1:  # a task of lm-eval may include further files of its folder, so copy all of them
+        if inside.count("/") > 1:  # a task of lm-eval may include other files in its folder, so all of them are copied
             draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
             continue
         draft.files[_plain(inside)] = data
@@ -99,7 +101,8 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
 def _bundle_name(name: str) -> str:
     """Check a file name in a bundle, and return it unchanged.
 
-    Raises Unreadable for a path outside the bundle, such as `data/../../x`, because a bundle is untrusted input.
+    Raises Unreadable for a path that leads out of the bundle, such as `data/../../x`. This is checked because a bundle
+    may come from a stranger.
     """
     plain = name.isprintable() and name.startswith(("data/", "files/"))
     if not plain or any(part in ("", ".", "..") for part in name.split("/")):
@@ -108,12 +111,14 @@ def _bundle_name(name: str) -> str:
 
 
 def _folder_name(path: str) -> str:
-    """The folder next to the new spec for a bundled data folder: `/mnt/pairs` becomes `data/pairs`."""
+    """The folder next to the new spec into which a data folder of the bundle is copied: `data/pairs` for
+    `/mnt/pairs`.
+    """
     return "data/" + (path.rstrip("/").rpartition("/")[2].strip(".") or "rows")
 
 
 def _plain(name: str) -> str:
-    """A bundled file's name without its digest, `a-0123abcd.jsonl` to `a.jsonl`, because compiling adds the digest
-    again.
+    """The name of a file in a bundle without the digest in it: `a-0123abcd.jsonl` becomes `a.jsonl`. Compiling adds the
+    digest again.
     """
     return DIGEST.sub("", name)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import argparse
 
     Check = Callable[[str, str], list[Diagnostic]]
-    """A function that takes a spec's text and path and returns the errors and warnings that `xpc check` finds."""
+    """A function that returns the errors and warnings of `xpc check` for a spec, given its text and its path."""
 
 
 def run(options: argparse.Namespace, check: Check) -> int:
@@ -95,7 +95,8 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     found: list[Diagnostic] = []
     if not draft.wrong:
         write(draft, text, out, options.force)
-        # check complete specs only: a spec without a model or data is a base for `extends`, or waits for a decision
+        # only complete specs are checked: a spec without a model or data is meant as a base for `extends`, or waits for
+        # a decision
         if draft.text or (draft.model and draft.sources):
             found = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
     errors = [one for one in found if one.severity == "error"]
@@ -130,7 +131,7 @@ def read(path: str) -> SourceFile:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            # allow large notebooks, because the outputs of their cells are not imported
+            # notebooks may be large, because the outputs of their cells are not imported
             data, name = read_file(path, (64 if path.endswith(".ipynb") else 4) * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -190,8 +191,8 @@ def _pick(options: argparse.Namespace) -> int | None:
 
 
 def _reference(name: str | None) -> str | None:
-    """The value of `--model` or `--data` as a spec writes it: a legal reference such as `qwen3-8b` unchanged, other
-    names in quotes.
+    """The value of `--model` or `--data` as it is written in a spec. A legal reference such as `qwen3-8b` is unchanged;
+    any other name gets quotes.
     """
     if name is None:
         return None
@@ -226,11 +227,12 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
 
 
 def _inside(folder: str, name: str) -> bytes | None:
-    """The contents of a file in a bundle's folder; None if it does not exist or lies outside the folder."""
+    """The contents of a file in the folder of a bundle. None if it does not exist, or lies outside of the folder."""
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
-    if os.path.getsize(path) > MAX_DATA:  # the compiler does not copy files above this size
+    # no file in a bundle is larger, because the compiler does not copy larger ones
+    if os.path.getsize(path) > MAX_DATA:
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:
         return read_file(path, MAX_DATA)
@@ -239,8 +241,8 @@ def _inside(folder: str, name: str) -> bytes | None:
 
 
 def write(draft: Draft, text: str, out: str | None, force: bool) -> None:
-    """Write the spec and the files that it names to one folder. Existing files are replaced only with `--force`. Raises
-    UsageError.
+    """Write the spec, and the files that it names, to one folder. A file that exists is replaced only with `--force`.
+    Raises UsageError.
     """
     to_file = out not in (None, "-")
     folder = os.path.dirname(os.path.abspath(str(out))) if to_file else os.getcwd()

@@ -17,22 +17,24 @@ from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import field, mutable, record
 
 ASSUMED = ("optimizer", "strategy", "precision", "train.epochs", "memory.checkpointing")
-"""Settings that a spec states even with their default value, because the compiler would otherwise choose a value or add
-a note.
+"""Settings that an imported spec states even if they have their default value. Otherwise, the compiler would choose a
+value or add a note.
 """
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""Matches the zero in Python's exponents of one digit: `1e-05` becomes `1e-5`."""
+"""A pattern for the zero in an exponent as Python writes it: `1e-05` becomes `1e-5`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
-"""The most unknown keys that get a spelling suggestion. A file with more unknown keys is for no supported tool."""
+"""The largest number of unknown keys that get a spelling suggestion. A file with more unknown keys belongs to no tool
+that xpc supports.
+"""
 UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
 @record
 class Written:
-    """A setting's value as text of the spec, the imported key that it comes from (None for a tool's default), and the
-    reason.
+    """The value of a setting as text of the spec, with the imported key that it comes from (None if it is a default of
+    the tool), and the reason.
     """
 
     text: str
@@ -42,8 +44,8 @@ class Written:
 
 @record
 class Source:
-    """A dataset of the spec: a reference or a quoted path, its columns, the selected rows (`take`), and the most rows
-    (`limit`).
+    """A dataset in the spec: a reference or a path in quotes, its columns, which rows are used (`take`), and how many
+    rows are read at most (`limit`).
 
     `format`, `context` and `chat` are set if the datasets of the spec differ in them. `place` is the imported key that
     states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
@@ -109,8 +111,8 @@ class Draft:
     # -- what becomes of keys -----------------------------------------------------------------------------------------
 
     def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
-        """Record what becomes of a key (`fate`), if the imported file has the key. A second record is merged with the
-        first, but an error stays an error.
+        """Record how a key is handled (`fate`), if the imported file has the key. If the key already has a record, the
+        two are merged; an error remains an error.
         """
         if entry is None:
             return
@@ -127,7 +129,9 @@ class Draft:
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """The entry, but None if its value turns the key off, such as `false`; such a key is noted as irrelevant."""
+        """Return the entry, or None if its value turns the key off, such as `false`. A key that is off is noted as
+        irrelevant.
+        """
         if entry is None or not entry.off:
             return entry
         self.note(entry, "it is off")
@@ -152,7 +156,8 @@ class Draft:
         """Record a difference between the imported tool and a run of the spec, as a comment of the spec and as a
         warning.
 
-        `name` is the tool's argument or key; `why` states what the tool does and what the spec does.
+        `name` is the argument or key of the tool. `why` says what the tool does, and what a run of the spec does
+        instead.
         """
         if name not in self.differences:
             self.differences[name] = why
@@ -193,8 +198,8 @@ class Draft:
         return path in self.settings
 
     def put(self, path: str, value: object, entry: Entry | None = None, why: str = "", weak: bool = False) -> None:
-        """Set a setting. If another key has set it to a different value, report an error, or, with `weak`, keep that
-        value.
+        """Set a setting. If another key has already set it to a different value, this is an error. With `weak`, there
+        is no error, and the earlier value is kept.
         """
         row = BY_PATH[path]
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
@@ -260,8 +265,8 @@ class Draft:
     def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
         """Keep a key under `extra`, for example as `extra trl { torch_compile = true }`.
 
-        Returns False if the target stack has no argument of this name, or if a setting controls the argument. If the
-        value equals `default`, which a bundle states anyway, the key is only recorded as irrelevant.
+        Returns False if the target stack has no argument of this name, or if a setting decides the argument. If the
+        value is equal to `default`, which a bundle states anyway, the key is only recorded as irrelevant.
         """
         if name not in extras.legal_names(self.stack, escape, self.method):
             return False
@@ -301,11 +306,7 @@ class Draft:
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Record what becomes of every key that no importer has handled.
-
-        A key is irrelevant if its value is null, or if it is in `refused` and off. Any other key is an error. `known`
-        are the tool's key names.
-        """
+        """Record how every key is handled that no importer has handled."""
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
         for file, key in self.fates:
@@ -315,8 +316,8 @@ class Draft:
 
     def _settle(self, entry: Entry, known: tuple[str, ...], refused: Mapping[str, str],
                 begun: set[tuple[str, str]]) -> None:  # fmt: skip
-        """Handle one key and the keys inside it, unless an importer has recorded them. `begun` are mappings in which an
-        importer has handled some keys.
+        """Handle one key, and the keys inside of it, unless an importer has handled them. `begun` are mappings in which
+        an importer has handled some of the keys.
         """
         if (entry.file, entry.key) in self.fates:
             return

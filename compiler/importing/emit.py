@@ -15,15 +15,13 @@ from xpc.grammar.parse import parse
 from xpc.grammar.source import Source as Text
 
 BLOCKS = ("method.vllm", "method.sync_reference")
-"""Flags whose options are written in braces on separate lines, as in `vllm {` ... `}`."""
+"""Flags whose settings are written in a block of several lines, as in `vllm {` ... `}`."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
 WORDS = ("train", "on", "for", "with", "extends", "xpc", "x", "true", "false", "file")
 
 
 class Unwritable(Exception):
-    """Raised if a name or path of the import cannot be part of a spec, for example because it has a control
-    character.
-    """
+    """Raised if a name or a path cannot be written in a spec, for example because it contains a control character."""
 
 
 def emit(draft: Draft, origin: str) -> str:
@@ -113,7 +111,8 @@ def _clause(draft: Draft, clause: str, settings: str) -> list[str]:
     if head is not None and row is not None and (row.kind is not kinds.FLAG or head.text == "false"):
         title = f"{clause} {head.text}"
     elif row is not None and row.head and head is None and row.kind is not kinds.FLAG and row.default is not None:
-        title = clause  # `optimizer { lr = 1e-5 }` keeps the default optimizer
+        # the clause is written without a name, so that the optimizer is the default: `optimizer { lr = 1e-5 }`
+        title = clause
     return [title, ""] if not inner else [f"{title} {{", *inner, "}", ""]
 
 

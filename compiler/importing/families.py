@@ -1,4 +1,4 @@
-"""Replace settings that the imported tool supports for a model family, but that the libraries of a bundle do not.
+"""Replace those settings that the imported tool supports for a model's family, but a bundle's libraries do not.
 
 The spec gets the nearest setting that works, such as sdpa for a missing flash attention, and a comment describes the
 difference.
@@ -19,11 +19,13 @@ from xpc.compiler.stacks.fused_experts import adapted
 
 FLASH = ("flash2", "flash3")
 STAY = ("paged_adamw", "paged_lion", "adagrad")
-"""Optimizers that accelerate does not replace by DeepSpeed's Adam when optimizer states are offloaded."""
+"""Optimizers that accelerate does not replace by DeepSpeed's Adam if the optimizer states are offloaded."""
 
 
 def kind_of(draft: Draft) -> str | None:
-    """The model family (`model_type`), from the registry or else from the model's name; None if it is unknown."""
+    """The family of a model (`model_type`), as the registry has it, or guessed from the name of the model. None if it
+    is unknown.
+    """
     known = registry.find_model(draft.model)
     if known is None:
         alias = model_called(draft.model.rpartition("/")[2])
@@ -32,8 +34,8 @@ def kind_of(draft: Draft) -> str | None:
 
 
 def nearest(draft: Draft, tool: str) -> None:
-    """Replace settings that the libraries do not support for this model or its family: attention, packing, adapter
-    dropout on experts, remote code, and others.
+    """Replace the settings that the libraries do not support for this model or its family. They concern attention,
+    packing, dropout of adapters on experts, remote code, and others.
     """
     kind = kind_of(draft)
     family = draft.stack.family(kind)
@@ -56,8 +58,8 @@ def own_code(draft: Draft, tool: str) -> None:
 
 
 def refuse_images(draft: Draft) -> None:
-    """Report an error for a model that reads images, because other tools may also train its vision tower, and a spec
-    does not.
+    """Report an error for a model that reads images. Other tools may train its vision tower, and a run of the spec does
+    not.
     """
     if draft.model and kind_of(draft) in IMAGE_FAMILIES:
         why = (
@@ -69,14 +71,14 @@ def refuse_images(draft: Draft) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Replace the value of a setting, for the reason `why`, and record the `difference` as a comment about the tool's
+    """Replace the value of a setting, for the reason `why`. A comment records the `difference`; it is about the tool's
     key `name`.
     """
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # here `model.dtype` is the dtype in which a quantized base computes
+    )  # in this case, `model.dtype` is the dtype in which a quantized base computes
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -142,7 +144,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Use sdpa if the run has context parallelism, which works with no other attention."""
+    """Set the attention to sdpa if the run has context parallelism, because this works with no other attention."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(
@@ -156,7 +158,9 @@ def _context(draft: Draft, tool: str) -> None:
 
 
 def _kto_micro_batch(draft: Draft, tool: str) -> None:
-    """Use a micro-batch of at least two rows for KTO, because its KL term pairs a prompt with another row's answer."""
+    """Set a micro-batch of at least two rows for KTO, because the KL term of KTO combines a prompt with the answer of
+    another row.
+    """
     micro, accum = draft.settings.get("batch.micro"), draft.settings.get("batch.accum")
     if draft.method != "kto":
         return
@@ -175,8 +179,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
 
 
 def _offloaded_optimizer(draft: Draft) -> None:
-    """Use DeepSpeed's Adam (`adamw`) if ZeRO offloads the optimizer, because accelerate then replaces most other
-    optimizers by it, in the imported tool as well as in a bundle.
+    """Set the optimizer to DeepSpeed's Adam (`adamw`) if ZeRO offloads the optimizer. accelerate then replaces most
+    other optimizers by it, in the imported tool and in a bundle.
     """
     written, strategy, where = (draft.settings.get(path) for path in ("optimizer", "strategy", "strategy.offload"))
     if written is None or strategy is None or where is None or where.text == "none":
@@ -194,8 +198,8 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Set adapter dropout to 0 if experts stored as one stacked tensor get adapters: peft refuses dropout on such
-    experts, and axolotl omits it.
+    """Set the dropout of adapters to 0 if experts that are one stacked tensor get adapters. peft refuses dropout on
+    such experts, and axolotl omits it.
     """
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:
@@ -238,8 +242,8 @@ def _remote_code(draft: Draft, family: Family, tool: str) -> None:
 
 
 def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
-    """Turn resuming off if this stack's FSDP checkpoints do not restore adapters (rule XP582). `resumes` is true if the
-    imported tool resumes by default; then the difference is reported.
+    """Turn resuming off if adapters cannot be restored from this stack's FSDP checkpoints (rule XP582). If the imported
+    tool resumes by default (`resumes`), the difference is reported.
     """
     strategy, states = draft.settings.get("strategy"), draft.settings.get("strategy.state_dict")
     full = states is not None and states.text == "full"
@@ -257,8 +261,8 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:
-    """Replace trained bf16 weights by fp32 if the learning rate is so low that bf16 would lose updates. Replace fp16
-    weights without sharding by fp32, because no gradient scaler accepts fp16 gradients.
+    """Set trained bf16 weights to fp32 if the learning rate is so low that updates would be lost in bf16. Set fp16
+    weights that are not sharded to fp32, because no gradient scaler accepts fp16 gradients.
     """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))

@@ -1,12 +1,12 @@
-"""Key tables: TOML files with an entry for each key of a tool for which the key's name alone decides what becomes of
-it.
+"""Key tables. They are TOML files with an entry for each key of a tool whose name alone decides how it is handled.
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }
     badam_mode = { refused = "the language has no such optimizer", needs = "use_badam" }
 
-Keys that an importer looks up need no entry, because `Lookups` records them. A key needs an entry with `read` if it is
-looked up only under a condition, or if the TRL importer would take it for an argument of TRL.
+A key that an importer looks up needs no entry, because `Lookups` records it. There are two exceptions, which need an
+entry with `read`: a key that is looked up only under a condition, and a key that the TRL importer would take for an
+argument of TRL.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.text.entries import Entry
 
 FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
-"""Each entry of a key table has at least one of these fields, which say what becomes of the key."""
+"""Fields that say how a key is handled. Each entry of a key table has at least one of them."""
 
 
 class MalformedTable(Exception):
-    """Raised for a key table with an unknown field, a value of the wrong type, or an entry that does not say what
-    becomes of its key.
+    """Raised for a key table with an unknown field, with a value of a wrong type, or with an entry that does not say
+    how its key is handled.
     """
 
 
@@ -83,8 +83,8 @@ class KeyTable(Mapping[str, Key]):
         return len(self.rows)
 
     def column(self, name: str) -> dict[str, str]:
-        """The text of one field, such as `renamed`, by key, for the keys that have it. For `irrelevant` and `refused`,
-        keys with `usual` values are skipped, because their value decides.
+        """The text of one field, such as `renamed`, for each key that has the field. For the fields `irrelevant` and
+        `refused`, keys with `usual` values are left out, because their value decides.
         """
         return {
             key: getattr(row, name)
@@ -100,8 +100,8 @@ class KeyTable(Mapping[str, Key]):
         return KeyTable({key.removeprefix(head): row for key, row in self.rows.items() if key.startswith(head)})
 
     def note_irrelevant(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Record each `irrelevant` key of the table as having no effect, with its reason; for a mapping, each key
-        inside it.
+        """Record each `irrelevant` key of the table as one without effect, with its reason. If a key is a mapping, each
+        key inside of it is recorded.
         """
         for key, why in self.column("irrelevant").items():
             if key in entries:
@@ -109,7 +109,7 @@ class KeyTable(Mapping[str, Key]):
                     draft.note(one, why)
 
     def apply_usual(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Handle the keys with `usual` values: such a value is irrelevant, and any other value is an error."""
+        """Handle the keys with `usual` values. A usual value is irrelevant, and any other value is an error."""
         for key, row in self.rows.items():
             entry = entries.get(key) if row.usual is not None else None
             if entry is not None and (entry.empty or is_usual(row, entry)):
@@ -118,7 +118,9 @@ class KeyTable(Mapping[str, Key]):
                 draft.error(entry, row.refused, row.help)
 
     def note_unneeded(self, draft: Draft, entries: Mapping[str, Entry]) -> None:
-        """Record that a key has no effect if the key that it needs is not on, such as LoRA's rank without LoRA."""
+        """Record a key as one without effect if it needs another key that is not on. LoRA's rank, for example, has no
+        effect without LoRA.
+        """
         for key, needs in self.column("needs").items():
             if key in entries and not has_needed(entries, needs):
                 draft.note(entries[key], f"nothing reads it without `{needs}`")
@@ -140,7 +142,7 @@ def is_usual(row: Key, entry: Entry) -> bool:
 
 
 def has_needed(entries: Mapping[str, Entry], needs: str) -> bool:
-    """Whether the file has the key, switched on, or the `key: value` that `needs` names. True if `needs` is empty."""
+    """Whether the file has what `needs` names: a key that is on, or a `key: value`. True if `needs` is empty."""
     key, colon, value = needs.partition(": ")
     if not key:
         return True

@@ -1,5 +1,5 @@
-"""Guess the architecture of a model whose folder is on another machine from the folder's name, so that the spec
-compiles.
+"""Guess the architecture of a model whose folder is on another machine. The guess follows the name of the folder, so
+that the spec compiles here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.package_data import read_table
 
 NEAREST = 3
-"""How many folder names at the end of a path are compared with model names. The Hub's cache has
-`models--ORG--NAME/snapshots/COMMIT`, and runs write `NAME-sft/checkpoint-3000` and `NAME-sft/merged`.
+"""How many names at the end of a path are compared with the names of models. More than one is needed, because the Hub's
+cache has `models--ORG--NAME/snapshots/COMMIT`, and runs write `NAME-sft/checkpoint-3000` and `NAME-sft/merged`.
 """
 
 
@@ -32,8 +32,8 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
 
 
 def architecture(draft: Draft, overrides: Overrides) -> None:
-    """If the model's folder does not exist here, but its name contains a registered model's name, write that model's
-    config.json next to the spec, with a warning.
+    """Write a config.json next to the spec, with a warning, if the model's folder does not exist here and its name
+    contains the name of a registered model. The config.json is that of the registered model.
     """
     folder = _folder(draft.model)
     if not folder or draft.has("model.config") or overrides.read(f"{folder}/config.json") is not None:
@@ -60,7 +60,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
 
 
 def registered(model: str, overrides: Overrides) -> ModelFacts | None:
-    """The registered model that a spec names, or after which the model's folder is named.
+    """The registered model that a spec names, or whose name is in the name of the model's folder.
 
     None if the folder exists with its own config.json, or if no registered model matches.
     """
@@ -71,7 +71,7 @@ def registered(model: str, overrides: Overrides) -> ModelFacts | None:
 
 
 def _folder(model: str) -> str:
-    """The folder of a model that the spec names by a quoted path; "" for a model of the Hub or of the registry."""
+    """The folder of a model that the spec names by a path in quotes. "" for a model of the Hub or of the registry."""
     return model[1:-1].replace("\\\\", "\\").rstrip("/\\") if model.startswith('"') else ""
 
 
@@ -80,8 +80,8 @@ def _alias(folder: str) -> str | None:
 
 
 def model_called(name: str) -> str | None:
-    """The registered model whose name occurs in `name`, such as `qwen3-8b` in `Qwen3-8B-sft`; the longest name if
-    several occur, None without any.
+    """The registered model whose name occurs in `name`: `qwen3-8b` in `Qwen3-8B-sft`. If several names occur, the
+    longest counts. None if no name occurs.
     """
     words = re.findall("[a-z]+|[0-9]+", name.lower())
     runs = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}

@@ -1,5 +1,5 @@
-"""Read files that an imported file names: next to it, in the folders above it up to the root of its git repository, or
-in the working directory.
+"""Read the files that an imported file names. They are looked for next to it, in the folders above it up to the root of
+its git repository, and in the working directory.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
 MOST_FOLDERS = 8
-"""How many folders, from the imported file's folder upwards, are searched for a named file."""
+"""How many folders are searched for a named file, from the folder of the imported file upwards."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
-"""Names in the root folder of a repository or of a Python project."""
+"""Names that occur in the root folder of a repository or of a Python project."""
 MOST_WALKED, MOST_LISTED = 2_000, 20_000
-"""The most folders and files of a repository in which a script is looked for by its name."""
+"""The largest numbers of folders and of files in a repository among which a script is looked for by its name."""
 FOREIGN = ("node_modules", "site-packages", "__pycache__", "venv", "env")
 """Folders with files of other projects."""
 PARTS = ("", "src", "scripts", "training", "train")
-"""Subfolders that may have a repository's training scripts."""
+"""Names of subfolders in which a repository may have its training scripts."""
 MOST_SCRIPTS = 300
-"""The most Python files that are searched for a repository's own keys."""
+"""The largest number of Python files that are searched for a repository's own keys."""
 
 
 def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
     """Make a file reader: a function that takes a file name in an import from `folder` and returns the file's bytes, or
     None if the file does not exist.
 
-    A published configuration is untrusted and may name any path. Files in its repository (or in its folder, without a
-    repository) may be read. Elsewhere, only files that a spec could name may be read, and no absolute paths unless the
-    user typed them (`typed` is the text of `--command`).
+    A published configuration may come from a stranger, and may name any path. All files in its repository may be read;
+    without a repository, all files in its folder. Elsewhere, only such files may be read that a spec may name. An
+    absolute path is read only if the user typed it (`typed` is the text of `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -43,7 +43,7 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
-            with suppress(OSError, ValueError):  # skip paths that are missing, too large, or not file names
+            with suppress(OSError, ValueError):  # paths that are missing, too large, or not names of files are skipped
                 foreign = os.path.isabs(name) and name not in typed
                 refused = name.endswith(".py") or foreign or Workspace(one).outside_fault(name)
                 if _inside(root, path) or not refused:
@@ -54,8 +54,8 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
-    """The names and texts of the Python files (or of files with other endings) in a source's folder, in its PARTS, and
-    in the same places of the folders above, up to the root of the repository.
+    """The names and texts of the Python files near a source; other endings can be given. They are in the source's
+    folder, in its PARTS, and in the same places of the folders above, up to the root of the repository.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):

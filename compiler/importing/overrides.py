@@ -19,17 +19,19 @@ DEFAULT_GPUS = 8
 
 
 def nothing(name: str) -> bytes | None:
-    """A file reader that finds no file."""
+    """A reader of files that finds no file."""
     return None
 
 
 def no_scripts() -> Iterator[tuple[str, str]]:
-    """An empty iterator, for an import without a file, such as `--command`, which has no scripts near it."""
+    """An empty iterator of scripts. It is used for an import without a file, such as `--command`, because no scripts
+    are near it.
+    """
     return iter(())
 
 
 def nowhere(name: str) -> list[str]:
-    """The paths of a Python file in the repository of a source that is not a file: none."""
+    """An empty list of paths. It is used for a source that is not a file, because it has no repository."""
     return []
 
 
@@ -96,7 +98,9 @@ class Overrides:
 def named_table(
     draft: Draft, entry: Entry, read: Callable[[str, str], Mapping[str, Entry]], data: bytes, name: str
 ) -> Mapping[str, Entry] | None:
-    """The keys of a file that the imported file names; None, after reporting an error, if the file cannot be read."""
+    """The keys of a file that the imported file names. If the file cannot be read, an error is reported, and the result
+    is None.
+    """
     try:
         table = read(data.decode("utf-8-sig"), name)
     except (Unreadable, UnicodeDecodeError) as error:
@@ -125,9 +129,7 @@ class Machines:
 
 
 def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
-    """Set `hardware` and `nodes`: from the command line, otherwise from the imported files, otherwise to the
-    defaults.
-    """
+    """Set `hardware` and `nodes`. The command line takes precedence, then the imported files, then the defaults."""
     nodes = overrides.nodes or found.nodes or 1
     each = found.each
     if each is None and found.total is not None:
@@ -151,8 +153,8 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 
 def machine(text: str) -> str:
-    """Check the value of `--hardware`, and return it as a spec writes it: `8x h100-80gb` becomes `8 x h100-80gb`.
-    Raises ValueError, which names a legal value.
+    """Check the value of `--hardware`, and return it as it is written in a spec: `8x h100-80gb` becomes `8 x
+    h100-80gb`. Raises ValueError with a legal value.
     """
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:
@@ -209,7 +211,9 @@ def _order(version: str) -> tuple[int, int]:
 
 
 def _nearest(version: str) -> Stack:
-    """The stack whose defaults equal those of a TRL version. transformers changed defaults around TRL 0.21 and 1.0."""
+    """The stack whose defaults are nearest to those of a TRL version. transformers changed defaults around TRL 0.21 and
+    1.0.
+    """
     before: Mapping[str, str] = read_json(__file__, "trl/stacks.json")
     found = (name for name, end in before.items() if _order(version) < _order(end))
     return load(next(found, stacks.DEFAULT))

@@ -1,4 +1,4 @@
-"""`xpc import --partial`: write a spec from what can be converted, and list what a person must decide.
+"""`xpc import --partial`: write a spec with everything that can be converted, and list what a person must decide.
 
 Importers work the same with and without `--partial`. They report each line that a spec cannot express by
 `Draft.error(entry, why, help)`, where `entry` has the line's key, value, file and line number. Without `--partial` one
@@ -23,18 +23,18 @@ from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
 MODEL, DATA = re.compile(r"model_name_or_path$"), re.compile(r"(?:train_dataset|load_dataset|dataset)\b")
-"""Match the keys of errors that explain why the model or the data are missing."""
+"""Patterns for the keys of errors that explain why the model or the data are missing."""
 COLUMN = re.compile("^the column `[^`]*`: ")
-"""Matches the beginning of "the column `x`: why", so that columns with the same reason make one decision."""
+"""A pattern for the beginning of "the column `x`: why". Columns with the same reason make one decision."""
 STATUS = 3
 """The exit status of an import that wrote a spec with decisions left for a person."""
 MOST = 18
-"""The most lines of decisions that are printed."""
+"""The largest number of lines about decisions that are printed."""
 
 
 def apply(draft: Draft, overrides: Overrides) -> None:
-    """Turn the errors of a draft into comments and decisions. Without errors, and with a model and data, nothing
-    changes.
+    """Turn the errors of a draft into comments and decisions. A draft without errors that has a model and data is not
+    changed.
     """
     errors = [one for one in draft.messages if one.severity == "error"]
     draft.messages = [one for one in draft.messages if one.severity != "error"]
@@ -70,7 +70,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
 
 def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Message], help: str) -> list[Message]:
     """Add the decision about a missing model or missing data (`what`). Returns the errors that explain why it is
-    missing, because these need no decision of their own.
+    missing; they get no decisions of their own.
     """
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"

@@ -1,4 +1,6 @@
-"""The report of an import: messages for people, one per line, or JSON with what became of every key for programs."""
+"""The report of an import. It is a list of messages for people, one per line, or JSON for programs, which says how each
+key was handled.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
 
 
 def _defaults(draft: Draft) -> list[Fate]:
-    """The tool's defaults that the spec states, each once. Defaults that a later key replaced are not listed."""
+    """The defaults of the tool that the spec states, without repetitions. A default that a later key replaced is not
+    listed.
+    """
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
     found: list[Fate] = []

@@ -1,4 +1,4 @@
-"""Find where a repository's own Python files declare or read a configuration key. The files are parsed, never
+"""Find where the Python files of a repository declare or read a key of a configuration. The files are parsed, and never
 executed.
 """
 

@@ -14,7 +14,7 @@ TRAINING = ("learning_rate", "num_train_epochs", "num_epochs", "max_steps", "per
             "train_dataset", "datasets", "dataset_name", "dataset_mixer", "dataset_mixture", "data_path", "do_train",
             "gradient_accumulation_steps", "micro_batch_size", "train_batch_size", "output_dir", "optimizer", "optim",
             "stage", "epochs", "beta")  # fmt: skip
-"""Key names of training configurations: a file without any of them does not train."""
+"""Names of keys in configurations of trainings. A file that has none of them does not train."""
 INFERENCE = ("infer_backend", "infer_dtype", "vllm_maxlen", "max_new_tokens", "do_sample", "top_p",
              "adapter_name_or_path", "template", "prompt", "prompts", "max_model_len")  # fmt: skip
 
@@ -69,7 +69,9 @@ def kind_of(source: SourceFile, is_file: bool) -> str:
 
 
 def _trains_nothing(keys: set[str], table: Mapping[str, Entry]) -> str:
-    """Why a file does not configure a training, such as "it is a merge configuration of mergekit"; "" if it does."""
+    """Say why a file does not configure a training, such as "it is a merge configuration of mergekit".
+    "" if it does.
+    """
     trains = keys & set(TRAINING)
     if "merge_method" in keys or ("slices" in keys and not trains):
         return "it is a merge configuration of mergekit, which trains nothing: merge first, and train the result"

@@ -8,9 +8,9 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entry, integer
 
 LIBRARY = 1000
-"""The default buffer size, in rows, of `IterableDataset.shuffle` in the datasets library."""
+"""The default size of the buffer, in rows, of `IterableDataset.shuffle` in the datasets library."""
 SLICE = re.compile(r"\[[^\]]*:")
-"""Matches a slice of a split, as in `org/name[train:10%]`."""
+"""A pattern for a part of a split, as in `org/name[train:10%]`."""
 
 
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:
@@ -47,7 +47,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
 
 
 def _why_complete(draft: Draft) -> str:
-    """Why the spec cannot stream the rows and must read them completely, or "" if it can."""
+    """The reason why the rows cannot be streamed and must be read completely. "" if they can be streamed."""
     from xpc.compiler.rules.data.streams import COMPLETE, INTERVALS
 
     if draft.method != "sft":
@@ -60,7 +60,7 @@ def _why_complete(draft: Draft) -> str:
     if source.take is not None or source.limit is not None or SLICE.search(source.ref):
         return "a part of the rows is selected"
     for path, value, _ in COMPLETE:
-        if path != "data.workers" and draft.has(path):  # `stream` removes `data.workers` itself
+        if path != "data.workers" and draft.has(path):  # `stream` itself removes `data.workers`, so it is no obstacle
             text = draft.settings[path].text
             if text == value if value else text != "false":
                 return f"`{path}{value and f' = {value}'}` needs all rows"

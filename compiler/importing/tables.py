@@ -26,7 +26,7 @@ def converted(
 
 
 def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
-    """Warn about each key that the file states twice with different values. YAML readers use the last value."""
+    """Warn about each key that the file states twice with different values. Readers of YAML use the last of them."""
     for one in table.values():
         if one.earlier:
             draft.warn(one, f"line {one.earlier} has it as well, with another value; the last one is used")
@@ -52,8 +52,8 @@ def _draft(
 
 
 def _fragment(table: Entries, kind: str, overrides: Overrides) -> Draft:
-    """Import a file of accelerate or DeepSpeed alone. The result is a base for `extends`, or a complete spec if
-    `--model` and `--data` are given.
+    """Import a file of accelerate or of DeepSpeed that is given alone. The result is a base for `extends`. With
+    `--model` and `--data`, it is a complete spec.
     """
     from xpc.compiler.importing.accelerate import config as sharding
     from xpc.compiler.importing.accelerate import deepspeed as zero

@@ -1,7 +1,8 @@
-"""The interface that gives suggestions while a spec is read, such as `micro` for the unknown name `batch_size`.
+"""The interface of advisors, which suggest corrections while a spec is read. For the unknown name `batch_size`, an
+advisor suggests `micro`.
 
-The pipeline passes an advisor. Its implementation is `xpc.compiler.suggest.advisor`, which is loaded when a finding
-first needs a suggestion.
+The pipeline passes an advisor to the reader of specs. The advisor that it passes is `xpc.compiler.suggest.advisor`,
+which is loaded when a finding first needs a suggestion.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 class UnknownName:
     """An unknown name in a spec, with its location and its value.
 
-    `clause` is the clause that contains the name: `save` in `save { evry = 100 }`. It is None outside of clauses;
-    `header` is true if the name is after `with`. `typed` is the value's source text, cut after 60 characters.
+    `clause` is the clause that contains the name: `save` in `save { evry = 100 }`. It is None if the name is outside of
+    clauses. `header` is true if the name stands after `with`. `typed` is the source text of the name's value, cut after
+    60 characters.
     """
 
     name: str
@@ -36,8 +38,8 @@ class UnknownName:
 class Suggestion:
     """A finding about a name, without its location: the code, the message, the label's text, the help and the edit.
 
-    The edit replaces the name and, with `replaces_value`, also its value. `intended` are the paths of the settings that
-    the name probably means.
+    `edit` is the text for an editor to insert. It replaces the name, and if `replaces_value` is true, also the value.
+    `intended` are the paths of the settings that the name probably stands for.
     """
 
     code: str
@@ -50,48 +52,54 @@ class Suggestion:
 
 
 class Advisor:
-    """The default advisor. It reports errors, but suggests nothing."""
+    """The default advisor. It reports errors without any suggestion."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
-        """The finding for an unknown name. `count` is the number of unknown names before it in the file."""
+        """The finding for an unknown name. `count` is the number of unknown names before this one in the file."""
         return Suggestion(
             "XP101", f"`{unknown.name[:60]}` is not a setting", help="`xpc list settings` prints them all"
         )
 
     def is_known(self, name: str) -> bool:
-        """Whether a name that is not a setting has a known meaning, such as `batch_size` of other tools."""
+        """Whether a name that is not a setting has a known meaning. The name `batch_size` has one, because other tools
+        use it.
+        """
         return False
 
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """Return the message, location, help and edit for a setting without a value, or with a block instead of a
-        value.
+        """For a setting without a value, or with a block instead of a value: return the message, the location, the help
+        and the edit.
         """
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
     def written_value(self, path: str, item: Item) -> str | None:
-        """The legal value intended by an illegal one, such as `flash2` for `flash_attention_2`; None if the value is
-        legal or if the intention is unclear.
+        """The legal value that an illegal value probably stands for: `flash2` for `flash_attention_2`. None if the
+        value is legal, or if the user's intention is unclear.
         """
         return None
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
-        """The help for a run's length with an unknown unit, `for 500 iters`; and the unit to write, or None."""
+        """For a run's length with an unknown unit, such as `for 500 iters`: return the help, and the unit to write
+        instead or None.
+        """
         return "write `for 3 epochs` or `for 1000 steps`", None
 
     def joined_value(self, clause: str, parts: Sequence[str]) -> str | None:
-        """The single value that several words probably mean: `4 x rtx-4090` for `4 x RTX 4090`. None if there is no
-        such value.
+        """The single value that several words probably stand for: `4 x rtx-4090` for `4 x RTX 4090`. None if there is
+        no such value.
         """
         return None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` that means the same as a setting of another tool, such as `fraction` or `ratio`, with
-        this name and value; None if unclear.
+        """The value of `take` that has the effect of another tool's setting, such as `fraction` or `ratio`, with the
+        given name and value. None if the effect is unclear.
         """
         return None
 
 
 GetAdvisor = Callable[[], Advisor]
-"""A function that returns the advisor. It is called only for a wrong spec."""
+"""A function that returns the advisor. It is called only if the spec has an error, so a correct spec never loads the
+suggestions.
+"""

@@ -1,7 +1,7 @@
 """Generate `paths.py`, the type of all paths of settings, from the table of settings (`make docs`).
 
-With this type, `spec.flag("memory.chekpointing")` (a misspelt path) and `spec.flag("optimizer")` (not a flag) are type
-errors.
+With this type, mypy reports `spec.flag("memory.chekpointing")`, a misspelt path, and `spec.flag("optimizer")`, a
+setting that is not a flag.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GETTERS = {
     "Weighted": ("functions", "weighted"),
     "Other": ("block", "file", "model", "rope", "sources", "template", "text_or_file"),
 }
-"""For each typed getter of `Spec`, such as `spec.flag`, the kinds of settings that it reads."""
+"""For each typed getter of `Spec`, such as `spec.flag`: the kinds of settings that it can read."""
 HEAD = '''"""The paths of all settings, by the getter of `Spec` that reads them.
 
 Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.

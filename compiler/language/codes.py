@@ -1,5 +1,5 @@
-"""Codes of diagnostics that no rule reports: those about names and values in a spec, and those of `xpc preview`.
-`codes.toml` contains their explanations.
+"""The codes of diagnostics that do not come from rules: those about names and values in a spec, and those of `xpc
+preview`. Their explanations are in `codes.toml`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ CODES: dict[str, tuple[str, str]] = {
     "XP901": ("unused-silence", "warning"),
     "XP902": ("malformed-silence", "warning"),
 }
-"""For each code, its slug (a short name) and its severity."""
+"""Codes, each with its slug (a short name) and its severity."""
 
 
 def explanation(code: str) -> str:
@@ -93,7 +93,7 @@ def report(
     help: str | None = None,
     edits: tuple[Edit, ...] = (),
 ) -> Diagnostic:
-    """Make a diagnostic with the slug and severity that `CODES` has for its code."""
+    """Make a diagnostic. Its slug and its severity are those that `CODES` has for its code."""
     slug, severity = CODES[code]
     return Diagnostic(code, slug, severity, message, primary, related, help, edits)
 
@@ -111,5 +111,5 @@ class Problems(list[Diagnostic]):
         help: str | None = None,
         edits: tuple[Edit, ...] = (),
     ) -> None:
-        """Append a diagnostic with the slug and severity that `CODES` has for its code."""
+        """Append a diagnostic. Its slug and its severity are those that `CODES` has for its code."""
         self.append(report(code, message, primary, related=related, help=help, edits=edits))

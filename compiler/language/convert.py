@@ -1,5 +1,5 @@
-"""Convert the syntax node of a value to a Python value: `10%` to `Amount("share", 0.1)`. Illegal values give a
-`Wrong`.
+"""Convert the syntax node of a value to a Python value: `10%` becomes `Amount("share", 0.1)`. An illegal value becomes
+a `Wrong`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from xpc.compiler.language.values import READERS, Wrong
 
 
 def convert(row: Setting, item: Item) -> object | Wrong:
-    """The Python value of an item, converted to the kind that the table of settings states for its path. Returns a
-    `Wrong` if the value is illegal.
+    """Convert the value of an item to a Python value of the kind that the table of settings states for its path. An
+    illegal value becomes a `Wrong`.
     """
     kind = row.kind.name
     try:
         if kind in READERS:
             return READERS[kind](row, item, item.node)
-        # imported only for kinds of values that settings of methods and adapters have
+        # imported here, because only settings of methods and adapters have these kinds of values
         from xpc.compiler.language import convert_methods
 
         return convert_methods.READERS[kind](row, item, item.node)

@@ -1,4 +1,6 @@
-"""Convert values that only methods, adapters and chat templates have, such as `[sigmoid, sft(weight=1)]`."""
+"""Convert the values of kinds that only settings of methods, adapters and chat templates have, such as `[sigmoid,
+sft(weight=1)]`.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,9 @@ from xpc.grammar.tree import Setting as Written
 
 
 def weighted(row: Setting, item: Item, node: Value | None) -> object:
-    """Read a loss, a reward or a list of them. Forms: `name`, `name(weight=1)`, `"file.py:function"`,
-    `file("file.py:function", weight=1)`. Rewards may have arguments: `cosine(weight=1, max_len=2000)`.
+    """Read a loss, a reward, or a list of losses or rewards. Each is written in one of these forms: `name`,
+    `name(weight=1)`, `"file.py:function"`, `file("file.py:function", weight=1)`. A reward may also have arguments:
+    `cosine(weight=1, max_len=2000)`.
     """
     nodes = node.items if isinstance(node, List) else (node,)
     if not nodes:
@@ -46,7 +49,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         if isinstance(part, Written) and part.name.text == "weight" and weight is None:
             weight = float(_number(row, item, part.value))
         elif isinstance(part, Written) and part.name.text != "weight" and rewards:
-            continue  # an argument of the reward function, which `_arguments` reads
+            continue  # this is an argument of the reward function; `_arguments` reads it
         elif name == "file" and isinstance(part, String):
             name = str(_text(row, item, part))
         else:
@@ -75,7 +78,9 @@ def _function_name(row: Setting, item: Item, node: Value | None) -> str:
 
 
 def template(row: Setting, item: Item, node: Value | None) -> object:
-    """Read a chat template: `chatml` or `file("x.jinja")`, also with arguments: `qwen3(enable_thinking=false)`."""
+    """Read a chat template: a name such as `chatml`, a file such as `file("x.jinja")`, or a name with arguments such as
+    `qwen3(enable_thinking=false)`.
+    """
     if isinstance(node, Ref) and node.is_name and not node.name.endswith((".jinja", ".jinja2", ".j2", ".json")):
         name = str(_choice(row, item, node))
         return Template(f"files/{name}.jinja", (), name)
@@ -96,8 +101,8 @@ def template(row: Setting, item: Item, node: Value | None) -> object:
 def _arguments(
     row: Setting, item: Item, node: Call, apart: tuple[str, ...] = ()
 ) -> tuple[tuple[str, bool | int | float | str], ...]:
-    """The arguments of a chat template or a reward function, in the order of the spec. The argument `apart` lists names
-    to omit, such as `weight`.
+    """The arguments of a chat template or a reward function, in the order of the spec. Names in `apart`, such as
+    `weight`, are left out, because they are not arguments.
     """
     found: dict[str, bool | int | float | str] = {}
     for part in node.args:
@@ -114,7 +119,9 @@ def _arguments(
 
 
 def rope(row: Setting, item: Item, node: Value | None) -> object:
-    """Read a scaling of rotary positions: `yarn(factor=4, original=4096)`, with further parameters of its kind."""
+    """Read a scaling of rotary positions: `yarn(factor=4, original=4096)`. Each kind of scaling has
+    further parameters.
+    """
     if isinstance(node, Ref) and node.is_name:
         name = str(_choice(row, item, node))
         raise Wrong("explained", "XP104", f"`{name}` needs a factor", row, item, node, help=f"write `{name}(factor=4)`")
@@ -151,7 +158,7 @@ def targets(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def share(row: Setting, item: Item, node: Value | None) -> object:
-    """Read `70%` as a share. A number without `%` is not accepted, because it could be a count."""
+    """Read a share such as `70%`. A number without `%` is refused, because it could be a count."""
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit != "%":
@@ -161,8 +168,8 @@ def share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def model(row: Setting, item: Item, node: Value | None) -> object:
-    """Return the syntax node of a model unchanged. `resolve` converts it, because that needs the registry and local
-    folders.
+    """Return the syntax node of a model unchanged. `resolve` converts it later, with the help of the registry and of
+    local folders.
     """
     if not isinstance(node, Ref | String):
         raise _wrong_kind(row, item, node)

@@ -1,4 +1,6 @@
-"""The names that `extra LIBRARY { }` accepts, and the names that it refuses because a setting of xpc decides them."""
+"""Check the names and values in `extra LIBRARY { }`: which names the block accepts, and which it refuses because a
+setting of xpc decides them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ ONLY_FSDP1 = {
     "fsdp_use_orig_params": "FSDP2 always keeps the original parameters",
     "fsdp_sync_module_states": "FSDP2 needs no such copy",
 }
-"""Keys of accelerate that only FSDP1 reads, each with what FSDP2 does instead."""
+"""Keys of accelerate that only FSDP1 reads. For each key, what FSDP2 does instead."""
 OWNED = {
     "trl": {
         "use_cpu": "hardware", "ddp_backend": "hardware", "dataloader_pin_memory": "hardware",
@@ -56,8 +58,8 @@ OWNED = {
         "activation_checkpointing": "memory.checkpointing",
     },
 }  # fmt: skip
-"""Names that `extra` refuses, each with the setting that decides it. `extra` also refuses the arguments (`args`) in the
-table of settings.
+"""Names that an `extra` block refuses, each with the setting that decides it. An `extra` block also refuses all
+arguments (`args`) that the table of settings lists.
 """
 SHARED = (
     "zero_optimization", "zero_optimization.offload_optimizer", "zero_optimization.offload_param", "bf16", "fp16",
@@ -69,9 +71,9 @@ MAPPING = "a mapping, which `extra` cannot write"
 
 
 def owner(escape: str, name: str, method: str = "sft") -> str | None:
-    """The path of the setting that decides a name in an `extra` block; None if `extra` may set the name. The argument
-    `escape` is the block's library: trl, accelerate or deepspeed. A setting that the method does not read does not
-    count.
+    """The path of the setting that decides a name in an `extra` block. None if no setting decides it, so that the block
+    may set the name. `escape` is the library of the block: trl, accelerate or deepspeed. Settings that the spec's
+    method does not read are ignored.
     """
     if escape == "trl":
         row = owner_of(name)
@@ -84,8 +86,8 @@ def owner(escape: str, name: str, method: str = "sft") -> str | None:
 
 
 def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
-    """What a value in `extra` should be, in words, such as "one of no, steps, epoch"; None for a legal value, or if the
-    argument's type cannot be checked.
+    """What a value in an `extra` block should be, as text: "one of no, steps, epoch". None for a legal value, or if the
+    type of the argument cannot be checked.
     """
     if escape != "trl":
         return _wrong_key(stack, escape, name, value)
@@ -105,7 +107,7 @@ def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """What a list should be, in words: a list of texts, or two numbers in order. None for a legal list."""
+    """What a list should be, as text: a list of texts, or two numbers in order. None for a legal list."""
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if fits else "a list of texts"
@@ -120,7 +122,7 @@ def _number(value: object) -> bool:
 
 
 def _outside(legal: Mapping[str, Json], value: object) -> str | None:
-    """The values that the stack's policy allows, in words, if `value` is not one of them; otherwise None."""
+    """The values that the stack's policy allows, as text, if `value` is not one of them; otherwise None."""
     choices = legal.get("one_of")
     if isinstance(choices, list):
         fits = any(type(value) is type(one) and value == one for one in choices)
@@ -131,7 +133,7 @@ def _outside(legal: Mapping[str, Json], value: object) -> str | None:
 
 
 def _one_of(choices: Iterable[str]) -> str:
-    """The choices in words: "one of a, b, c"."""
+    """The choices as text: "one of a, b, c"."""
     first, *others = choices
     return f"one of {', '.join([first, *others])}" if others else first
 
@@ -146,7 +148,9 @@ PLAIN: dict[str, tuple[type, ...]] = {
 
 
 def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
-    """The legal values of a key of accelerate.yaml or deepspeed.json in words if `value` is illegal; otherwise None."""
+    """The legal values of a key of accelerate.yaml or deepspeed.json, as text, if `value` is illegal;
+    otherwise None.
+    """
     keys = stack.launch_keys(file)
     record = keys.get(name)
     if record is None:
@@ -167,7 +171,8 @@ def _wrong_key(stack: Stack, file: str, name: str, value: object) -> str | None:
 
 def _fits(word: str, file: str, value: object) -> bool:
     if word == "int" and file == "deepspeed" and isinstance(value, float):
-        return value.is_integer()  # DeepSpeed's documentation writes integers as 1e9
+        # 1e9 is accepted as an integer, because DeepSpeed's documentation writes integers like this
+        return value.is_integer()
     return isinstance(value, PLAIN[word]) and isinstance(value, bool) is (word == "bool")
 
 
@@ -175,11 +180,11 @@ LIMITS = {
     "low": ("of at least", operator.ge), "above": ("above", operator.gt), "high": ("of at most", operator.le),
     "below": ("below", operator.lt), "other_than": ("other than", operator.ne),
 }  # fmt: skip
-"""For each bound in a stack's tables: its phrase in messages, and the comparison that `value` must pass."""
+"""For each bound in a stack's tables: its phrase in messages, and the comparison that a legal `value` satisfies."""
 
 
 def _out_of_bounds(record: Mapping[str, Json], value: object) -> str | None:
-    """The bounds of a key in words, if the number is outside of them; otherwise None."""
+    """The bounds of a key, as text, if the number is outside of them; otherwise None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     fits = all(holds(value, bound) for _, holds, bound in _limits(record))
@@ -199,8 +204,8 @@ def _bounds(record: Mapping[str, Json]) -> str:
 
 
 def removed(stack: Stack, escape: str, name: str) -> str | None:
-    """The message for a key that the stack's DeepSpeed has removed; None for other keys. DeepSpeed refuses removed keys
-    even if they are off.
+    """The message for a key that the stack's DeepSpeed has removed. None for any other key. DeepSpeed refuses a removed
+    key even if its value switches it off.
     """
     zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
     if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
@@ -210,8 +215,8 @@ def removed(stack: Stack, escape: str, name: str) -> str | None:
 
 @cache
 def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
-    """The names that `extra` accepts: the options of the library in this stack (for `trl`, the fields of the method's
-    configuration class) that no setting decides.
+    """The names that an `extra` block accepts: the options that the library has in this stack, without those that a
+    setting decides. For `trl`, the options are the fields of the method's configuration class.
     """
     if escape == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))
@@ -224,6 +229,6 @@ def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str
 
 @cache
 def owned_names(stack: Stack, escape: str, method: str) -> frozenset[str]:
-    """The library's options that `extra` refuses because a setting decides them."""
+    """The options of the library that an `extra` block refuses, because a setting decides them."""
     own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
     return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)

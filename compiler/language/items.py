@@ -1,5 +1,5 @@
-"""The contents of a file as flat lists: settings, data sources and `extra` values, each with its syntax node and
-location.
+"""The contents of a file as flat lists: its settings, data sources and `extra` values, each with its syntax node and
+its location.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Clause, File, Number, Ref, Setting, String, Train, Value
 
 SPEC, BASE, DEFAULT, DERIVED = "spec", "base", "default", "derived"
-"""Origins of a value: the spec, a base, the default, or a derivation from other settings."""
+"""Where a value comes from: the spec, one of its bases, the default, or a derivation from other settings."""
 
 
 @record
 class Item:
     """A setting as it is written in a spec: its path, the syntax node of its value, and its location. `node` is None
-    for a bare name, which means true.
+    for a name without a value, which means true.
     """
 
     path: str
@@ -48,7 +48,9 @@ class Swept:
 
 @record
 class Evaluated:
-    """A `data` block that `eval { data = ... }` names: its sources, and how to read their rows."""
+    """A `data` block that `eval { data = ... }` names: its sources, and the settings that say how to
+    read their rows.
+    """
 
     label: Label
     rows: tuple[Row, ...] = ()
@@ -57,8 +59,8 @@ class Evaluated:
 
 @mutable
 class Written:
-    """The contents of one file. `data_name` is the location of its `data` block's title, `blocks` are `data` blocks for
-    evaluation by title, and `intended` are the settings that unknown names probably mean.
+    """The contents of one file. `data_name` is the location of the title of its `data` block. `blocks` are its `data`
+    blocks for evaluation, by title. `intended` are the settings that unknown names in the file probably stand for.
     """
 
     source: Source
@@ -93,8 +95,8 @@ class Reporter:
         edit: str | None = None,
         related: tuple[Label, ...] = (),
     ) -> None:
-        """Report a finding with one of the `CODES`. If `edit` is given, editors can insert it instead of the text at
-        `span`.
+        """Report a finding with one of the `CODES`. If `edit` is given, an editor can replace the text at
+        `span` by it.
         """
         edits = () if edit is None else (Edit(span, edit),)
         self.problems.report(code, message, self.label(span, text), help=help, edits=edits, related=related)
@@ -110,7 +112,7 @@ class Reporter:
 
 
 class Collector(Reporter):
-    """Collects the items and findings of one file in `out`."""
+    """Collects the items and the findings of one file in its attribute `out`."""
 
     def __init__(self, file: File) -> None:
         super().__init__(file.source, Problems())
@@ -118,14 +120,16 @@ class Collector(Reporter):
         self.out = Written(file.source, file.train, problems=self.problems)
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
-        """Add a setting to a table, or report that it is written twice if the table already has its path."""
+        """Add a setting to a table. If the table already has its path, report that the setting is written twice."""
         item = Item(path, node, self.label(span))
         first = table.setdefault(path, item)
         if first is not item:
             self.again(f"`{path.rpartition('.')[2]}` is written twice", span, first.label)
 
     def add(self, path: str, node: Value | None, span: Span) -> None:
-        """Add a setting, unless its number is malformed and already reported."""
+        """Add a setting. A setting whose number is malformed is not added, because the grammar has
+        already reported it.
+        """
         if not (isinstance(node, Number) and _is_malformed(node)):
             self.keep(self.out.items, path, node, span)
 
@@ -135,7 +139,7 @@ class Collector(Reporter):
 
 
 def _is_malformed(number: Number) -> bool:
-    """Whether the grammar has reported this number as malformed. Such a number is 0 in the tree."""
+    """Whether the grammar has already reported this number as malformed. Such a number has the value 0 in the tree."""
     if number.value != 0 or number.unit is not None:
         return False
     try:

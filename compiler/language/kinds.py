@@ -1,4 +1,4 @@
-"""The kinds of values: the units that each accepts, and the words that diagnostics use for them."""
+"""The kinds of values, each with the units that it accepts and the words that diagnostics use for it."""
 
 from __future__ import annotations
 
@@ -57,27 +57,27 @@ BLOCK = Kind("block", "a block of settings", "{ }")
 
 @record
 class Amount:
-    """A number with the unit that decides its meaning: `count` (steps, rows), `share` (0 to 1), `absolute`, `epoch`,
-    `never`.
+    """A number with a unit that decides what the number means: `count` (steps, rows), `share` (0 to 1), `absolute`,
+    `epoch`, `never`.
     """
 
     unit: str
     value: int | float = 0
 
     def steps(self, run: int) -> int:
-        """Convert to steps: a count stays, and a share of the run is rounded up, as in transformers. The argument `run`
-        is the run's number of steps.
+        """Convert to a number of steps, for a run of `run` steps. A count stays as it is, and a share of the run is
+        rounded up, as in transformers.
         """
         return ceil(self.value * run) if self.unit == "share" else int(self.value)
 
 
 @record
 class Weighted:
-    """A loss, reward function or tool in a list of them. `weight` is None if the spec states none; `arguments` are
-    those of a reward function, as in `cosine(max_len=1000)`.
+    """An entry in a list of losses, reward functions or tools. `weight` is None if the spec states no weight.
+    `arguments` are the arguments of a reward function, as in `cosine(max_len=1000)`.
 
-    For a function or class from a file, `function` is its name. After `resolve` has read the file, `file` is the path
-    of its copy in the bundle, and `sha256` its digest.
+    If the entry is a function or a class in a file, `function` is its name. `resolve` reads the file, and sets `file`
+    to the path of the file's copy in the bundle, and `sha256` to its digest.
     """
 
     name: str
@@ -90,8 +90,8 @@ class Weighted:
 
 @record
 class Template:
-    """A chat template: its file, the arguments that the spec sets, and the template's name if it is built in. After
-    `resolve`, `file` is the path of the copy in the bundle.
+    """A chat template: its file, the arguments that the spec sets, and for a built-in template its name. `resolve` sets
+    `file` to the path of the copy in the bundle.
 
     `qwen3(enable_thinking=false)` is `Template("files/qwen3.jinja", (("enable_thinking", False),), "qwen3")`.
     """
@@ -103,8 +103,9 @@ class Template:
 
 @record
 class Rope:
-    """A scaling of rotary positions, such as `yarn(factor=4)`. `parameters` are the written parameters of this kind of
-    scaling, such as `beta_fast`, and `original` is the context in tokens before the scaling, if the spec states it.
+    """A scaling of rotary positions, such as `yarn(factor=4)`. `parameters` are further parameters that the spec
+    states, such as `beta_fast`. `original` is the length of the context in tokens before the scaling, or None if the
+    spec does not state it.
     """
 
     kind: str
@@ -113,7 +114,7 @@ class Rope:
     parameters: tuple[tuple[str, float], ...] = ()
 
     def context(self, original: int) -> int:
-        """The scaled context in tokens of a model whose own context is `original`."""
+        """The length of the scaled context, in tokens, for a model whose own context is `original`."""
         return int((self.original or original) * self.factor)
 
 

@@ -1,4 +1,4 @@
-"""The settings of `launch`, and the engines that read each of them."""
+"""The settings of `launch`, each with the engines that read it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xpc.compiler.language import kinds as k
 from xpc.compiler.language.setting import Setting
 
 ENGINES = ("local", "slurm", "k8s", "sky", "ray")
-"""Choices of `launch`; the first is the default."""
+"""The choices of `launch`. The first one is the default."""
 ALSO_CALLED = {
     "local": "none; here; bash; shell",
     "slurm": "sbatch; srun",
@@ -14,9 +14,9 @@ ALSO_CALLED = {
     "sky": "skypilot",
     "ray": "ray train; raytrain; anyscale; kuberay",
 }
-"""For each engine, other names that users write for it, which suggestions recognize."""
+"""For each engine, other names that users write for it. Suggestions recognize these names."""
 CLUSTERS = ENGINES[1:]
-"""The engines that submit a run to a scheduler or a cluster, in contrast to `local`."""
+"""The engines that submit a run to a scheduler or a cluster. The engine `local` does not."""
 
 LAUNCH = (
     Setting("launch", k.CHOICE, "where the run is started: on this machine, or by a scheduler", default="local",

@@ -1,5 +1,5 @@
-"""Merge a spec with its bases, setting by setting. `extends` names a base by its relative path; chains may be at most
-four bases deep and without cycles.
+"""Merge a spec with its bases, setting by setting. `extends` names a base by its relative path. A chain of bases may be
+at most four bases deep, and must not form a cycle.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ MAX_DEPTH = 4
 
 @mutable
 class Loaded:
-    """The merged contents of a spec and its bases. `kinds` maps each path to "spec" or "base", the origin of its value.
+    """The merged contents of a spec and its bases. `kinds` says for each path whether its value comes from the spec or
+    a base ("spec" or "base").
 
-    `files` are the spec and its bases, the spec first. `broken` is true if some part could not be read, so that a
-    setting that seems to be missing may be there. `sweep` is the sweep block of the first of `files` that has one,
-    `stated` are the other settings of that file, and `over` are the settings of the files that extend it. `intended`
-    are settings that unknown names probably mean, so that nothing reports them as missing. For a run of a sweep,
-    `member` is its name, and `model_source` is the text that names its model. `advisor` gives suggestions.
+    `files` are the spec and its bases, the spec first. `broken` is true if a part of them could not be read, so that
+    this part may contain a setting that seems to be missing. `intended` are the settings that unknown names probably
+    stand for; no finding reports them as missing. `advisor` gives suggestions.
+
+    `sweep` is the sweep block of the first file that has one. `stated` are the other settings of that file, and `over`
+    are the settings of the files that extend it. For a run of a sweep, `member` is the name of the run, and
+    `model_source` is the text that names its model.
     """
 
     file: File
@@ -54,8 +57,8 @@ class Loaded:
 
 
 def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> Loaded:
-    """Parse and merge a spec and its bases. A spec replaces single settings of its base; a list or the data sources are
-    replaced as a whole.
+    """Parse and merge a spec and its bases. Each setting of the spec replaces the same setting of a base. Values that
+    are lists, and the data sources, are replaced completely, and not merged.
     """
     file, problems = parse(source)
     out = Loaded(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
@@ -75,7 +78,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
             named = last.extends.value
             help = workspace.help_for(named, last.source.name, "the file that names it")
             out.problems.report("XP114", read, label, help=help)
-            out.broken = True  # a base that cannot be read may contain any setting
+            out.broken = True  # a base that cannot be read may contain any setting, so no setting can be called missing
             break
         if read.name in seen:
             out.problems.report("XP115", f"`{read.name}` extends itself", label, help="remove the cycle")
@@ -94,7 +97,9 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
 
 
 def _evaluated(chain: list[File]) -> frozenset[str]:
-    """The names of `data` blocks in `eval { data = ... }` of a spec and its bases, except the training data's."""
+    """The titles of the `data` blocks that `eval { data = ... }` names in a spec and its bases. The training data's
+    title is left out.
+    """
     names: set[str] = set()
     for file in chain:
         options = file.train.options if file.train is not None else ()
@@ -117,8 +122,8 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
 
 
 def overlay(out: Loaded, written: Written, kind: str) -> None:
-    """Merge the contents of a file into `out`, which has the contents of its bases. The file's settings take
-    precedence.
+    """Merge the contents of a file into `out`, which already has the contents of the file's bases. The file's settings
+    take precedence over theirs.
     """
     out.problems += written.problems
     out.intended |= written.intended
@@ -132,10 +137,11 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
     for path in ADAPTERS:
         if path not in written.items:
             continue
-        for other in ADAPTERS:  # the child's adapter replaces the adapter of its base
+        for other in ADAPTERS:  # the adapter of this file replaces the adapter of its base
             if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
                 for setting in (*OF_ONE_KIND, *(("dropout",) if path == "loha" else ())):
-                    out.items.pop(f"lora.{setting}", None)  # drop a setting of the base's kind of adapter
+                    # settings that depend on the kind of the base's adapter are dropped
+                    out.items.pop(f"lora.{setting}", None)
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

@@ -1,4 +1,4 @@
-"""The choices of `chat_template` (built-in chat templates) and `rope` (scalings of rotary positions)."""
+"""The choices of two settings: `chat_template` (built-in chat templates) and `rope` (scalings of rotary positions)."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ ROPE: Mapping[str, tuple[str, ...]] = {
     "dynamic": (),
     "llama3": ("low_freq_factor", "high_freq_factor"),
 }
-"""Scalings of rotary positions, each with its parameters besides `factor` and `original`."""
+"""The kinds of scaling of rotary positions, each with its parameters other than `factor` and `original`."""

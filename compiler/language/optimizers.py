@@ -1,9 +1,10 @@
-"""The language's optimizers: their names, their packages, and the settings that each reads.
+"""The language's optimizers: their names, the packages that implement them, and the settings that each of them reads.
 
-A name is `[origin_]algorithm[bits]`: `adamw8bit` has 8-bit states, `paged_` keeps them in CUDA's paged memory,
-`torchao_`, `galore_`, `apollo_`, `schedule_free_` and `bnb_` name the variant, and `_layerwise` steps every parameter
-as soon as its gradient is ready. The policy of each stack maps these names to transformers' names (`[optimizers]`), or
-gives the reason why the stack lacks one (`[optimizers_lacking]`).
+A name has the form `[origin_]algorithm[bits]`, and its parts say which variant of the algorithm it is. `adamw8bit` has
+8-bit states. `paged_` keeps the states in CUDA's paged memory. `torchao_`, `galore_`, `apollo_`, `schedule_free_` and
+`bnb_` name the variant. `_layerwise` at the end updates each parameter as soon as its gradient is ready. The policy of
+each stack maps these names to transformers' names (`[optimizers]`), or says why the stack lacks an optimizer
+(`[optimizers_lacking]`).
 
 Source: transformers 5.23 `trainer_optimizer.py` and 4.52 `Trainer.get_optimizer_cls_and_kwargs`.
 """
@@ -26,8 +27,8 @@ PACKAGES = {
     "schedulefree": ("schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd"),
     "optimi": ("stable_adamw",),
 }  # fmt: skip
-"""For each name of a stack's extra requirements, the optimizers whose package these requirements install. Optimizers of
-torch and transformers are not listed.
+"""For each name of a stack's extra requirements, the optimizers whose package these requirements install. Optimizers
+that are part of torch or transformers are not listed.
 """
 
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
@@ -35,34 +36,39 @@ NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])
 """Optimizers that project the gradients of `targets` to a low rank."""
 CPU_OPTIMIZERS = ("adamw", "adamw_torch", "adamw_fused", "lion")
-"""Optimizers that accelerate replaces by DeepSpeed's CPU version when the optimizer is offloaded."""
+"""Optimizers that accelerate replaces by DeepSpeed's CPU version if the optimizer's states are offloaded."""
 MADE_BY_RUNTIME = ("muon",)
-"""Optimizers that transformers lacks and the bundle's runtime creates. The argument `optim` is then the stack's AdamW,
-which trains the weights that are not hidden matrices.
+"""Optimizers that transformers lacks, so that the bundle's runtime creates them. The argument `optim` is then the
+stack's AdamW, which trains the weights that the created optimizer cannot train because they are not hidden matrices.
 """
 FUSED = ("adalomo", "lomo")
-"""Optimizers that step inside the backward pass, so that no complete gradient exists."""
+"""Optimizers that update the weights inside the backward pass, so that a complete gradient of the
+model never exists.
+"""
 LAYERWISE = tuple(name for name in NAMES if name.endswith("_layerwise"))
-"""Optimizers that update each parameter in a hook, as soon as its gradient is ready."""
+"""Optimizers that update each parameter in a hook of the backward pass, as soon as the parameter's
+gradient is ready.
+"""
 RESTARTED = (*LAYERWISE, "adalomo", "grokadamw")
-"""Optimizers that lose their states when a run resumes: GrokAdamW looks up saved states by tensor objects of the
-earlier process.
+"""Optimizers that lose their states when a run resumes. GrokAdamW looks up its states by the tensor objects of the
+earlier process, and so does not find them.
 """
 UNSAVED = (*LAYERWISE, *FUSED)
-"""Optimizers whose states are not in checkpoints. For a layerwise optimizer, transformers saves the empty
-LayerWiseDummyOptimizer, AdaLomo keeps its states outside of `state_dict`, and LOMO has none.
+"""Optimizers whose states are not saved in checkpoints. For a layerwise optimizer, transformers saves the placeholder
+LayerWiseDummyOptimizer, which is empty. AdaLomo keeps its states outside of `state_dict`. LOMO has no states.
 """
 SCHEDULE_FREE = PACKAGES["schedulefree"]
 WARM_UP = ("schedule_free_adamw", "schedule_free_sgd")
-"""Optimizers with a built-in warm-up."""
+"""Optimizers that warm up the learning rate themselves."""
 
 MOMENTS = {
     "adamw": 2, "adamw_fused": 2, "adamw_torch": 2, "grokadamw": 4, "stable_adamw": 2, "schedule_free_adamw": 2,
     "schedule_free_radam": 2, "ademamix": 3, "lion": 1, "adagrad": 1, "rmsprop": 1, "bnb_rmsprop": 1,
     "schedule_free_sgd": 1, "muon": 1,
 }  # fmt: skip
-"""The number of an optimizer's states per weight. 8-bit, 4-bit and paged variants have the same number, and `momentum`
-adds one. Muon has one for hidden matrices; its AdamW for the other weights has two.
+"""How many states an optimizer keeps for each weight. Its 8-bit, 4-bit and paged variants keep as many. `momentum` adds
+one state. Muon keeps one state for each weight of a hidden matrix, and its AdamW keeps two for each of the other
+weights.
 """
 
 _MOMENTS = ("betas", "eps", "weight_decay", "clip")
@@ -77,16 +83,16 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """Which of the settings `betas`, `eps`, `weight_decay` and `clip` have an effect with an optimizer.
+    """Those of the settings `betas`, `eps`, `weight_decay` and `clip` that have an effect with an optimizer.
 
-    Optimizers that step inside the backward pass cannot clip, because there is never a complete gradient.
+    `clip` has no effect with optimizers that update inside the backward pass, because a complete gradient never exists.
     """
     found = _READS.get(name, _MOMENTS)
     return tuple(one for one in found if one != "clip") if name in LAYERWISE else found
 
 
 def package(name: str) -> str | None:
-    """The name of the stack's extra requirements for an optimizer, such as "galore"; None if torch or transformers has
-    it.
+    """The name of the stack's extra requirements that an optimizer needs, such as "galore". None if torch or
+    transformers has the optimizer.
     """
     return next((extra for extra, names in PACKAGES.items() if name in names), None)

@@ -1,4 +1,4 @@
-"""Legal names of repositories on the hub. Loaded only for a spec that pushes."""
+"""Check the names of repositories on the hub. This module is loaded only for a spec that pushes to the hub."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def fault(name: str) -> str:
 
 
 def nearest_name(name: str) -> str:
-    """The legal name that is most similar: illegal characters are replaced. `model` if no character is legal."""
+    """The legal name that is most similar to an illegal one, whose illegal characters are replaced. `model` if none of
+    its characters is legal.
+    """
     parts = []
     for part in [one for one in name.split("/") if one][-2:]:
         kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)
@@ -37,5 +39,7 @@ def nearest_name(name: str) -> str:
 
 
 def of_folder(path: str) -> str:
-    """The default repository of a run: the last component of its output folder, as in transformers."""
+    """The repository to which a run pushes by default. Its name is the last part of the output folder's path, as in
+    transformers.
+    """
     return path.rstrip("/").rpartition("/")[2]

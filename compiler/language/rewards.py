@@ -16,8 +16,8 @@ REWARDS: Mapping[str, str] = {
     "code_format": "as `format`, for answers with a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }
-"""The built-in reward functions, each with a description. They are those functions of Open-R1 that do not execute code
-which the model has written.
+"""The built-in reward functions, each with a description. They are the functions of Open-R1 without those that execute
+code that the model has written.
 """
 REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "cosine": {
@@ -28,6 +28,6 @@ REWARD_ARGUMENTS: Mapping[str, Mapping[str, type]] = {
     "soft_overlong_punishment": {"max_completion_len": int, "soft_punish_cache": int},
     "code_format": {"language": str},
 }  # fmt: skip
-"""The arguments of built-in reward functions, for example `max_len` of `cosine`."""
+"""The arguments that each built-in reward function has, for example `max_len` of `cosine`."""
 MATH = ("accuracy", "cosine", "len", "length")
-"""Reward functions that compare the answer with the column `solution` by means of the package math-verify."""
+"""Reward functions that use the package math-verify to compare an answer with the column `solution`."""

@@ -1,9 +1,11 @@
 """The table of settings, in which every setting of the language appears once.
 
-A `Setting` states path, kind, documentation, default, choices, bounds, and the trainer arguments that the setting
-decides (`args`, with the names of the default stack; `xpc.compiler.stacks` renames them for other stacks). Resolver,
-suggestions, rules and lowering read this table; facts about a setting are stated nowhere else. A default of `None`
-means that the value is derived, taken from the stack's table, or absent.
+A `Setting` states its path, kind, documentation, default, choices, bounds, and the trainer arguments that it decides.
+These arguments (`args`) have the names of the default stack; `xpc.compiler.stacks` renames them for other stacks. A
+default of `None` means that the value is derived, taken from the stack's table, or absent.
+
+The resolver, the suggestions, the rules and the lowering all read this table. Facts about a setting are stated nowhere
+else.
 """
 
 from __future__ import annotations
@@ -26,24 +28,26 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 ADAPTERS: Final = ("lora", "qlora", "oft", "vera", "loha", "miss")
-"""Clauses for adapters. All of them share the settings with paths `lora.*`."""
+"""The clauses for adapters. They all have the same settings, whose paths begin with `lora.`."""
 OF_ONE_KIND = (
     "rank", "alpha", "block_size", "rslora", "dora", "init", "init_iterations", "init_rows", "parameters", "lr_ratio",
     "embedding_lr",
 )  # fmt: skip
-"""Settings that depend on the kind of adapter. A spec with another kind than its base (`extends`) does not inherit
-them.
+"""Settings that depend on the kind of adapter. If a spec has another kind of adapter than its base (`extends`), it does
+not inherit these settings.
 """
 OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "oft": ("rank", "block_size"), "vera": ("rank",), "loha": ("rank", "alpha"), "miss": ("rank",),
 }  # fmt: skip
-"""Which of the settings in `OF_ONE_KIND` each kind of adapter has. `lora` and `qlora` have all except `block_size`."""
+"""For each kind of adapter, those settings in `OF_ONE_KIND` that it has. `lora` and `qlora` have all of them except
+`block_size`.
+"""
 MAX_PROCESSES = 1024
-"""The largest number of nodes, and of processes on a node."""
+"""The largest number of nodes that a spec may state, and of processes on a node."""
 
 
 def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
-    """Make a setting that only some methods read: those that list its path in `reads`."""
+    """Make a setting that only some methods read, namely the methods that list its path in `reads`."""
     return Setting(path, kind, doc, methods=readers(path), **more)
 
 
@@ -339,7 +343,7 @@ CHOICE_REFUSED = {
     ("lora.init", "loftq"): "write eva: LoftQ replaces the base by a rounded copy, which the adapter needs when loaded",
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
-"""Choices of the libraries that the language refuses, each with a help that gives the reason."""
+"""Choices that the libraries have and the language refuses. Each has a help that says why."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")
@@ -353,14 +357,14 @@ SOURCE_SETTINGS = {
     "share": Setting("data.share", k.SHARE, "share of the mixture (30%); all sources have one, or none"),  # type: ignore[arg-type]
     "take": Setting("data.take", k.ROWS_OR_SHARE, "rows of the source to use: 1000, or 5%", low=0),  # type: ignore[arg-type]
 }
-"""Settings of a source in a `data` block."""
+"""The settings that a source in a `data` block may have."""
 OF_A_BLOCK = ("data.format", "data.prompt", "data.context", "data.columns")
 """Settings that a `data` block for evaluation may contain."""
 
 
 def path_of(text: str) -> Path:
-    """The text as a `Path`, for texts built at run time such as `f"method.{name}"`. Raises KeyError for an unknown
-    setting.
+    """The text as a value of the type `Path`, for a path that is built at run time, such as `f"method.{name}"`. Raises
+    KeyError if there is no such setting.
     """
     return BY_PATH[text].path
 
@@ -375,18 +379,22 @@ def children(clause: str) -> Iterator[Setting]:
 
 @cache
 def outer_names() -> Mapping[str, str]:
-    """Names of settings that are legal outside of their clause (`gbs`, `liger`), with their paths."""
+    """The names of settings that are legal outside of their clause (`gbs`, `liger`), each with the path
+    of the setting.
+    """
     return {row.name: row.path for row in TABLE if not row.inner}
 
 
 @cache
 def bare_choices() -> Mapping[str, str]:
-    """Choices that are legal without the name of their setting (`zero2`, `bf16`), with the path of the setting."""
+    """The choices that are legal without the name of their setting (`zero2`, `bf16`), each with the path of the
+    setting.
+    """
     return {name: row.path for row in TABLE if row.choices and row.bare for name in row.choices if name != "none"}
 
 
 def owner_of(argument: str) -> Setting | None:
-    """The setting that decides a trainer argument: `batch.micro` for `per_device_train_batch_size`. None if there is
-    none.
+    """The setting that decides a trainer argument: `batch.micro` decides `per_device_train_batch_size`. None if no
+    setting decides the argument.
     """
     return next((row for row in TABLE if argument in row.args), None)

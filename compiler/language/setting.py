@@ -1,4 +1,4 @@
-"""The class `Setting`, of which the table of settings (`schema.py`) consists."""
+"""The class `Setting`. The table of settings (`schema.py`) consists of its instances."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from xpc.compiler.language.paths import RealsPath as RealsPath
     from xpc.compiler.language.paths import TextPath as TextPath
     from xpc.compiler.language.paths import WeightedPath as WeightedPath
-else:  # the types in paths.py list all paths, which only a type checker needs
+else:  # only a type checker imports paths.py, because the types in it list all paths
     AmountPath = FlagPath = IntegerPath = NamesPath = Path = RealPath = RealsPath = TextPath = WeightedPath = str
 
 ROLES = ("user", "assistant", "system", "tool")
-"""Roles of chat templates to which a spec can map other names in the rows, such as `user_roles = [human]`."""
+"""The roles in chat templates. For each, a spec can list other names that the rows use for this role: `user_roles =
+[human]`.
+"""
 
 
 @record
@@ -28,8 +30,9 @@ class Setting:
     """One setting of the language.
 
     `methods` and `engines` are the training methods and the engines of `launch` that read the setting; empty means all.
-    An `inner` setting cannot be used outside of its clause. `alone` is the choice that the bare name means. `example`
-    is a value for messages and pages, if the example of the kind would not explain the setting.
+    A setting that is `inner` cannot be written outside of its clause. `alone` is the choice that the setting gets if
+    only its name is written. `example` is a value for messages and pages; it is set only if the example of the
+    setting's kind would not explain the setting.
     """
 
     path: Path
@@ -50,13 +53,13 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The name in a spec, which is the last part of the path: `micro` for `batch.micro`."""
+        """The name of the setting in a spec, which is the last part of its path: `micro` for `batch.micro`."""
         return self.path.rpartition(".")[2]
 
     @property
     def clause(self) -> str:
-        """The clause that contains the setting: `batch` for `batch.micro`. For a setting that is a clause itself, such
-        as `optimizer`, its own path.
+        """The clause that contains the setting: `batch` for `batch.micro`. If the setting is itself a clause, such as
+        `optimizer`, its own path.
         """
         return self.path if self.head else self.path.rpartition(".")[0]
 
@@ -67,4 +70,4 @@ ROLE_SETTINGS = (
     Setting("data.system_roles", NAMES, "names in the rows for the role system", inner=True),
     Setting("data.tool_roles", NAMES, "names in the rows for the role tool (results of tools)", inner=True),
 )
-"""The settings of `data` that list the names of each role in `ROLES`."""
+"""The settings of `data` that list, for each role in `ROLES`, the names that rows use for this role."""

@@ -1,4 +1,4 @@
-"""Write values as they are typed in a spec: a share of 0.1 is `10%`."""
+"""Write values as a user would type them in a spec: a share of 0.1 becomes `10%`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def show(row: Setting, value: object) -> str:
 
 
 def _template(value: Template) -> str:
-    """A chat template as it is typed: `chatml`, `qwen3(enable_thinking=false)`, `file("x.jinja")`."""
+    """Write a chat template as in a spec: `chatml`, `qwen3(enable_thinking=false)`, `file("x.jinja")`."""
     arguments = [f"{name}={plain(one)}" for name, one in value.arguments]
     if value.name is None:
         return f"file({', '.join([quoted(value.file), *arguments])})"
@@ -50,7 +50,9 @@ def _template(value: Template) -> str:
 
 
 def _weighted(one: Weighted) -> str:
-    """A loss or a reward function as it is typed; a function from a file is named by its copy in the bundle."""
+    """Write a loss or a reward function as in a spec. A function from a file is named by the file's copy
+    in the bundle.
+    """
     weight = [] if one.weight is None else [f"weight={real(one.weight)}"]
     inside = [*weight, *(f"{name}={plain(value)}" for name, value in one.arguments)]
     if one.function is None:
@@ -60,7 +62,7 @@ def _weighted(one: Weighted) -> str:
 
 
 def plain(value: object, exact: bool = False) -> str:
-    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 is not written as 1, because
+    """Write plain data (texts, numbers, booleans, lists) as in a spec. With `exact`, 1.0 is not shortened to 1:
     arguments of `extra` must keep their type.
     """
     if isinstance(value, bool):
@@ -73,7 +75,7 @@ def plain(value: object, exact: bool = False) -> str:
 
 
 def real(value: float) -> str:
-    """Write a number without `.0`: 3.0 is `3`."""
+    """Write a number as in a spec, without a final `.0`: 3.0 becomes `3`."""
     return str(int(value)) if value == int(value) and abs(value) < 10**15 else repr(value)
 
 

@@ -14,12 +14,12 @@ LARGEST = 2**63 - 1
 
 
 class Wrong(Exception):
-    """What is wrong with a value. `convert` returns it, and `xpc.compiler.suggest.legal` makes a finding with a legal
-    value from it.
+    """Describes what is wrong with a value. `convert` returns a `Wrong`, and `xpc.compiler.suggest.legal` makes a
+    finding from it that suggests a legal value.
 
-    `value` is the value that the user probably means, or None; `text` is the text of the label. `kind` is "value",
-    "choice" (an unknown choice), "bounds", "fraction" (a number of rows or a share of them), or "explained" (the help
-    is complete).
+    `value` is the value that the user probably means, or None. `text` is the text of the label. `kind` is "value",
+    "choice" (an unknown choice), "bounds" (a number that is too small or too large), "fraction" (a number of rows or a
+    share of them), or "explained" (the help is already complete).
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Wrong(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> Wrong:
-    """Make a `Wrong` of kind "value". The help suggests `value`, or describes the legal values if it is None."""
+    """Make a `Wrong` of kind "value". Its help suggests `value`; if `value` is None, it describes the legal values."""
     return Wrong("value", code, message, row, item, node, value, text)
 
 
@@ -69,7 +69,8 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        found.help, found.edit = f"write {readings}{exact:.0f}", not readings  # an ambiguous value is not edited
+        # the help suggests no edit for an ambiguous value
+        found.help, found.edit = f"write {readings}{exact:.0f}", not readings
         raise found
     if unit != (node.unit or ""):
         raise _wrong_unit(row, item, node, f"{node.value:g}{unit}")
@@ -79,14 +80,16 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
     value = _scaled(row, item, node, scale)
     if value != int(value):
         found = wrong("XP104", f"`{row.name}` takes a whole number", row, item, node, str(max(1, round(value))))
-        found.edit = False  # the value is only similar to a legal one, so it is not edited automatically
+        found.edit = False  # the value is only similar to a legal one, so an editor must not replace it automatically
         raise found
     _bounded(row, item, node, int(value))
     return int(value)
 
 
 def _scaled(row: Setting, item: Item, node: Number, scale: int) -> int | float:
-    """Multiply a number by its unit exactly: 1.005k is 1005, although 1.005 * 1000 is slightly less in binary."""
+    """Multiply a number by its unit exactly: 1.005k is 1005. In binary arithmetic, 1.005 * 1000 would be
+    slightly less.
+    """
     value = node.value * scale
     if not isfinite(value):
         _bounded(row, item, node, value)
@@ -102,7 +105,8 @@ def _number(row: Setting, item: Item, node: Value | None) -> float | int:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit:
-        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):  # no value is suggested for `lr = 2k`
+        # for `lr = 2k`, which is a mistake, no value is suggested
+        if node.unit in (*COUNT_UNITS, *TIME_UNITS, *BYTE_UNITS, "K"):
             raise _wrong_unit(row, item, node, None)
         intended = node.value / 100 if node.unit == "%" else node.value
         raise _wrong_unit(row, item, node, f"{intended:g}")
@@ -123,7 +127,9 @@ def _share(row: Setting, item: Item, node: Number) -> Amount:
 
 
 def hundredth(value: int | float) -> float:
-    """Convert a percentage to a share exactly: 0.7 % is 0.007, although 0.7 / 100 is slightly less in binary."""
+    """Convert a percentage to a share exactly: 0.7 % is 0.007. In binary arithmetic, 0.7 / 100 would be
+    slightly less.
+    """
     digits = repr(value)
     return value / 100 if "e" in digits else float(digits + "e-2")
 
@@ -137,7 +143,9 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _may_be_a_share(value: float) -> bool:
-    """Whether a number with a point or an exponent may be a share: 1.0 and 2.5 may; 40.0 and 1e3 are counts."""
+    """Whether a number that is written with a point or an exponent may be meant as a share. True for 1.0 and 2.5; false
+    for 40.0 and 1e3, which are counts.
+    """
     return 0 < value <= 1 or (value > 1 and isfinite(value) and value != int(value))
 
 
@@ -160,7 +168,7 @@ def _every(row: Setting, item: Item, node: Value | None) -> object:
     assert isinstance(amount, Amount)
     if amount.value <= 0:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, "never", "0 would mean never")
-    # a share of 1.0 would not mean "once per run": transformers reads 1 as every step
+    # a share of 100% is refused: transformers would read 1 as "every step", and not as "once per run"
     if amount.unit == "share" and amount.value >= 1:
         raise wrong("XP107", f"`{row.name}` is out of range", row, item, node, None, "a share is below 100%")
     return amount
@@ -197,7 +205,9 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def plain_text(value: str) -> str | None:
-    """The reason why a text cannot be a name or a path, or None: it must be one line and not empty."""
+    """The reason why a text cannot be used as a name or a path, or None if it can. It must have a single line and must
+    not be empty.
+    """
     if not value.strip():
         return "it is empty"
     if len(value) > 4096:
@@ -236,7 +246,7 @@ def _name(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _repository(row: Setting, item: Item, node: Value | None) -> object:
-    # imported only for a spec that pushes to the hub
+    # imported here, because only a spec that pushes to the hub needs it
     from xpc.compiler.language.repository_names import fault, nearest_name
 
     name = str(_name(row, item, node))
@@ -263,8 +273,8 @@ def _names(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def _sources(row: Setting, item: Item, node: Value | None) -> object:
-    """Return the syntax node of data sources unchanged. `resolve` converts it, because that needs the `data` blocks and
-    files.
+    """Return the syntax node of data sources unchanged. `resolve` converts it later, with the help of the `data` blocks
+    and the files.
     """
     for part in node.items if isinstance(node, List) else (node,):
         if not isinstance(part, Ref | String):
@@ -278,7 +288,7 @@ def _duration(row: Setting, item: Item, node: Value | None) -> object:
     if not isinstance(node, Number):
         raise _wrong_kind(row, item, node)
     if node.unit not in TIME_UNITS:
-        slurm = row.path == "launch.time"  # Slurm reads bare numbers as minutes
+        slurm = row.path == "launch.time"  # Slurm reads a number without a unit as minutes, so such a number is refused
         raise _wrong_unit(row, item, node, None if slurm else f"{node.value:g}s")
     _bounded(row, item, node, node.value)
     seconds = _scaled(row, item, node, TIME_UNITS[node.unit])
@@ -312,14 +322,14 @@ READERS: dict[str, Callable[[Setting, Item, Value | None], object]] = {
     "duration": _duration,
     "hardware": lambda row, item, node: node,
 }
-"""The function that converts a value, for each kind of setting. convert_methods.py has those of methods and
-adapters.
+"""For each kind of setting, the function that converts a value of this kind. The functions for kinds that only methods
+and adapters have are in convert_methods.py.
 """
 
 
 def plain_value(node: Value | None) -> object | None:
-    """The value of an `extra` argument as plain data: a text, number, boolean or list. A name without a value is true.
-    None for an illegal value.
+    """Convert the value of an `extra` argument to plain data: a text, number, boolean or list. A name without a value
+    is true. None for an illegal value.
     """
     if node is None:
         return True

@@ -1,7 +1,7 @@
 """`xpc lsp`: a language server for `.xp` files over standard input and output.
 
-Only the module `server` knows the protocol. The others compute answers from a text and an offset: place, hover,
-completion, navigation, tokens. The server needs pygls, from the optional dependencies `lsp`.
+Only the module `server` knows the protocol. The other modules compute an answer from a text and an offset in it: place,
+hover, completion, navigation, tokens. The server needs the package pygls, which the extra `lsp` installs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
-    """Serve until the editor stops it. Raises UsageError if pygls is not installed."""
+    """Run the server until the editor stops it. Raises UsageError if pygls is not installed."""
     try:
         from xpc.compiler.language_server.server import SERVER
     except ImportError as error:
-        if (error.name or "").startswith("xpc"):  # a part of xpc itself is missing, not pygls
+        if (error.name or "").startswith("xpc"):  # the module that is missing is a part of xpc itself, and not pygls
             raise
         from xpc.compiler.files.package import install_command
 
         raise UsageError(f"the language server needs {error.name}: {install_command('lsp')}") from error
-    # Do not use sys.stdin and sys.stdout: the command line has wrapped them for terminals.
+    # sys.stdin and sys.stdout are not used, because the command line has replaced them by streams for terminals
     with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as responses:
         SERVER.start_io(requests, responses)
     return "", 0

@@ -1,4 +1,4 @@
-"""Completions at a position of a text."""
+"""The completions that are possible at a position of a text."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from xpc.compiler.language_server.place import Place, setting_of_value
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
-"""Words that can begin a statement, besides names of clauses."""
+"""The words, other than names of clauses, with which a statement can begin."""
 
 
 @record
 class Item:
-    """One completion: the shown label, the inserted text, its kind (`setting`, `clause`, `value`) and its
-    documentation. The text of a `snippet` has placeholders, `${1:name}`.
+    """One completion: the label that is shown, the text that is inserted, its kind (`setting`, `clause` or `value`),
+    and its documentation. The text of a `snippet` has placeholders, `${1:name}`.
     """
 
     label: str
@@ -54,7 +54,7 @@ batch(gbs=${5:16}, seq=${6:1024})
 
 
 def complete(place: Place) -> list[Item]:
-    """The completions at a position, most likely first."""
+    """The completions at a position, the most likely ones first."""
     if place.key == "#":
         return []
     path = setting_of_value(place)
@@ -83,7 +83,7 @@ def _names(place: Place) -> Iterator[Item]:
     if head is not None and not place.first and (not place.chosen or head.kind is k.CHOICES):
         yield from _values(head)
     if head is not None and head.kind is k.HARDWARE and (place.follows == "x" or place.follows.isdecimal()):
-        # `hardware 8 x` or `hardware 8` is already written
+        # the hardware is already written up to here: `hardware 8 x` or `hardware 8`
         times = "" if place.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
     clause = "lora" if place.clause in ADAPTERS else place.clause
@@ -91,7 +91,9 @@ def _names(place: Place) -> Iterator[Item]:
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
-    """Whether a setting is legal together with a choice of its clause: a method, an engine or a kind of adapter."""
+    """Whether a setting can be used with the choice of its clause. The choice may be a method, an engine or a kind of
+    adapter.
+    """
     if row.clause == "lora" and chosen in ADAPTERS:
         if chosen not in OF_KIND:
             return row.name != "block_size"
@@ -101,7 +103,7 @@ def _is_legal(row: Setting, chosen: str) -> bool:
 
 
 def without_places(snippet: str) -> str:
-    """The text of a snippet without placeholders, for editors that do not support snippets."""
+    """The text of a snippet without its placeholders, for an editor that does not support snippets."""
     return re.sub(r"\$\{\d+:([^}]*)\}", r"\1", snippet)
 
 
@@ -124,7 +126,7 @@ def _registered() -> Iterator[Item]:
 
 
 def _values(row: Setting) -> Iterator[Item]:
-    """The legal values of a setting; for a number, the default and an example."""
+    """The legal values of a setting. For a number, the default and an example."""
     if row.path == "target":
         yield from (Item(one, one, "value") for one in stacks.names())
     elif row.kind is k.HARDWARE:

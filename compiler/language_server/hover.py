@@ -1,4 +1,6 @@
-"""The hover text of a word: its explanation, and for a setting its value in this spec and the emitted arguments."""
+"""The text that is shown for a word under the mouse: its explanation, and for a setting also its value in this spec and
+the arguments that it becomes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def hover(place: Place, checked: Checked) -> str | None:
         value = value_here(checked, path)
         return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
     about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
-    if place.clause == "hardware" and not place.key:  # a count, an `x`, or a GPU's name
+    if place.clause == "hardware" and not place.key:  # the word is a count, an `x`, or the name of a GPU
         count = word == "x" or (word[:1].isdecimal() and about is None)
         about = explain("hardware") if count else about
         value = value_here(checked, "hardware")

@@ -1,4 +1,6 @@
-"""Go to definition: from a name in a spec to the extended spec, the file, or the `data` block with that name."""
+"""Go to definition. From a name in a spec, this leads to the extended spec, to the file, or to the `data` block with
+this name.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """The target of "go to definition": a file, and the start and end of the name if the definition is in the same
-    file, otherwise (0, 0).
+    """Where "go to definition" leads: a file, and the start and the end of the name that is defined. If the definition
+    is in another file, both are 0.
     """
 
     path: str
@@ -20,8 +22,8 @@ class Target:
 
 
 def definition(place: Place, text: str, path: str) -> Target | None:
-    """The definition of a word: a quoted file relative to the spec, or the block `data NAME { }` in the same text; None
-    if there is none.
+    """The definition of a word: a file whose path is in quotes and relative to the spec, or the block `data NAME { }`
+    in the same text. None if there is no definition.
     """
     word = place.token.text
     if word.startswith('"'):

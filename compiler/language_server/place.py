@@ -1,5 +1,5 @@
-"""Find the word at an offset of a text that is being edited, together with its block, and the setting whose value it
-is.
+"""Find the word at an offset of a text that is being edited, the block that contains the word, and, if the word is a
+value, the setting that has it.
 
 The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
 """
@@ -28,10 +28,10 @@ class Token:
 class Place:
     """A token and its context.
 
-    `clause` is the path of the enclosing block, or of the clause on the same line; "" at the top level. For a value,
-    `key` is the name before the `=`. `first` is true for the first word of a statement. `chosen` is the choice of the
-    clause that is already written (`sft` in `method sft(...)`, `qlora` in `qlora(...)`), and `follows` the word before.
-    `begins` is true if only comments are written before it.
+    `clause` is the path of the block that contains the token, or of the clause on the same line; "" at the top level.
+    If the token is a value, `key` is the name before the `=`. `first` is true for the first word of a statement.
+    `chosen` is the choice that is already written for the clause: `sft` in `method sft(...)`, `qlora` in `qlora(...)`.
+    `follows` is the word before the token. `begins` is true if only comments stand before it in the text.
     """
 
     token: Token
@@ -45,8 +45,8 @@ class Place:
 
 @mutable
 class Frame:
-    """The state of reading inside an open bracket, or at the top level: its path, the choice before the bracket, and
-    the words of the statement so far.
+    """What has been read so far inside of an open bracket, or at the top level: its path, the choice before the
+    bracket, and the words of the current statement.
     """
 
     bracket: str
@@ -90,7 +90,7 @@ def places(text: str) -> Iterator[Place]:
 
 
 def _place_of(here: Frame, token: Token) -> Place:
-    """The context of a word. Also adds the word to the current statement."""
+    """The context of a word. The word is also added to the current statement."""
     if here.bracket == "[":
         return Place(token, here.path, here.key)
     if here.value:
@@ -105,7 +105,7 @@ def _place_of(here: Frame, token: Token) -> Place:
 
 
 def _statement_path(here: Frame) -> str:
-    """The path of the clause or block to which further words of the statement belong."""
+    """The path of the clause or block that contains the words which follow in this statement."""
     return (_path(here.path, here.head) if here.head else "") or here.path
 
 
@@ -117,8 +117,8 @@ def _opened_path(here: Frame, mark: str) -> str:
 
 
 def _path(inside: str, name: str) -> str:
-    """The path of the block or clause that a name begins: `packing` in `batch` begins batch.packing, `adamw(` begins
-    optimizer; "" for other names.
+    """The path of the block or clause that begins with a name: `packing` in `batch` begins batch.packing, and `adamw(`
+    begins optimizer. "" if no block or clause begins with this name.
     """
     nested = f"{inside}.{name}"
     if nested in BY_PATH:
@@ -129,7 +129,7 @@ def _path(inside: str, name: str) -> str:
 
 
 def place_at(text: str, offset: int) -> Place:
-    """The word at an offset, with its context; an empty word if there is none."""
+    """The word at an offset, with its context. If there is no word at the offset, the word is empty."""
     typed = next((one for one in tokens(text) if one.start < offset <= one.end and one.text not in "({[)}]=,\n"), None)
     if typed is not None and typed.text.startswith("#"):
         return Place(Token(offset, offset, ""), key="#")
@@ -148,7 +148,7 @@ def _is_blank(text: str) -> bool:
 
 
 def setting_of_value(place: Place) -> str:
-    """The path of the setting whose value the word is; "" if it is not a value."""
+    """The path of the setting that has the word as its value. "" if the word is not a value."""
     if not place.key:
         return ""
     ways = (f"{place.clause}.{place.key}", place.clause if place.clause.rpartition(".")[2] == place.key else "")
@@ -156,8 +156,8 @@ def setting_of_value(place: Place) -> str:
 
 
 def setting_named(place: Place) -> str:
-    """The path of the setting or clause that the word names; "" if it names none. A choice that can be written alone
-    (`adamw`) names its setting.
+    """The path of the setting or clause that the word names. "" if it names none. A choice that is legal without the
+    name of its setting, such as `adamw`, names this setting.
     """
     if place.key:
         return ""

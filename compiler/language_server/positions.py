@@ -1,4 +1,5 @@
-"""Convert between offsets in a text and the positions of editors: a line, and a number of code units in the line.
+"""Convert between offsets in a text and positions as editors have them: a line, and a number of code units in this
+line.
 
 A line ends only at a line feed, a carriage return or both. str.splitlines and pygls know more line ends, so they are
 not used.
@@ -18,9 +19,11 @@ UNITS: Mapping[str, Units] = {
     "utf-16": lambda text: len(text.encode("utf-16-le")) // 2,
     "utf-32": len,
 }
-"""Functions that count the code units of a text, for each encoding that editors can choose."""
+"""For each encoding that an editor can choose, the function that counts the code units of a text."""
 HALF = re.compile("[\ud800-\udfff]")
-"""A pattern for a lone surrogate, half of a character that is being typed. It is valid in JSON but not in UTF-8."""
+"""A pattern for a lone surrogate, which is half of a character that is being typed. It is legal in JSON, but not in
+UTF-8.
+"""
 
 
 def as_bytes(text: str) -> bytes:
@@ -40,7 +43,9 @@ def position(source: Source, offset: int, units: Units) -> tuple[int, int]:
 
 
 def offset(source: Source, line: int, character: int, units: Units) -> int:
-    """The offset of a line and a number of code units, clipped to the end of the line and of the text."""
+    """The offset of a position, which is a line and a number of code units in it. A position after the end of the line
+    or of the text is moved to this end.
+    """
     if line >= source.lines:
         return len(source.text)
     text, column = source.line(line + 1), 0

@@ -26,9 +26,10 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import MAX_SIZE, parse
 from xpc.grammar.source import Source
 
-gc.enable()  # the command line turns garbage collection off, for short processes
-# Editors send the full text, because pygls would apply incremental changes by its own lines, which also end at form
-# feeds and U+2028.
+# the command line turns garbage collection off, because most commands end soon; this process runs for hours
+gc.enable()
+# Editors send the full text with each change. pygls would apply smaller changes by its own lines, which also end at
+# form feeds and U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
 """Seconds without typing after which a text is checked."""
@@ -39,26 +40,28 @@ SORTS = {
     "gpu": types.CompletionItemKind.Unit, "snippet": types.CompletionItemKind.Snippet,
 }  # fmt: skip
 MEMBERS = 64
-"""Maximum number of members of a sweep that are checked while somebody types. `xpc check` checks all, which takes
-milliseconds each.
+"""The largest number of a sweep's members that are checked while somebody types. Each member takes milliseconds, so
+only `xpc check` checks all.
 """
 SEVERITIES = {ERROR: types.DiagnosticSeverity.Error, WARNING: types.DiagnosticSeverity.Warning}
 
 
 def path_of(document: TextDocument) -> str:
-    """The path of a document's file. For a document that was never saved, it is in the working directory."""
+    """The path of a document's file. A document that was never saved gets a path in the working directory."""
     return to_fs_path(document.uri) or os.path.abspath("untitled.xp")
 
 
 def checked(document: TextDocument) -> Checked:
-    """Check a document like `xpc check`, but with unsaved changes, and only the first members of a sweep."""
+    """Check a document as `xpc check` does, with two differences: unsaved changes are included, and only the first
+    members of a sweep are checked.
+    """
     data, name, workspace = open_spec(path_of(document), as_bytes(document.source))
     workspace.memory, workspace.copies, workspace.most_members = user_memory(), False, MEMBERS
     return check_text(data, name, workspace)
 
 
 def units_of(document: TextDocument) -> Units:
-    """The unit in which the editor counts columns: UTF-8, UTF-16 or UTF-32 code units."""
+    """The unit in which the editor counts columns: code units of UTF-8, UTF-16 or UTF-32."""
     return UNITS[document.position_codec.encoding or "utf-16"]
 
 
@@ -69,7 +72,7 @@ def range_of(document: TextDocument, source: Source, start: int, end: int) -> ty
 
 
 def place_in(document: TextDocument, source: Source, at: types.Position) -> Place:
-    """The word at an editor's position with its context; empty if the text is larger than a spec may be."""
+    """The word at a position of the editor, with its context. Empty if the text is larger than a spec may be."""
     if len(source.text) > MAX_SIZE:
         return place_at("", 0)
     return place_at(source.text, offset(source, at.line, at.character, units_of(document)))
@@ -80,8 +83,8 @@ def _own(document: TextDocument, one: Diagnostic) -> bool:
 
 
 def as_protocol(document: TextDocument, one: Diagnostic) -> types.Diagnostic:
-    """Convert a finding to a diagnostic of the protocol. A finding in an extended spec is shown at line 1, with its
-    file and line in the message.
+    """Convert a finding to a diagnostic of the protocol. If the finding is in an extended spec, it is shown at line 1,
+    and its message contains the file and the line.
     """
     text = one.message + (f"\nhelp: {one.help}" if one.help else "")
     top = types.Position(0, 0)
@@ -111,19 +114,19 @@ def publish(uri: str) -> None:
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_OPEN)
 def opened(server: LanguageServer, params: types.DidOpenTextDocumentParams) -> None:
-    """Check an opened document immediately."""
+    """Check a document immediately after it was opened."""
     publish(params.text_document.uri)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_SAVE)
 def saved(server: LanguageServer, params: types.DidSaveTextDocumentParams) -> None:
-    """Check a saved document again, because the specs that it extends may have changed."""
+    """Check a document again after it was saved, because the specs that it extends may have changed, too."""
     publish(params.text_document.uri)
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_CHANGE)
 async def changed(server: LanguageServer, params: types.DidChangeTextDocumentParams) -> None:
-    """Check a changed document after PAUSE seconds without typing."""
+    """Check a document after it was changed, as soon as nobody has typed for PAUSE seconds."""
     uri, version = params.text_document.uri, params.text_document.version
     await asyncio.sleep(PAUSE)
     if server.workspace.get_text_document(uri).version == version:
@@ -132,7 +135,7 @@ async def changed(server: LanguageServer, params: types.DidChangeTextDocumentPar
 
 @SERVER.feature(types.TEXT_DOCUMENT_DID_CLOSE)
 def closed(server: LanguageServer, params: types.DidCloseTextDocumentParams) -> None:
-    """Clear the findings of a closed document."""
+    """Remove the findings about a document that was closed."""
     server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(params.text_document.uri, []))
 
 
@@ -195,7 +198,7 @@ def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Loc
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
 def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The edit that formats a document as `xpc fmt` does; None if the text has syntax errors."""
+    """The edit with which a document is formatted as by `xpc fmt`. None if the text has syntax errors."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     tree, wrong = parse(source)
@@ -209,7 +212,7 @@ def formatted(server: LanguageServer, params: types.DocumentFormattingParams) ->
     types.TEXT_DOCUMENT_CODE_ACTION, types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix])
 )
 def actions(server: LanguageServer, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """The edits of the findings in a range, as quick fixes."""
+    """The edits that the findings in a range suggest, as quick fixes."""
     document = server.workspace.get_text_document(params.text_document.uri)
     out = []
     for one in checked(document).problems:
@@ -228,7 +231,9 @@ def actions(server: LanguageServer, params: types.CodeActionParams) -> list[type
 
 @SERVER.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, types.SemanticTokensLegend(list(TYPES), []))
 def tokens(server: LanguageServer, params: types.SemanticTokensParams) -> types.SemanticTokens:
-    """The kinds of all tokens in the protocol's encoding: five numbers per token, relative to the previous token."""
+    """The kinds of all tokens as the protocol encodes them: five numbers for each token, relative to the token before
+    it.
+    """
     document = server.workspace.get_text_document(params.text_document.uri)
     source, units = as_source(document.source), units_of(document)
     data: list[int] = []

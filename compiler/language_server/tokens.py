@@ -1,4 +1,4 @@
-"""Semantic highlighting: the kind of each token, which depends on its meaning and not only on its spelling."""
+"""Highlight a spec by meaning: the kind of each token depends on what it means, and not only on how it is spelled."""
 
 from __future__ import annotations
 

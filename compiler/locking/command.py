@@ -1,5 +1,5 @@
-"""`xpc lock SPEC`: pin the repositories, files and packages that the spec names. Only `--update` accesses the hub and
-the package index.
+"""`xpc lock SPEC`: pin the repositories, files and packages that the spec names. The hub and the package index are
+accessed only with `--update`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         return render(located(errors or checked.problems, options.file), "full"), 1
     lock = _complete(data, name, lock, again, options)
     path = os.path.join(workspace.root, workspace.lock)
-    if os.path.islink(path):  # a repository from elsewhere may link to any of your files
+    # a repository from a stranger may contain a link to any of your files, so links are not followed
+    if os.path.islink(path):
         raise UsageError(f"{path} is a link, and is not followed: remove it first")
     try:
         replace_files({path: complete(lock)})
@@ -81,21 +82,21 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _before(workspace: Workspace) -> Lock:
-    """The existing lock, or an empty one. A lock that cannot be read is replaced."""
+    """The lock that exists, or an empty one. A lock that cannot be read is replaced, so it counts as empty."""
     found, _ = lockfile.read(workspace) if workspace.kind(workspace.lock) == "file" else (None, [])
     workspace.reads.pop(workspace.lock, None)
     return Lock(workspace.lock) if found is None else found
 
 
 def _checked(data: bytes, name: str, workspace: Workspace, lock: Lock) -> Checked:
-    # also lock runs that do not fit; `xpc compile` refuses them
+    # runs that do not fit in their GPUs are locked as well; `xpc compile` refuses them
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     lock.lookups.clear()
     return check_text(data, name, workspace)
 
 
 def _pins(lock: Lock, options: argparse.Namespace) -> list[Pin]:
-    """A pin for each reference: from the existing lock, from --pin, or from the hub."""
+    """A pin for each reference. It comes from the existing lock, from --pin, or from the hub."""
     by_hand = dict(_by_hand(one) for one in options.pin)
     names = {one for name in options.names for one in (name, *_ids(name))}
     known = {one[1] for one in lock.lookups}
@@ -132,7 +133,7 @@ def _by_hand(written: str) -> tuple[str, str]:
 
 
 def _ids(name: str) -> list[str]:
-    """The ids of the hub repositories to which a name of the registry refers."""
+    """The ids of the hub repositories that a name of the registry stands for."""
     found = registry.find_model(name), registry.find_dataset(name)
     return [one.id for one in found if one is not None]
 
@@ -142,12 +143,14 @@ def _unknown(kind: str, id: str) -> bool:
 
 
 def _complete(data: bytes, name: str, lock: Lock, checked: Checked, options: argparse.Namespace) -> Lock:
-    """Complete the lock with files, rows, packages, and the digest of the bundle that is compiled with it."""
+    """Add to the lock what follows from the pins: files, rows, packages, and the digest of the bundle that is compiled
+    with the lock.
+    """
     workspace = Workspace(os.path.dirname(os.path.abspath(options.file)), lock=lock.name)
     lock = evolve(lock, target=state.specs(checked)[0].stack.name, lookups={}, text=b"")
     workspace.pins, workspace.hashes, workspace.allow_oom = lock, True, True
     files, checked = compile_text(data, name, workspace)
-    assert files is not None  # the caller has compiled the spec without errors
+    assert files is not None  # the caller has already compiled the spec without errors
     lock.files, lock.rows = state.digests(checked, workspace), state.counts(checked)
     lock.environments = _environments(requirements(files), lock, options)
     lock.text = written(lock)
@@ -172,7 +175,9 @@ def _environments(
 
 
 def _report(before: Lock, lock: Lock, path: str) -> tuple[str, int]:
-    """Return the printed text with changed and missing pins, and the exit status: 1 if a pin is missing."""
+    """Return the text to print, which lists changed and missing pins, and the exit status, which is 1 if a pin is
+    missing.
+    """
     was = {(one.kind, one.id, one.requested, one.part): one.revision for one in before.pins}
     lines = []
     for one in lock.pins:

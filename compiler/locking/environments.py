@@ -14,8 +14,8 @@ from xpc.compiler.files.pins import Environment
 from xpc.compiler.resolve.lock_fields import PACKAGE
 
 SECONDS = 3600
-"""Time limit of a resolution in seconds. A resolution is slow if the index has no separate metadata, because pip then
-downloads the packages.
+"""The time limit in seconds for resolving requirements. This is slow if the index has no separate metadata, because pip
+then downloads the packages.
 """
 WORDS = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", "-", "--disable-pip-version-check",
          "--no-input")  # fmt: skip
@@ -30,13 +30,11 @@ threading.Thread(target=end_with_the_lock, daemon=True).start()
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__")
 """
-"""A Python program that runs pip. The program also ends when its standard input ends, as happens if `xpc lock` is
-killed.
-"""
+"""A Python program that runs pip. It ends when its standard input is closed, and so also if `xpc lock` is killed."""
 BASE = "requirements.txt"
 BUILT = "requirements-flash.txt"
-"""The requirements file for flash-attn, which is built against the installed torch. Without torch pip cannot resolve
-it, so only its pin is recorded.
+"""The requirements file for flash-attn. flash-attn is built with the torch that is installed, so pip cannot resolve it
+without torch. Only its own pin is recorded.
 """
 
 
@@ -45,7 +43,7 @@ class ResolveError(Exception):
 
 
 def requirements(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """The lines of each requirements file of a bundle; for a sweep, the lines of all members together."""
+    """The lines of each requirements file in a bundle. For a sweep, the lines of all members together."""
     out: dict[str, tuple[str, ...]] = {}
     for name, data in sorted(files.items()):
         last = name.rpartition("/")[2]
@@ -67,20 +65,22 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        except ResolveError:  # the packages conflict with the base pins, so a separate command installs them
+        # these packages conflict with the base's pins, so a separate command installs them, and they are resolved
+        # separately
+        except ResolveError:
             out[name] = Environment(lines, _resolved(lines, python))
     return out
 
 
 def _run(words: list[str], folder: str) -> tuple[int, str, str]:
-    """Run pip, and return its exit status, output and errors. pip is stopped if this process ends. Raises OSError and
-    subprocess.SubprocessError.
+    """Run pip, and return its exit status, its output and its errors. If this process ends, pip is stopped. Raises
+    OSError and subprocess.SubprocessError.
     """
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
         process_group=0,
     ) as process:  # fmt: skip
-        held, process.stdin = process.stdin, None  # otherwise `communicate` would close standard input
+        held, process.stdin = process.stdin, None  # `communicate` would close standard input, so it is not used
         try:
             report, complaints = process.communicate(timeout=SECONDS)
             return process.returncode, report, complaints
@@ -110,7 +110,7 @@ def _resolved(lines: tuple[str, ...], python: str) -> tuple[str, ...]:
         found = [one["metadata"] for one in json.loads(report)["install"]]
         resolved = tuple(sorted(f"{one['name'].lower()}=={one['version']}" for one in found))
         wrong = next((one for one in resolved if PACKAGE.fullmatch(one) is None), None)
-        if wrong is not None:  # the index may be malicious
+        if wrong is not None:  # the answer is checked, because the index may be in the hands of an attacker
             raise ResolveError(f"pip's answer has a package `{wrong[:60]}`, which is not `NAME==VERSION`")
         return resolved
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,4 +1,5 @@
-"""Ask the hub for the commit of a model, dataset or kernel, a model's configuration, and a dataset's columns and rows.
+"""Ask the hub for the commit of a model, dataset or kernel; for the configuration of a model; and for the columns and
+rows of a dataset.
 
 As in the Hugging Face libraries, HF_ENDPOINT selects another hub and HF_TOKEN gives access to gated repositories.
 """
@@ -21,20 +22,20 @@ from xpc.compiler.files.secrets import pinned
 
 ENDPOINT = "https://huggingface.co"
 SECONDS = 30.0
-"""Time limit in seconds for a connection that sends nothing."""
+"""If a connection sends nothing for this many seconds, it is given up."""
 DEADLINE = 120.0
-"""Time limit in seconds for a complete answer, which might come byte by byte."""
+"""The time limit in seconds for a complete answer. It is needed because an answer may arrive byte by byte."""
 LARGEST = 16 * 2**20
 """Maximum size in bytes of an answer."""
 NAMES = {MODEL: "models", DATASET: "datasets", KERNEL: "kernels"}
 
 
 class HubError(Exception):
-    """Raised if the hub gives no usable answer. The message is one sentence."""
+    """Raised if the answer of the hub cannot be used. The message is one sentence."""
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, but does not send the token to another host."""
+    """Follows redirects, but does not send the token to any other host."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
         """Make the redirected request. Raises HTTPError if the redirect is not allowed."""
@@ -47,8 +48,8 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class Hub:
-    """The hub that the environment selects. Its methods raise HubError for repositories that are missing or not
-    accessible.
+    """The hub that the environment selects. Its methods raise HubError for a repository that does not exist, or to
+    which the token gives no access.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
@@ -63,7 +64,8 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
-        repository = MODEL if kind == KERNEL and not requested else kind  # without a branch: a model repository
+        # a repository without a branch in its reference is that of a model
+        repository = MODEL if kind == KERNEL and not requested else kind
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")
         revision = answer.get("sha")
@@ -120,7 +122,8 @@ class Hub:
         found: list[bytes | BaseException] = []
         thread = Thread(target=lambda: found.append(self._answer(path)), daemon=True)
         thread.start()
-        thread.join(DEADLINE)  # the timeout of a socket restarts with each byte
+        # the timeout of a socket begins anew with each byte, so it does not limit the complete answer
+        thread.join(DEADLINE)
         try:
             if not found:
                 raise OSError(f"no complete answer within {DEADLINE:.0f} seconds")
@@ -143,11 +146,11 @@ class Hub:
         return data
 
     def _answer(self, path: str) -> bytes | BaseException:
-        """The body of an answer, cut after LARGEST + 1 bytes; or the exception that was raised."""
+        """The body of an answer, cut after LARGEST + 1 bytes. If an exception was raised, the exception."""
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)
-                # `read` with a size does not notice that an answer is incomplete
+                # if `read` gets a size, it does not notice that an answer is incomplete
                 if len(data) <= LARGEST and answer.length:
                     raise IncompleteRead(data, answer.length)
                 return data
@@ -160,8 +163,8 @@ class _Missing(Exception):
 
 
 def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The columns, and the rows per split, of a configuration of a dataset, from the dataset's card
-    (`dataset_info`).
+    """The columns of a dataset's configuration, and the number of rows in each of its splits, as the card of the
+    dataset states them (`dataset_info`).
     """
     info = card.get("dataset_info")
     entries = [one for one in (info if isinstance(info, list) else [info]) if isinstance(one, dict)]
@@ -174,7 +177,7 @@ def described(card: Mapping[str, Any], part: str) -> tuple[tuple[str, ...], dict
 
 
 def _is_name(value: object) -> bool:
-    """Whether a lock may contain this name, which must be printable."""
+    """Whether a lock may contain this name. It must be printable."""
     return isinstance(value, str) and value.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""Compare a compiled spec with its lock, to find outdated and missing pins."""
+"""Compare a compiled spec with its lock, and find the pins that are outdated or missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RENEW = "`xpc lock` writes it again"
 
 
 def specs(checked: Checked) -> list[CheckedSpec]:
-    """The spec of a run, or the specs of all members of a sweep."""
+    """The spec of a run. For a sweep, the specs of all its members."""
     if checked.members:
         return [one.spec for one in checked.members if one.spec is not None]
     return [] if checked.spec is None else [checked.spec]
@@ -32,7 +32,7 @@ def _sources(checked: Checked) -> Iterator[DataSource]:
 
 
 def digests(checked: Checked, workspace: Workspace) -> dict[str, str]:
-    """The digest of every file that affects the run, by its name in the spec."""
+    """The digest of every file that affects the run, under the name of the file in the spec."""
     reads = {name: digest for spec in specs(checked) for name, digest in spec.inputs.items()}
     out = {name: f"sha256:{digest}" for name, digest in reads.items() if name != workspace.lock}
     for spec in specs(checked):
@@ -58,14 +58,14 @@ def described(reference: tuple[str, str, str, str]) -> str:
 
 
 def unpinned(lock: Lock) -> list[tuple[str, str, str, str]]:
-    """The references without a commit, neither in the spec nor in the lock: each is a kind, an id, a branch and a
-    configuration.
+    """The references that have a commit neither in the spec nor in the lock. Each consists of a kind, an id, a branch
+    and a configuration.
     """
     return [reference for reference, pin in lock.lookups.items() if pin is None and not pinned(reference[2])]
 
 
 def refusals(lock: Lock | None, checked: Checked, workspace: Workspace, files: Mapping[str, bytes]) -> Iterator[str]:
-    """The reasons, as sentences, why `--locked` refuses the spec; empty if the lock is current."""
+    """The reasons, as sentences, for which `--locked` refuses the spec. Empty if the lock is current."""
     if lock is None:
         yield f"there is no {workspace.lock or 'lock'}: `xpc lock --update` writes it"
         return

@@ -1,4 +1,6 @@
-"""Lower a checked spec to the files of a bundle. Each file has a module with pure functions."""
+"""Lower a checked spec: write the files of its bundle. Each file of a bundle has its own module here, with pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU mac
 
 
 def lower(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle by name, `bundle.toml` last. The same spec and input files always give the same
-    bytes.
+    """Every file of the bundle, by name; `bundle.toml` is the last. If the spec and the input files are the same, the
+    bytes are the same.
     """
     files = emitted(spec)
     files["bundle.toml"] = sealed(manifest(spec, files).encode("utf-8", "surrogatepass"))
@@ -35,7 +37,9 @@ def lower(spec: CheckedSpec) -> dict[str, bytes]:
 
 
 def emitted(spec: CheckedSpec) -> dict[str, bytes]:
-    """Every file of the bundle except `bundle.toml`, which has the digests of the other files."""
+    """Every file of the bundle, by name, except `bundle.toml`. That file contains the digests of the others, so it is
+    made after them.
+    """
     plan = payload(spec)
     stated = plan["arguments"]
     started_by = engine(spec)
@@ -57,7 +61,7 @@ def emitted(spec: CheckedSpec) -> dict[str, bytes]:
     if flash is not None:
         texts["requirements-flash.txt"] = flash + "\n"
     if spec.get("eval.tasks") is not None:
-        from xpc.compiler.lower import evaluate  # imported late, because few specs name tasks
+        from xpc.compiler.lower import evaluate  # imported here, because few specs name evaluation tasks
 
         texts["evaluate.sh"] = evaluate.script(spec)
         texts["evaluation.json"] = _json(evaluate.evaluation(spec))

@@ -1,4 +1,4 @@
-"""Write `accelerate.yaml` from tables of plain values, which are nested at most two levels deep."""
+"""Write `accelerate.yaml` from a table of plain values, which may contain blocks in two levels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-"""Map xpc's names of attention implementations to transformers' names."""
+"""From xpc's names of attention implementations to transformers' names."""
 
 
 def distributed_type(spec: Spec) -> str:
-    """The distributed type (such as FSDP) that accelerate must report in the run. If it reports another one, the
-    runtime stops.
+    """The distributed type, such as FSDP, that accelerate must report in the run. If accelerate reports another one,
+    the runtime stops the run.
     """
     if spec.zero_stage:
         return "DEEPSPEED"
@@ -36,9 +36,9 @@ def accelerate(spec: Spec) -> dict[str, Json]:
     """The content of `accelerate.yaml`.
 
     Several processes on one CPU machine are configured as MULTI_GPU with `use_cpu`, because accelerate's launcher
-    starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). With
-    DEEPSPEED the key `mixed_precision` is omitted, because accelerate refuses it together with a DeepSpeed file, even
-    with its default.
+    starts only one process for MULTI_CPU (accelerate 1.4 and 1.15, `commands/launch.py`, checked by running it). For
+    DEEPSPEED, the file does not contain the key `mixed_precision`: accelerate refuses this key together with a
+    DeepSpeed file, even if its value is the default.
     """
     kind = distributed_type(spec)
     out: dict[str, Json] = {
@@ -79,7 +79,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
             block = out.setdefault("fsdp_config", {})
             assert isinstance(block, dict)
             block[name] = value.value
-            if str(value.value).upper() == "SIZE_BASED_WRAP":  # accelerate cannot parse its own default, 1e8
+            # accelerate cannot parse the text of its own default, 1e8
+            if str(value.value).upper() == "SIZE_BASED_WRAP":
                 block.setdefault("fsdp_min_num_params", 100_000_000)
         else:
             out[name] = value.value
@@ -87,8 +88,8 @@ def accelerate(spec: Spec) -> dict[str, Json]:
 
 
 def _fp8(spec: Spec) -> dict[str, Json]:
-    """The configuration of torchao for fp8. Weights are gathered in fp8 only with FSDP: without FSDP, weights that are
-    prepared for this cannot be saved (RuntimeError in safetensors).
+    """The configuration of torchao for fp8. Only FSDP gathers weights in fp8. Without FSDP, weights that are prepared
+    for such a gathering could not be saved (RuntimeError in safetensors).
 
     Source: accelerate 1.15 `utils/dataclasses.py` (`AORecipeKwargs`); confirmed by running it on a CPU.
     """
@@ -96,10 +97,10 @@ def _fp8(spec: Spec) -> dict[str, Json]:
 
 
 def _mesh(spec: Spec) -> dict[str, Json] | None:
-    """The device mesh of FSDP2, or None if all ranks shard the model together.
+    """The device mesh of FSDP2. None if all ranks shard one model together and none share a sequence.
 
-    accelerate shards the model over `dp_shard` and `cp` together, so xpc's `shard` is the product of both. Source:
-    accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
+    accelerate shards the model over the ranks of `dp_shard` and of `cp`, so their product is the number of ranks that
+    xpc calls `shard`. Source: accelerate 1.15 `parallelism_config.py` (`dp_shard_cp`).
     """
     hybrid = spec.text("strategy") == "hsdp" and spec.stack.facts.hsdp == "parallelism_config"
     if not hybrid and spec.context_parallel == 1:
@@ -118,8 +119,8 @@ def _mesh(spec: Spec) -> dict[str, Json] | None:
 
 
 def _ulysses(spec: Spec) -> dict[str, Json]:
-    """The groups of processes that share a sequence in a DeepSpeed run (Ulysses). ZeRO itself shards over all
-    processes.
+    """The groups of processes that share a sequence in a DeepSpeed run (Ulysses). ZeRO shards the model over all
+    processes, not within these groups.
 
     Source: accelerate 1.15 `parallelism_config.py`, `utils/dataclasses.py` (`DeepSpeedSequenceParallelConfig`).
     """
@@ -140,7 +141,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
     out: dict[str, Json] = {
         "fsdp_activation_checkpointing": False,
         "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-        # accelerate 1.15 refuses this option only if torchao computes in fp8
+        # off with fp8, because accelerate 1.15 refuses this option if torchao computes in fp8
         "fsdp_cpu_ram_efficient_loading": spec.text("precision") != "fp8",
         "fsdp_offload_params": spec.text("strategy.offload") == "cpu",
         "fsdp_state_dict_type": "FULL_STATE_DICT" if full else "SHARDED_STATE_DICT",
@@ -165,7 +166,7 @@ def _fsdp(spec: Spec) -> dict[str, Json]:
 
 
 def yaml(table: dict[str, Json], comment: str) -> str:
-    """The table as YAML 1.1 below a comment. Parsing it gives the same table. Strings are always quoted."""
+    """Write a table as YAML 1.1 below a comment. Strings are always quoted, so that a parser returns the same table."""
     lines = [f"# {line}" for line in comment.splitlines()]
     for key, value in table.items():
         if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""Lower a spec to trainer arguments: every argument that can change the result, under its name on the target.
+"""Lower a spec to trainer arguments. The result contains every argument that can change the result of the run, under
+the name that it has on the target.
 
-The arguments begin as the target's table of default values. Then each setting of the spec overwrites the arguments that
-the table of settings lists for this setting.
+At first, all arguments have the values of the target's table of defaults. Then each setting of the spec overwrites the
+arguments that the table of settings lists for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ COMPILES = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
 
 
 def arguments(spec: Spec) -> dict[str, Json]:
-    """The arguments of the method's configuration class (`spec.config`, such as SFTConfig), sorted by name."""
+    """The arguments of the method's configuration class (`spec.config`, such as SFTConfig), sorted by their names."""
     out = spec.stack.base_arguments(spec.config)
     decided: dict[str, Json] = {}
     for part in (_length, _batch, optimizer, schedule, _precision, _memory, _when, _data, _machine):
@@ -24,9 +25,9 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only SFTConfig has, or that this class accepts only to warn about them. A setting that
-        # needs such an argument is refused by a rule, or is about data, and then the runtime applies it to the rows
-        # itself.
+        # Drop arguments that only SFTConfig has, and arguments that this class accepts only to warn about them. If a
+        # setting of the spec needs such an argument, a rule refuses the setting, or the setting is about data, and the
+        # runtime applies it to the rows.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -40,11 +41,11 @@ def arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _extra(spec: Spec) -> dict[str, Json]:
-    """The arguments of `extra trl`. `optim_args` is joined with the optimizer's own arguments, and JSON strings are
-    parsed.
+    """The arguments in `extra trl`. `optim_args` is joined with the arguments that the optimizer's own settings give,
+    and strings of JSON are parsed.
 
-    A whole number for an argument of type float becomes a float, because transformers 5 checks the types of values that
-    it passes to the model's configuration.
+    If the type of an argument is float, a whole number becomes a float: transformers 5 checks the types of values that
+    it passes on to the model's configuration.
     """
     out: dict[str, Json] = {}
     known = spec.fields() if spec.extra.get("trl") else {}
@@ -55,11 +56,11 @@ def _extra(spec: Spec) -> dict[str, Json]:
                 plain = float(plain)
             out[name] = plain
     config = out.get("accelerator_config")
-    # Each process reads the stream itself. Otherwise, accelerate would join the batches of all processes, which have
-    # different lengths (trl 1.16 sets the same).
+    # Each process reads the stream itself. Otherwise, accelerate would join the batches of all processes, whose rows
+    # differ in length (trl 1.16 sets the same).
     streamed = {"dispatch_batches": False} if spec.flag("data.streaming") else {}
     if isinstance(config, str) or streamed:
-        import json  # imported late, because it is rarely needed
+        import json  # imported here, because few specs need it
 
         base = spec.stack.base_argument("accelerator_config", spec.config)
         assert isinstance(base, dict)
@@ -71,7 +72,7 @@ def _extra(spec: Spec) -> dict[str, Json]:
 
 
 def _compiled(out: dict[str, Json]) -> dict[str, Json]:
-    """The arguments, with those of torch.compile completed as transformers completes them: a mode or a backend turns
+    """Return the arguments, and add those of torch.compile that transformers would set: a mode or a backend turns
     compilation on, and the default backend is inductor.
     """
     if out.get("torch_compile") is False:
@@ -80,8 +81,8 @@ def _compiled(out: dict[str, Json]) -> dict[str, Json]:
 
 
 def best(spec: Spec) -> dict[str, Json]:
-    """The arguments for the metric by which checkpoints are compared: its name, and whether higher is better, which
-    follows from the name.
+    """The arguments for the metric by which checkpoints are compared: the name of the metric, and whether a higher
+    value is better, which follows from the name.
     """
     metric = spec.extra_value("trl", "metric_for_best_model")
     needed = spec.extra_value("trl", "load_best_model_at_end") is True or spec.text("schedule") in METRIC_SCHEDULES
@@ -115,7 +116,8 @@ def _batch(spec: Spec) -> dict[str, Json]:
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
-        # A cut row would lose tokens of its images, so the runtime checks the length of rows with images itself.
+        # If such a row were cut, tokens of its images would be lost. So the trainer cuts no rows with images, and the
+        # runtime checks their length.
         _named(spec, "seq"): None if uncut or spec.reads_images else spec.integer("batch.seq"),
         "packing": packing,
         "eval_packing": spec.flag("batch.packing.eval"),
@@ -134,7 +136,7 @@ def _batch(spec: Spec) -> dict[str, Json]:
 def _precision(spec: Spec) -> dict[str, Json]:
     name = spec.text("precision")
     out: dict[str, Json] = {"bf16": name == "bf16", "fp16": name == "fp16"}
-    # On the CPU the argument stays unset, because even `tf32=False` makes torch read a CUDA setting.
+    # On a CPU the argument is not set, because even `tf32=False` makes torch read a setting of CUDA.
     out["tf32"] = spec.flag("precision.tf32") or (None if spec.on_cpu else False)
     return out
 
@@ -155,8 +157,8 @@ def _memory(spec: Spec) -> dict[str, Json]:
 
 
 def _strategy_and_steps(amount: Amount, steps: Json) -> tuple[str, Json]:
-    """Return an interval as a pair of a strategy and a number of steps: (`steps`, 100) or (`steps`, 0.05). With the
-    strategies `epoch` and `no`, the number is not used.
+    """Convert an interval to a pair: transformers' strategy, and a number of steps. The pair is (`steps`, 100) or
+    (`steps`, 0.05); with the strategies `epoch` and `no`, transformers does not use the number.
     """
     if amount.unit == "never":
         return "no", steps
@@ -190,8 +192,8 @@ def _when(spec: Spec) -> dict[str, Json]:
 
 
 def _hub(spec: Spec) -> dict[str, Json]:
-    """The arguments for pushing to the hub. If the target has no argument for the branch, the runtime reads the branch
-    from the section `hub` of trainer_args.json.
+    """The arguments for pushing to the hub. If the target has no argument for the branch, the branch is written to the
+    section `hub` of trainer_args.json, from which the runtime reads it.
     """
     out: dict[str, Json] = {
         "push_to_hub": True,
@@ -226,14 +228,14 @@ def _machine(spec: Spec) -> dict[str, Json]:
     if spec.zero_stage:
         out["deepspeed"] = "deepspeed.json"
     if spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        # Without a value, the Trainer searches the graph for unused parameters in every step, except with gradient
-        # checkpointing. In a language model, the only unused parameters are experts that get no tokens of a batch.
+        # If this argument is not set, the trainer makes DDP search for unused parameters in every step, except with
+        # gradient checkpointing. In a language model, only experts that get no tokens of a batch are unused.
         facts = spec.model.facts
         sparse = facts is None or facts.experts > 0
         out["ddp_find_unused_parameters"] = sparse and not spec.flag("memory.checkpointing")
     if spec.on_cpu:
-        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. Without use_cpu, it uses the CPU if there is no
-        # GPU.
+        # With use_cpu, accelerate silently replaces DeepSpeed by DDP. Without use_cpu, accelerate uses the CPU if the
+        # machine has no GPU.
         out["use_cpu"] = not spec.zero_stage
         out["dataloader_pin_memory"] = False
         out["ddp_backend"] = "gloo" if spec.hardware.world > 1 and not spec.zero_stage else None

@@ -1,4 +1,4 @@
-"""Write `deepspeed.json`. All values are numbers that agree with the trainer arguments; none is "auto"."""
+"""Write `deepspeed.json`. Every value is stated, so that it agrees with the trainer arguments; no value is "auto"."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 BUCKETS: Final = ("strategy.reduce_bucket", "strategy.allgather_bucket")
 NEVER = 10**9
-"""The value of `steps_per_print`. It is so large that DeepSpeed never prints its progress lines, because the runtime
-prints progress itself.
+"""The value of `steps_per_print`. It is so large that DeepSpeed never prints a line about its progress; the runtime
+prints the progress.
 """
 
 
@@ -22,8 +22,8 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
     if not spec.zero_stage:
         raise ValueError(f"{spec.text('strategy')} does not use DeepSpeed")
     out: dict[str, Json] = {
-        # With context parallelism, transformers expects a batch size as if every process had its own rows; accelerate
-        # corrects it later.
+        # With context parallelism, transformers expects the batch size that would be right if each process had its own
+        # rows. accelerate corrects the number later.
         "train_batch_size": spec.integer("batch.gbs") * spec.context_parallel,
         "train_micro_batch_size_per_gpu": spec.integer("batch.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
@@ -52,17 +52,21 @@ def deepspeed(spec: Spec) -> dict[str, Json]:
 
 
 def deepspeed_optimizer(spec: Spec) -> bool:
-    """Whether deepspeed.json names the optimizer, so that DeepSpeed creates it.
+    """Whether deepspeed.json names the optimizer. If it does, DeepSpeed creates the optimizer; otherwise, transformers
+    does.
 
-    DeepSpeed then also steps the schedule, and passes it the batch size as the metric (runtime/engine.py,
-    _take_model_step; checked by running it). So with a schedule that needs a metric, the run uses transformers' AdamW.
-    LoRA+ also uses transformers' AdamW, because LoRA+ has two learning rates and DeepSpeed's optimizer has one.
+    If DeepSpeed creates the optimizer, it also steps the schedule, and passes the batch size to the schedule as if that
+    were the metric (runtime/engine.py, _take_model_step; checked by running it). So a run whose schedule needs a metric
+    uses transformers' AdamW. A run with LoRA+ also uses transformers' AdamW, because LoRA+ has two learning rates and
+    DeepSpeed's optimizer only one.
     """
     return spec.owns_optimizer and spec.text("schedule") not in METRIC_SCHEDULES
 
 
 def deepspeed_extension(spec: Spec) -> Literal["fused_adam", "cpu_adam"] | None:
-    """The C++ extension that DeepSpeed compiles for its AdamW; None for an optimizer of torch or transformers."""
+    """The C++ extension that DeepSpeed compiles for its own AdamW. None if the optimizer is one of torch or
+    transformers.
+    """
     if not spec.zero_stage:
         return None
     plan: dict[str, Any] = deepspeed(spec)
@@ -95,7 +99,8 @@ def _adamw(spec: Spec) -> dict[str, Json]:
         "weight_decay": spec.real("optimizer.weight_decay"),
     }
     if spec.on_cpu:
-        params["torch_adam"] = True  # DeepSpeed's fused Adam needs a CUDA extension; torch's Adam computes the same
+        # DeepSpeed's fused Adam would need a CUDA extension, and torch's Adam computes the same
+        params["torch_adam"] = True
     return params
 
 
@@ -112,7 +117,8 @@ def _zero(spec: Spec) -> dict[str, Json]:
     if stage < 3:
         out["round_robin_gradients"] = spec.flag("strategy.round_robin_gradients")
     if facts is not None:
-        # The values that transformers would put in place of "auto" (HfTrainerDeepSpeedConfig.trainer_config_finalize).
+        # These are the values that transformers would put in the place of "auto"
+        # (HfTrainerDeepSpeedConfig.trainer_config_finalize).
         out["reduce_bucket_size"] = facts.hidden**2
         if stage == 3:
             out["stage3_prefetch_bucket_size"] = int(0.9 * facts.hidden**2)

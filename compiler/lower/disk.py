@@ -1,9 +1,10 @@
-"""Disk space of a run: bytes of a checkpoint and of the final model, and how many checkpoints exist at the same time.
+"""The disk space that a run needs: the bytes of a checkpoint and of the final model, and how many checkpoints exist at
+the same time.
 
-For example, full training of 3B parameters on ZeRO-2 in bf16 saves 2 bytes per parameter twice (in model.safetensors
-and DeepSpeed's own file) and 12 bytes in the optimizer's shards: 46 GiB per checkpoint. Adapters take only a few MiB. A
-part of unknown size counts as zero, so that no run is refused for space that it might not need.
-tests/proof/test_checkpoint_sizes.py compares these sizes with real checkpoints of each kind.
+For example, full training of 3B parameters on ZeRO-2 in bf16 saves 16 bytes per parameter: 2 bytes in
+model.safetensors, 2 bytes in DeepSpeed's own file, and 12 bytes in the optimizer's shards. This is 46 GiB per
+checkpoint. Adapters take only a few MiB. A part whose size is unknown counts as zero, so no run is refused for space
+that it might not need. tests/proof/test_checkpoint_sizes.py compares these sizes with real checkpoints of each kind.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The assumed number of checkpoints of a run that deletes none, if their number depends on the unknown number of
-rows.
+"""The number of checkpoints that is assumed for a run that deletes none, if their number depends on an unknown number
+of rows.
 """
 
 
 def disk(spec: Spec) -> Disk | None:
-    """Bytes of a checkpoint and of the final model; None if the model's size is unknown."""
+    """The bytes of a checkpoint and of the final model. None if the model's size is unknown."""
     facts = spec.model.facts
     if facts is None:
         return None
     params = facts.params
     if spec.method.scores and not facts.tied:
-        params -= facts.vocab * facts.hidden  # a reward model has a head with one output instead of the vocabulary head
+        # instead of the head for the vocabulary, a reward model has a head with a single output
+        params -= facts.vocab * facts.hidden
     weight, trained = _weight(spec), _trained(spec, facts, params)
     saved = trained + (_shared(spec, facts) if trained else 0) if spec.lora else params
     sharded = spec.sharded_by_fsdp and spec.text("strategy.state_dict") != "full"
@@ -46,7 +48,7 @@ def disk(spec: Spec) -> Disk | None:
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
         full += model  # DeepSpeed also writes the weights into its own checkpoint
-        # tied weights are saved twice, under both names: in the model file, or with adapters in a separate file
+        # tied weights are saved twice, under both names: in the model file, or, for adapters, in a separate file
         if facts.tied:
             twice = facts.vocab * facts.hidden * weight
             model, full = (model, full + twice) if spec.lora else (model + twice, full)
@@ -63,7 +65,9 @@ def disk(spec: Spec) -> Disk | None:
 
 
 def _weight(spec: Spec) -> int:
-    """Bytes per saved weight. DeepSpeed casts the model to the half precision in which it trains."""
+    """The bytes of a saved weight. DeepSpeed casts the model to the dtype in which it trains, so in half precision a
+    weight has 2 bytes.
+    """
     if spec.zero_stage and spec.text("precision") in ("bf16", "fp16"):
         return 2
     lora = lora_section(spec)
@@ -73,7 +77,7 @@ def _weight(spec: Spec) -> int:
 
 
 def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
-    """The number of trained parameters; 0 if unknown, because of frozen parts, rotations or experts."""
+    """The number of trained parameters. 0 if it is unknown, because of frozen parts, rotations (OFT) or experts."""
     if spec.flag("freeze") or spec.flag("oft"):
         return 0
     if spec.lora:
@@ -82,8 +86,8 @@ def _trained(spec: Spec, facts: ModelFacts, params: int) -> int:
 
 
 def adapters(spec: Spec, facts: ModelFacts) -> int:
-    """The number of trained parameters of the adapters, and of modules that are trained in full (`modules_to_save`); 0
-    if unknown.
+    """The number of trained parameters of the adapters, and of modules that are trained completely (`modules_to_save`).
+    0 if it is unknown.
     """
     if not spec.low_rank and facts.experts:
         return 0
@@ -104,10 +108,10 @@ def _shared(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
-    """Bytes of the float32 initial matrices of PiSSA or OLoRA, which are saved with the adapter."""
+    """The bytes of the initial matrices of PiSSA or OLoRA in float32. They are saved together with the adapter."""
     if spec.get("lora.init") is None:
         return 0
-    from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # imported late, because it is rarely needed
+    from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # imported here, because few specs need it
 
     if spec.get("lora.init") not in CHANGES_THE_BASE:
         return 0
@@ -116,8 +120,8 @@ def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
 
 
 def _checkpoints(spec: Spec) -> int:
-    """Maximum number of checkpoints that exist at the same time: those that are kept, the best one, and the one being
-    written.
+    """The largest number of checkpoints that exist at the same time: those that the run keeps, the best one, and the
+    one that is being written.
     """
     every, keep, steps = spec.amount("save.every"), spec.get("save.keep"), spec.get("train.steps")
     if every.unit == "never":
@@ -131,7 +135,7 @@ def _checkpoints(spec: Spec) -> int:
     elif every.unit == "epoch":
         saves = ceil(spec.real("train.epochs")) if spec.get("train.steps") is None else None
     elif every.value >= 1 and steps is not None:
-        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step is also saved
+        saves = max(1, ceil(steps / every.value))  # rounded up, because the last step also saves a checkpoint
     if isinstance(keep, int):
         most = keep + (2 if best(spec) else 1)
         return most if saves is None else min(most, saves)

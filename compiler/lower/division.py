@@ -1,9 +1,9 @@
-"""Decide how a run's global batch may be divided differently after a restart: into other numbers of processes and
-micro-batches.
+"""Decide how a restarted run may divide its global batch in another way than before: into another number of processes
+or micro-batches.
 
-accelerate distributes micro-batches to processes in turn, so a step has the same rows in the same order for every
-division of the global batch into processes, micro-batches and accumulation. This module lists what else a step depends
-on; `runtime/core/same_run.py` compares it with the earlier run at the start.
+accelerate gives micro-batches to the processes in turn. So a step has the same rows in the same order, however the
+global batch is divided into processes, micro-batches and accumulation. A step may depend on other things as well, and
+this module lists these. At the start, `runtime/core/same_run.py` compares them with the earlier run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Division, Method
 
 ELEMENTWISE = {"adamw_torch", "adamw_torch_fused", "rmsprop", "sgd"}
-"""Optimizers, by transformers' names, that can be resharded for another number of processes, because their states have
-the shape of the weights. Other optimizers keep one number per block or row, or save in their own format (bitsandbytes).
+"""Optimizers, by transformers' names, whose states can be resharded for another number of processes, because the states
+have the shape of the weights. Other optimizers keep one number per block or row, or save in their own format
+(bitsandbytes).
 """
 UNTESTED = ("hpz", "mics", "nvme", "parameter_alignment", "grad_accum_dtype")
-"""Parts of the names of DeepSpeed keys with which the resharding of checkpoints was not tested."""
+"""Parts of names of DeepSpeed keys. If `extra deepspeed` has a key whose name contains one of them, checkpoints are not
+resharded, because this combination was not tested.
+"""
 
 
 def division(
     method: Method, arguments: Mapping[str, Json], distributed_type: str, fsdp1: bool, context_parallel: int,
     extra: Iterable[str] = (),
 ) -> Division:  # fmt: skip
-    """The section `division` of trainer_args.json: for `step`, `processes` and `micro`, the reason why it may not
-    change, or None. `extra` are the keys of `extra deepspeed`.
+    """The section `division` of trainer_args.json. For `step`, `processes` and `micro`, it has the reason why this part
+    of the division must stay the same, or None if it may change. `extra` are the keys in `extra deepspeed`.
     """
     ulysses = distributed_type == "DEEPSPEED" and context_parallel > 1
     if distributed_type == "DEEPSPEED" and not ulysses:
@@ -46,7 +49,7 @@ def division(
 
 
 def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
-    """The reason why another division of the batch would change the result of a step, or None."""
+    """The reason why a step would have another result if the batch were divided in another way, or None."""
     grouped = arguments.get("group_by_length") or arguments.get("train_sampling_strategy")
     if method["generates"]:
         return "each process generates its completions from a random state of its own"
@@ -62,8 +65,8 @@ def _step_obstacle(method: Method, arguments: Mapping[str, Json]) -> str | None:
 
 
 def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str | None:
-    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. The runtime does the
-    resharding, because DeepSpeed does not.
+    """The reason why ZeRO's shards cannot be resharded for another number of processes, or None. (DeepSpeed does not
+    reshard them; the runtime does.)
     """
     if arguments.get("optim") not in ELEMENTWISE:
         return f"{arguments.get('optim')} keeps states per shard, which cannot be divided among other processes"
@@ -72,7 +75,7 @@ def _shard_obstacle(arguments: Mapping[str, Json], extra: Iterable[str]) -> str 
 
 
 def _process_obstacle(distributed_type: str, fsdp1: bool, context_parallel: int) -> str | None:
-    """The reason why a run with another number of processes cannot read the checkpoints, or None."""
+    """The reason why a run with another number of processes cannot resume from the checkpoints, or None."""
     if distributed_type == "FSDP" and fsdp1:
         return "loading a checkpoint of another number of processes was not tested with FSDP1"
     if context_parallel > 1:

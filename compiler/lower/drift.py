@@ -1,8 +1,8 @@
-"""Write the section of `README.md` that compares stacks: arguments with another name or another default in an older or
-newer stack.
+"""Write the section of `README.md` that compares the stack with others. It lists arguments that have another name or
+another default in an older or a newer stack.
 
 A bundle states every argument, so a default that changes between versions does not change the run. The section shows
-the defaults that would apply otherwise.
+which values would change without this.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ UNCOMPARED = frozenset(
     ("bf16", "fp16", "tf32", "output_dir", "logging_dir", "run_name", "include_num_input_tokens_seen",
      "include_tokens_per_second")
 )  # fmt: skip
-"""Arguments whose default is not compared: precisions, which are derived; folders and names, which the spec states; and
-arguments that affect only logs.
+"""Arguments whose default is not compared. Precisions are derived, folders and names are stated in the spec, and some
+arguments affect only logs.
 """
 
 
 def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) -> list[str]:
-    """The lines of README.md that compare the stacks; empty if they agree.
+    """The lines of README.md that compare the stacks. Empty if the stacks agree.
 
-    `stated` are the arguments of the bundle; `cell` escapes a text for a table.
+    `stated` are the arguments that the bundle states. `cell` escapes a text for a cell of a table.
     """
     others = [other for other in every() if other is not spec.stack and _config(spec, other) in other.configs]
     written = tuple(dict.fromkeys(name for path in spec.values if spec.written(path) for name in BY_PATH[path].args))
@@ -54,8 +54,8 @@ def drift(spec: Spec, stated: Mapping[str, Json], cell: Callable[[str], str]) ->
 def _renamed(
     stack: Stack, config: str, other: Stack, theirs: str, written: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Arguments of another stack that this stack has renamed or removed, each with its new name, or with what replaces
-    it.
+    """The arguments of another stack that this stack has renamed or removed. Each has its new name, or a text on what
+    replaces it.
     """
     here, there = stack.fields(config), other.fields(theirs)
     omitted = stack.omitted(config)
@@ -85,8 +85,8 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
 
 @cache
 def _changed_defaults(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
-    """The arguments of a class whose default differs in another stack. Each is mapped to a pair: its field in this
-    stack, and its field in the other stack.
+    """The arguments of a class that have another default in another stack. Each has a pair: its field in this stack,
+    and its field in the other stack.
     """
     here, there = stack.fields(config), other.fields(theirs)
     pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())
@@ -105,7 +105,9 @@ def _config(spec: Spec, other: Stack) -> str:
 
 
 def same_value(one: object, other: object) -> bool:
-    """Whether two defaults mean the same: unset equals empty, and a name equals a list with only this name."""
+    """Whether two defaults have the same meaning. A value that is not set means the same as an empty one, and a name
+    means the same as a list with only this name.
+    """
     return one == other or (one in (None, {}) and other in (None, {})) or one == [other] or other == [one]
 
 

@@ -1,4 +1,4 @@
-"""Write `evaluate.sh` and `evaluation.json`. As in launch.sh, the script contains no text of the spec."""
+"""Write `evaluate.sh` and `evaluation.json`. Like launch.sh, the script contains no text of the spec."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from xpc.grammar.package_data import read_text
 
 FORMAT = 1
 SHARE = 0.6
-"""The share of a GPU's memory up to which every process loads its own copy of the weights. The remaining memory is for
-the batch.
+"""If the weights take at most this share of a GPU's memory, each GPU gets its own process with its own copy of the
+weights. The rest of the memory is for the batch.
 """
 
 
@@ -21,19 +21,19 @@ def tasks(spec: Spec) -> tuple[str, ...]:
 
 
 def requirement(spec: Spec) -> str:
-    """The requirement (`lm_eval==...`) for `requirements-eval.txt`. It is separate, because training does not need
-    it.
+    """The requirement (`lm_eval==...`) for `requirements-eval.txt`. It is in a separate file, because training does not
+    need it.
     """
     return harness.requirement(tasks(spec))
 
 
 def script(spec: Spec) -> str:
-    """The text of `evaluate.sh`. On one machine it starts one process per GPU if the model fits on one GPU, otherwise a
-    single process.
+    """The text of `evaluate.sh`. On one machine, the script starts one process per GPU if the model fits on one GPU.
+    Otherwise it starts a single process.
     """
     processes = _processes(spec)
     words = '"$python"'
-    if processes > 1:  # with -P, Python imports no modules from the caller's folder
+    if processes > 1:  # with -P, Python does not import modules from the folder in which the user starts the script
         words = f'"$python" -P -m torch.distributed.run --standalone --nproc_per_node {processes}'
     head = read_text(__file__, "evaluate.sh").format(version=harness.version(), processes=processes)
     flags = start("evaluate.sh", "evaluated", {"--dry-run": "dry_run"})
@@ -41,7 +41,7 @@ def script(spec: Spec) -> str:
 
 
 def evaluation(spec: Spec) -> dict[str, Json]:
-    """The content of `evaluation.json`: what trainer/evaluate.py passes to lm-evaluation-harness."""
+    """The content of `evaluation.json`: what trainer/evaluate.py passes on to lm-evaluation-harness."""
     micro = spec.get("eval.micro") if spec.written("eval.micro") else None
     several = spec.hardware.processes > 1 and not spec.on_cpu
     return {
@@ -60,8 +60,8 @@ def evaluation(spec: Spec) -> dict[str, Json]:
 
 
 def _processes(spec: Spec) -> int:
-    """The number of processes: one per GPU of a machine if the weights fit on one GPU, otherwise a single process that
-    spreads the weights over all GPUs.
+    """The number of processes. If the weights fit on one GPU, it is the number of GPUs in a machine. Otherwise it is 1,
+    and this process spreads the weights over all GPUs.
     """
     gpu, facts = spec.hardware.gpu, spec.model.facts
     if gpu is None or facts is None:

@@ -1,5 +1,5 @@
-"""Write the first section of a bundle's `README.md`: the code that the run executes because the spec names it, with
-digests.
+"""Write the first section of a bundle's `README.md`. It lists the code that the run executes because the spec names it,
+with digests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PROGRAMS = (".sh", ".py", ".yaml", ".yml", ".jinja", ".jinja2", ".j2")
 
 
 def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
-    """A line for each program that the run executes in addition to the trainer, or a sentence that there is none.
+    """A line for each program that the run executes in addition to the trainer, or a sentence that there are none.
     `cell` escapes a text for Markdown.
     """
     lines: list[str] = []

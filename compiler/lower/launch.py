@@ -1,4 +1,6 @@
-"""Write `launch.sh`. It contains no free text of the spec: values are passed to the programs in files."""
+"""Write `launch.sh`. The script contains no free text of the spec; the values of settings are passed to programs in
+files.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ VARIABLES = {
     "OMP_WAIT_POLICY": "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)",
     "PYTORCH_ALLOC_CONF": "settings of torch's GPU allocator (expandable_segments:True)",
 }
-"""Descriptions of the environment variables that the script reads, in the order in which its first comment lists
-them.
+"""Descriptions of the environment variables that the script reads. The first comment of the script lists them in this
+order.
 """
 
 LAUNCHER = '"$python" "$here/trainer/launcher.py" '
@@ -40,13 +42,13 @@ FLAGS = {
 
 
 def launch(spec: Spec) -> str:
-    """The text of `launch.sh`. The script can be called from any folder: it reads the folder in which it lies, and
+    """The text of `launch.sh`. The user may call the script from any folder. It reads the files next to itself, and
     writes to the folder from which it is called.
     """
     hardware, multi = spec.hardware, spec.hardware.nodes > 1
     distributed = hardware.world > 1
     torchrun = spec.text("launch.launcher") == "torchrun"
-    group = distributed or spec.zero_stage > 0  # DeepSpeed needs a process group even for one process
+    group = distributed or spec.zero_stage > 0  # DeepSpeed needs a process group even if there is only one process
     again = retries(spec)
     ported = group and not (torchrun and not multi)
     shown = {
@@ -95,8 +97,8 @@ def launch(spec: Spec) -> str:
         parts.append(shell["retries"].format(retries=again))
     if multi:
         parts.append(shell["nodes"].format(nodes=hardware.nodes, last=hardware.nodes - 1))
-    # With port 0, accelerate 1.15 finds a free port, but accelerate 1.4 waits forever. torchrun --standalone needs no
-    # port. With several nodes, the script has already checked that MASTER_PORT is set.
+    # If the port is 0, accelerate 1.15 looks for a free port, but accelerate 1.4 waits forever. `torchrun --standalone`
+    # needs no port. For several nodes, the script has already checked that MASTER_PORT is set.
     if ported:
         finds = bool(spec.stack.facts.fsdp2)
         if not (finds or multi):
@@ -113,30 +115,30 @@ def launch(spec: Spec) -> str:
 
 
 def _has_growing_segments(spec: Spec) -> bool:
-    """Whether torch's allocator may use expandable segments. vLLM in the same process does not support them, because it
-    shares memory between processes and offloads it.
+    """Whether torch's allocator may use expandable segments. A vLLM in the same process does not support them, because
+    it shares memory with other processes and offloads it.
     """
     return not (spec.on_cpu or spec.flag("method.vllm"))
 
 
 def environment(spec: Spec) -> str:
-    """Shell lines that first source `environment.sh` and then look for python3, because `environment.sh` may activate a
-    virtual environment.
+    """Shell lines that source `environment.sh` and then look for python3. They do so in this order because
+    `environment.sh` may activate a virtual environment.
     """
     lines = read(spec, "$here")
     return f"{lines}python=${{PYTHON:-python3}}\n" if lines else ""
 
 
 def batch_readers(spec: Spec) -> str:
-    """A phrase on how many micro-batches are trained on at the same time: `8 processes`, or `4 groups of 2 processes
-    that share a sequence`.
+    """A phrase that says how many micro-batches are trained on at the same time: `8 processes`, or `4 groups of 2
+    processes that share a sequence`.
     """
     if spec.context_parallel == 1:
         return f"{spec.hardware.world} processes"
     return f"{spec.replicas} groups of {spec.context_parallel} processes that share a sequence"
 
 
-# trainer/launcher.py runs the launcher's module as `python -m` would, and reports a failed run in one line.
+# trainer/launcher.py runs the launcher's module as `python -m` would. If the run fails, it reports this in one line.
 def _accelerate(spec: Spec, multi: bool, group: bool) -> str:
     words = [LAUNCHER + "accelerate.commands.launch", '--config_file "$here/accelerate.yaml"']
     if group:
@@ -163,11 +165,11 @@ def _torchrun(spec: Spec, multi: bool) -> str:
 
 
 def _rendezvous_timeout(spec: Spec) -> str:
-    """Options for how long the nodes wait for each other at the start. By default torch waits 15 minutes
-    (launcher/api.py), or ten with c10d.
+    """Options for how long the nodes wait for each other at the start. torch's defaults are 15 minutes
+    (launcher/api.py), or ten minutes with c10d.
 
-    `is_host` tells c10d whether this node hosts its store. Without `is_host`, c10d decides this by the machine's name,
-    which may not resolve.
+    `is_host` tells c10d whether this node hosts c10d's store. Without `is_host`, c10d finds this out by the name of the
+    machine, which may have no address.
     """
     if spec.text("launch.rendezvous") == "c10d":
         return '--rdzv_conf "is_host=$is_host,join_timeout=$wait"'

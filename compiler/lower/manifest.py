@@ -1,4 +1,4 @@
-"""Write `bundle.toml`, which lists the inputs and the files of a bundle, and `requirements.txt`."""
+"""Write two files: `bundle.toml`, which lists the inputs and the files of a bundle, and `requirements.txt`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FLASH = "flash-attn"
 
 @record
 class Identity:
-    """What identifies a bundle: its name, the xpc version, the stack, and its spec. `spec` is the spec's file name,
-    without its folder.
+    """What identifies a bundle: its name, the version of xpc, the stack, and its spec. `spec` is the name of the spec's
+    file, without its folder.
 
-    `spec_digest` is the digest of the source. For a sweep, only sweep.toml has this digest, so that a changed comment
-    changes a single line. `allow_oom` is true if the run was compiled although the plan predicts that it does not fit
-    its GPUs.
+    `spec_digest` is the digest of the spec's text. In a sweep, only sweep.toml has this digest, so a changed comment
+    changes only one line in all files. `allow_oom` is true if the run was compiled although the plan predicts that it
+    does not fit in its GPUs.
     """
 
     format: int
@@ -44,7 +44,7 @@ class Identity:
 
 @record
 class ModelEntry:
-    """The resolved model. `architecture` says where its sizes come from."""
+    """The resolved model. `architecture` says where its sizes come from, such as the registry."""
 
     id: str | None = None
     path: str | None = None
@@ -55,10 +55,10 @@ class ModelEntry:
 
 @record
 class DataEntry:
-    """One resolved data source. The digest of a folder is the digest of sha256sum's output for its files.
+    """One resolved data source. The digest of a folder is the digest of the lines that sha256sum prints for its files.
 
-    `images` is the digest of the list of its `image_files`, if its rows name images by path. `evaluated` is the name of
-    the evaluation set, if the source is not for training.
+    If the rows name images by their paths, `images` is the digest of the list of these `image_files`. If the source is
+    for evaluation, `evaluated` is the name of its evaluation set.
     """
 
     id: str | None = None
@@ -78,8 +78,8 @@ class DataEntry:
 class Manifest:
     """The tables of `bundle.toml`.
 
-    `inputs` has the digest of every file that the compiler read in addition to the spec, `files` the digest of every
-    other file of the bundle, and `weights` the digests of local models' files.
+    `inputs` has the digest of every file that the compiler read in addition to the spec. `files` has the digest of
+    every other file of the bundle. `weights` has the digests of the files of local models.
     """
 
     bundle: Identity
@@ -93,7 +93,7 @@ class Manifest:
 
 
 def requirements(spec: Spec) -> str:
-    """The text of `requirements.txt`: exact versions of the packages that this run needs, from the target's pins."""
+    """The text of `requirements.txt`: the packages that this run needs, in the exact versions that the target pins."""
     used = {
         "zero": spec.zero_stage > 0,
         "liger": spec.flag("memory.liger") or spec.extra_value("trl", "use_liger_loss") is True,
@@ -112,10 +112,10 @@ def requirements(spec: Spec) -> str:
 
 
 def flash_requirement(spec: Spec) -> str | None:
-    """The requirement of flash-attn for `requirements-flash.txt`; None if the run uses other attention.
+    """The requirement of flash-attn in `requirements-flash.txt`. None if the run uses another attention.
 
-    flash-attn has no wheel, and its setup.py imports torch, so pip can neither build it nor read its requirements
-    before torch is installed. So a separate command installs it.
+    flash-attn must be installed by a command of its own, after torch. It has no wheel, and its setup.py imports torch,
+    so pip can neither build flash-attn nor read its requirements before torch is installed.
     """
     if spec.text("model.attn") != "flash2":
         return None
@@ -166,8 +166,8 @@ def written(table: Manifest) -> str:
     import toml
 
     class Encoder(toml.TomlEncoder):  # type: ignore[type-arg]
-        """A TOML encoder that quotes strings itself, because toml 0.10 writes a backslash before an `x` in a way that
-        no parser reads.
+        """A TOML encoder that quotes strings itself. toml 0.10 writes a backslash before an `x` in a way that no parser
+        can read.
         """
 
         def dump_sections(self, o, sup):  # type: ignore[no-untyped-def]
@@ -175,7 +175,7 @@ def written(table: Manifest) -> str:
                 return super().dump_sections(o, sup)
             return "".join(f"{toml_text.key(key)} = {toml_text.value(value)}\n" for key, value in o.items()), {}
 
-    plain = {  # omit unknown values, because TOML has no null
+    plain = {  # TOML has no null, so unknown values are left out
         name: [stated(one) for one in held]
         if isinstance(held, list)
         else held

@@ -1,4 +1,6 @@
-"""Lower the method: its own arguments, and the sections `method` and `lora` of `trainer_args.json`."""
+"""Lower the method of a spec: to its own trainer arguments, and to the sections `method` and `lora` of
+`trainer_args.json`.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Method as Section
 
 APART = ("method.loss", "method.rewards", "method.teacher", "method.tools", "method.environment", "method.tool_timeout")
-"""Settings that `method_arguments` skips, because they decide several arguments, or what the runtime loads. Other
-functions lower them.
+"""Settings that `method_arguments` leaves to other functions, because they decide several arguments, or what the
+runtime loads.
 """
 
 
 def method_arguments(spec: Spec) -> dict[str, Json]:
-    """The trainer arguments that the method's settings decide, under the target's names."""
+    """The trainer arguments that the settings of the method decide, under the names of the target."""
     method, fields = spec.text("method"), spec.fields()
     out: dict[str, Json] = {}
     for row in TABLE:
@@ -49,10 +51,10 @@ def method_arguments(spec: Spec) -> dict[str, Json]:
 
 
 def _plain(value: object, kind: str) -> Json:
-    """A setting's value, converted to the type of the argument (`kind`)."""
+    """The value of a setting, converted to the type (`kind`) of the argument."""
     if isinstance(value, Amount):
         return value.value
-    if kind == "bool" and isinstance(value, str):  # such as scale_rewards, a bool in TRL 0.18
+    if kind == "bool" and isinstance(value, str):  # for example, scale_rewards is a bool in TRL 0.18
         return value != "none"
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -73,8 +75,8 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """Facts about the method's settings that no trainer argument states, such as reward functions and the teacher. The
-    runtime reads them from trainer_args.json.
+    """What the runtime must know about the settings of the method and no trainer argument states, such as reward
+    functions and the teacher. The runtime reads it from trainer_args.json.
     """
     rewards: list[Reward] = []
     for one in spec.weighted("method.rewards"):
@@ -89,7 +91,7 @@ def method_section(spec: Spec) -> Section:
 
 
 def _tools(spec: Spec) -> Tools:
-    """The functions and the environment that the model may call, and the time limit of a call."""
+    """The functions and the environment that the model may call, and how long a call may take."""
     functions, classes = ([_of_file(one) for one in spec.weighted(path)] for path in CALLED)
     environment = classes[0] if classes else None
     return {"functions": functions, "environment": environment, "seconds": spec.integer("method.tool_timeout")}
@@ -119,7 +121,7 @@ def method_facts(method: Method) -> Section:
 
 
 def _teacher(spec: Spec, teacher: Model) -> Teacher:
-    """Where the teacher is loaded from, and its dtype."""
+    """The folder or repository from which the teacher is loaded, and its dtype."""
     return {
         "id": teacher.id,
         "path": teacher.path,
@@ -129,12 +131,12 @@ def _teacher(spec: Spec, teacher: Model) -> Teacher:
 
 
 def max_prompt(spec: Spec) -> int | None:
-    """The maximum length of a rendered prompt in tokens, if the runtime must drop rows with longer ones; otherwise
-    None.
+    """The largest number of tokens that a rendered prompt may have. None unless the runtime has to drop the rows with
+    longer prompts.
 
-    The runtime drops such rows, and reports their number, if the trainer has no argument for this limit. TRL 0.18
-    truncated such prompts at the beginning, which removed the system prompt; a trainer that renders conversations
-    itself cannot get truncated prompts.
+    The runtime drops such rows, and reports how many, if the trainer has no argument for this limit. The prompts are
+    not cut instead, for two reasons. TRL 0.18 cut prompts at their beginning, which removed the system prompt. And a
+    trainer that renders conversations itself cannot be given a prompt that is already cut.
     """
     return None if "max_prompt_length" in spec.fields() else spec.get("method.max_prompt")
 
@@ -142,8 +144,9 @@ def max_prompt(spec: Spec) -> int | None:
 def lora_section(spec: Spec) -> Adapter | None:
     """The values for the adapters' PEFT configuration and for BitsAndBytesConfig; None if the run has no adapter.
 
-    4-bit weights are stored as bytes, bitsandbytes' default. FSDP and ZeRO-3 cannot shard weights of different dtypes,
-    so for these strategies they are stored in the dtype of the other weights (accelerate 1.15, utils/fsdp_utils.py).
+    By default, bitsandbytes stores 4-bit weights as bytes. Under FSDP and ZeRO-3, they are stored in the dtype of the
+    other weights instead, because these strategies cannot shard weights of different dtypes together (accelerate 1.15,
+    utils/fsdp_utils.py).
     """
     if not spec.lora:
         return None
@@ -172,7 +175,7 @@ def lora_section(spec: Spec) -> Adapter | None:
 
 
 def _shape(spec: Spec) -> AdapterShape:
-    """The kind of the adapters and the sizes of their matrices; with LoRA+, also its learning rates."""
+    """The kind of the adapters and the sizes of their matrices. For LoRA+, also the two learning rates."""
     if spec.flag("oft"):
         rank = spec.get("lora.rank")
         block = None if rank is not None else spec.integer("lora.block_size")
@@ -207,7 +210,7 @@ def _shape(spec: Spec) -> AdapterShape:
 
 
 def freeze_section(spec: Spec) -> Freeze | None:
-    """The weights that `freeze` leaves trainable; None without `freeze`."""
+    """The weights that `freeze` leaves trainable. None if the spec has no `freeze`."""
     if not spec.flag("freeze"):
         return None
     return {

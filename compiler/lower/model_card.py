@@ -1,5 +1,5 @@
-"""Write `model_card.md`, which the run saves as README.md next to the trained weights. It has the metadata that the hub
-reads.
+"""Write `model_card.md`, the model card with the metadata that the hub reads. The run saves it as README.md next to the
+trained weights.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ FILE, MERGED = "model_card.md", "model_card_merged.md"
 
 
 def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> str:
-    """The model card of the trained weights, or of the `merged` weights of a run with adapters. `files` has the digests
-    of the bundle's files.
+    """The model card of the trained weights. For a run with adapters, `merged` asks for the card of the merged weights.
+    `files` has the digests of the bundle's files.
 
-    If the base is a local folder, only the text names it, because the hub accepts only its own ids as `base_model`.
+    A base in a local folder is named only in the text of the card, because the hub accepts only ids of the hub as
+    `base_model`.
     """
     base, adapter, method = spec.model.id, spec.lora and not merged, spec.text("method")
     kind = ["lora" if spec.low_rank else spec.adapter] if spec.lora else []
@@ -51,7 +52,7 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
 
 
 def _task(spec: Spec) -> str:
-    """The hub's name for the task of the model, such as `text-generation`."""
+    """What the hub calls the task of the model, such as `text-generation`."""
     if spec.method.scores:
         return "text-classification"
     return "image-text-to-text" if spec.reads_images else "text-generation"

@@ -1,4 +1,4 @@
-"""Lower the optimizer and the schedule to trainer arguments: their names and keyword arguments."""
+"""Lower the optimizer and the schedule to trainer arguments: to their names and their keyword arguments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload import Muon
 
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
-"""Schedules that react to a metric of the evaluation, and not to the step."""
+"""Schedules that change the learning rate because of an evaluation's metric, and not by the number of the step."""
 
 
 def optimizer(spec: Spec) -> dict[str, Json]:
-    """The arguments for the optimizer's name and hyperparameters. Hyperparameters without their own argument are joined
-    in the text `optim_args`.
+    """The arguments for the name and the hyperparameters of the optimizer. Hyperparameters that have no argument of
+    their own are joined in the text `optim_args`.
     """
     beta1, beta2 = spec.reals("optimizer.betas")
     name = spec.text("optimizer")
@@ -42,7 +42,7 @@ def optimizer(spec: Spec) -> dict[str, Json]:
 
 
 def muon(spec: Spec) -> Muon | None:
-    """The two groups of weights of a run with Muon, which the runtime passes to the optimizer; None for other
+    """The two groups of weights that a run with Muon trains, which the runtime passes to the optimizer. None for other
     optimizers.
     """
     if spec.text("optimizer") != "muon":
@@ -83,8 +83,8 @@ def _number(value: float) -> str:
 
 
 def schedule(spec: Spec) -> dict[str, Json]:
-    """The arguments for the schedule's name, keyword arguments and warm-up. The target has one argument for a number of
-    warm-up steps and another for a share.
+    """The arguments for the schedule: its name, its keyword arguments and its warm-up. The target has two arguments for
+    the warm-up: one for a number of steps, and one for a share of the run.
     """
     name, kwargs = _shape(spec)
     fallback = spec.stack.base_argument("lr_scheduler_kwargs", spec.config)
@@ -101,8 +101,8 @@ def schedule(spec: Spec) -> dict[str, Json]:
 
 
 def warmup_of(spec: Spec) -> Amount:
-    """The warm-up as a number of steps or a share. For a schedule-free optimizer, which reads only steps, a share is
-    converted to steps.
+    """The warm-up as a number of steps or as a share of the run. Schedule-free optimizers read only steps, so for them
+    a share is converted to steps.
     """
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if has_own_warmup(spec) and warmup.unit == "share" and isinstance(steps, int):
@@ -111,8 +111,8 @@ def warmup_of(spec: Spec) -> Amount:
 
 
 def has_own_warmup(spec: Spec) -> bool:
-    """Whether the optimizer itself does the warm-up (schedule-free AdamW and SGD), so that the schedule must have
-    none.
+    """Whether the optimizer itself warms up the learning rate (schedule-free AdamW and SGD). The schedule must then
+    have no warm-up.
     """
     return spec.text("optimizer") in WARM_UP
 
@@ -136,7 +136,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
                 kwargs["min_lr_ratio"] = _share(spec, "schedule.min_lr")
             return "warmup_stable_decay", kwargs
         case "polynomial":
-            # These are the defaults of transformers, which refuses a final rate that is not below the peak.
+            # These are transformers' own defaults. They are replaced if the final rate would not be below the peak,
+            # which transformers refuses.
             power = spec.get("schedule.power")
             end = 1e-7 if spec.real("optimizer.lr") > 1e-7 else 0.0
             if isinstance(floor, Amount):
@@ -150,8 +151,8 @@ def _shape(spec: Spec) -> tuple[str, dict[str, Json]]:
 
 
 def _metric(spec: Spec) -> dict[str, Json]:
-    """The keyword arguments of a schedule that reacts to a metric. All bounds are stated, because the library's bounds
-    (1e-3 to 1.0 for greedy) are too high for fine-tuning.
+    """The keyword arguments of a schedule that follows a metric. Every bound of the learning rate is stated, because
+    the library's bounds (1e-3 to 1.0 for greedy) are too high for fine-tuning.
     """
     out: dict[str, Json] = {
         "mode": "max" if maximized(spec) else "min",
@@ -165,24 +166,24 @@ def _metric(spec: Spec) -> dict[str, Json]:
 
 
 def maximized(spec: Spec) -> bool:
-    """Whether a higher value of the metric is better, for checkpoints and schedules. The test is the same as
-    transformers'.
+    """Whether a higher value of the metric is better, for checkpoints and for schedules. This is decided in the same
+    way as in transformers.
     """
     higher, metric = spec.extra_value("trl", "greater_is_better"), spec.extra_value("trl", "metric_for_best_model")
     return higher if isinstance(higher, bool) else isinstance(metric, str) and not metric.endswith("loss")
 
 
 def peak_unknown(spec: Spec) -> bool:
-    """Whether the schedule cannot read its peak learning rate, because DeepSpeed's wrapper hides the optimizer's
-    `defaults`.
+    """Whether the schedule cannot find out its peak learning rate, because DeepSpeed's wrapper hides `defaults` of the
+    optimizer.
 
-    The wrappers of deepspeed 0.19.8 have no `defaults`, those of 0.16.8 do; checked by running them.
+    The wrapper of deepspeed 0.19.8 has no attribute `defaults`, and that of 0.16.8 has one; checked by running them.
     """
     return spec.zero_stage > 0 and not spec.owns_optimizer and not spec.stack.facts.wrapped_optimizer_has_defaults
 
 
 def rate(spec: Spec, path: AmountPath) -> float:
-    """The learning rate at the setting `path`, which states it as a number or as a share of the peak."""
+    """The learning rate that the setting `path` states. It may be stated as a number, or as a share of the peak."""
     value = spec.amount(path)
     return value.value * spec.real("optimizer.lr") if value.unit == "share" else float(value.value)
 
@@ -193,6 +194,8 @@ def _share(spec: Spec, path: AmountPath) -> float:
 
 
 def decay_steps(spec: Spec) -> int:
-    """The number of steps of the final decay. Raises TypeError for a share if the run's number of steps is unknown."""
+    """The number of steps of the final decay. Raises TypeError if the decay is a share of the run and the run's number
+    of steps is unknown.
+    """
     decay = spec.amount("schedule.decay")
     return int(decay.value * spec.integer("train.steps")) if decay.unit == "share" else int(decay.value)

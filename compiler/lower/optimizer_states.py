@@ -1,9 +1,10 @@
-"""Compute the bytes of an optimizer's states in a checkpoint.
+"""Compute how many bytes the states of an optimizer take in a checkpoint.
 
-AdamW keeps two numbers per trained parameter. GaLore projects the gradient to a low rank, and keeps the projection
-matrices and two numbers per element of the projected gradient. At rank 128, the states of a 2,048 x 11,008 matrix take
-28 MB instead of 180 MB. Sources: the states of bitsandbytes 0.50, galore-torch 1.0, apollo-torch 1.0.3 and torchao
-0.18, and DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares the result with real checkpoints.
+AdamW keeps two numbers for each trained parameter. GaLore projects the gradient to a low rank, so it keeps the
+projection matrices, and two numbers for each element of the projected gradient. At rank 128, GaLore's states for a
+matrix of 2,048 x 11,008 take 28 MB, and AdamW's take 180 MB. Sources: the states of bitsandbytes 0.50, galore-torch
+1.0, apollo-torch 1.0.3 and torchao 0.18, and DeepSpeed's shards. tests/proof/test_checkpoint_sizes.py compares the
+result with real checkpoints.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import evolve
 
 MASTER = 12
-"""Bytes per parameter in DeepSpeed's shards: a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
+"""Bytes per parameter in DeepSpeed's shards, for a float32 copy and two moments (zero/stage_1_and_2.py, stage3.py)."""
 OF_BLOCK = 1 + 4 / 256
-"""Bytes per parameter of one 8-bit state, with a float32 scale for each 256 parameters."""
+"""Bytes per parameter of one 8-bit state, including the float32 scale of each block of 256 parameters."""
 OF_SMALL_BLOCK = 0.5 + 4 / 256
-"""Bytes per parameter of one 4-bit state. transformers uses blocks of 256 with torchao, too."""
+"""Bytes per parameter of one 4-bit state, including the scales of its blocks. With torchao, too, transformers uses
+blocks of 256.
+"""
 
 SMALL = 4096
-"""Minimum number of elements for a tensor to get 8-bit states in bitsandbytes."""
+"""bitsandbytes keeps 8-bit states only for tensors with at least this many elements."""
 
 
 def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> int:
-    """Bytes of the optimizer's states for `trained` parameters. `weight` is the bytes of one trained weight.
-
-    Adafactor's states, a row and a column per matrix, are not counted.
+    """The bytes of the optimizer's states for `trained` parameters. `weight` is the number of bytes of one trained
+    weight.
     """
     name = spec.text("optimizer")
     if spec.owns_optimizer:
@@ -45,21 +47,22 @@ def optimizer_states(spec: Spec, facts: ModelFacts, trained: int, weight: int) -
     moments: float = MOMENTS.get(algorithm(name), 0) + bool(spec.get("optimizer.momentum"))
     if name == "muon":
         hidden = sum(one.inputs * one.outputs * one.count for one in _matrices(spec, facts) if one.site) * facts.layers
-        moments = 2 - min(1.0, hidden / trained)  # one state for Muon's matrices, two for the weights that AdamW trains
+        # one state for the matrices that Muon trains, and two for the weights that AdamW trains
+        moments = 2 - min(1.0, hidden / trained)
     exempt = _unquantized(spec, facts) if own and name.endswith("8bit") and not spec.zero_stage else 0
     return int(trained * (moments * each + (4 if spec.zero_stage else 0)) + exempt * moments * (4 - each))
 
 
 def algorithm(name: str) -> str:
-    """The optimizer's name without the format of its states: `paged_adamw8bit` becomes `adamw`."""
+    """The name of the optimizer's algorithm, without the format of its states: `paged_adamw8bit` becomes `adamw`."""
     for start in ("paged_", "torchao_", "galore_", "apollo_"):
         name = name.removeprefix(start)
     return name.removesuffix("8bit").removesuffix("4bit")
 
 
 def _unquantized(spec: Spec, facts: ModelFacts) -> int:
-    """The number of parameters whose states bitsandbytes keeps in 32 bits: embeddings, because transformers requests
-    it, and small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
+    """The number of parameters whose states bitsandbytes keeps in 32 bits. These are embeddings, because transformers
+    asks for it, and small matrices (trainer.py; `min_8bit_size` of bitsandbytes' Optimizer2State).
     """
     saved = {one.rpartition(".")[2] for one in spec.names("lora.modules_to_save")}
     embedding = facts.vocab * facts.hidden if not spec.lora or saved & {*TOKEN_EMBEDDINGS} else 0
@@ -68,15 +71,16 @@ def _unquantized(spec: Spec, facts: ModelFacts) -> int:
 
 
 def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> float:
-    """Bytes of GaLore's projection matrices and states. For a float32 gradient, GaLore keeps all singular vectors; for
-    other dtypes, only `rank` of them.
+    """The bytes of GaLore's projection matrices and states. If the gradient is float32, GaLore keeps all singular
+    vectors; otherwise it keeps only `rank` of them.
     """
     name, wanted, targets = spec.text("optimizer"), spec.integer("optimizer.rank"), spec.get("optimizer.targets")
     apollo, factored = name in PACKAGES["apollo"], algorithm(name) == "adafactor"
     each: float = OF_BLOCK if name.endswith("8bit") else weight
     kept, projected = 0.0, 0
     for one in _matrices(spec, facts):
-        # A target matches a part of the module's path, as in transformers. Stacked experts are not linear modules.
+        # A target may be any part of a module's path, as in transformers. Stacked experts are not linear modules, so
+        # they match no target.
         if (one.count > 1 and spec.stack.facts.experts_stacked) or not spec.low_rank or not _named(one, targets):
             continue
         count = facts.layers * one.count if one.site else 1
@@ -90,8 +94,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head (with "" as its site). With adapters, the adapters' matrices
-    instead.
+    """The trained linear modules of a layer, and the head, whose site is "". If the run trains adapters, the matrices
+    of the adapters instead.
     """
     if not spec.lora:
         yield from linear_layers(facts)
@@ -108,7 +112,7 @@ def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
 
 
 def _of_layer(kind: str, rank: int, one: Linear) -> Iterator[Linear]:
-    """The sizes of the matrices of VeRA, LoHa or MiSS on one linear layer."""
+    """The sizes of the matrices that VeRA, LoHa or MiSS adds to one linear layer."""
     if kind == "vera":
         yield evolve(one, inputs=1, outputs=rank)
         yield evolve(one, inputs=1)

@@ -1,4 +1,4 @@
-"""Write `trainer_args.json`: the trainer arguments, and sections that the runtime reads."""
+"""Write `trainer_args.json`, which contains the trainer arguments and sections that only the runtime reads."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from xpc.runtime.core.payload_data import Data, Evaluation, Rows, Source, Words
 
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-"""The published RoPE parameters of Llama 3.1."""
+"""The RoPE parameters that Llama 3.1 was published with."""
 
 
 def payload(spec: Spec) -> Payload:
-    """The content of `trainer_args.json`. `format` in it is the version of its layout."""
+    """The content of `trainer_args.json`. Its key `format` is the version of the file's layout."""
     method, stated, groups = method_section(spec), arguments(spec), muon(spec)
     extra = spec.extra.get("deepspeed", {})
-    # `optim` names the AdamW for weights that Muon does not train
+    # for a run with Muon, `optim` names the AdamW that trains the other weights
     divisible = {**stated, "optim": "muon"} if groups is not None else stated
     divided = division(method, divisible, distributed_type(spec), spec.by_fsdp1, spec.context_parallel, extra)
     plan: Payload = {
@@ -65,7 +65,7 @@ def payload(spec: Spec) -> Payload:
 
 
 def stack_section(stack: Stack) -> StackSection:
-    """Properties of the stack. The runtime reads them instead of comparing names of stacks."""
+    """Properties of the stack, for the runtime. It reads them instead of comparing the names of stacks."""
     facts = stack.facts
     out: StackSection = {
         "epoch_forgotten": facts.epoch_forgotten,
@@ -100,7 +100,7 @@ def _model(spec: Spec) -> Model:
         "pickle": spec.flag("model.pickle"),
         "liger": spec.flag("memory.liger") and spec.stack.facts.liger == "runtime",
     }
-    if out["liger"] and spec.model.model_type is None:  # for known families, a rule checks this while compiling
+    if out["liger"] and spec.model.model_type is None:  # for families that xpc knows, a rule has already checked this
         out["liger_unchecked"] = True
     renamed = spec.stack.facts.renames_saved
     if renamed and spec.model.model_type in (None, *renamed):
@@ -163,8 +163,8 @@ def _source(spec: Spec, source: DataSource) -> Source:
 
 
 def _tokens(spec: Spec) -> str:
-    """The column with which rows tell the trainer which tokens count in the loss: "labels" or "completion_mask". "" if
-    the trainer drops both.
+    """The column that tells the trainer which tokens of a row count in the loss: "labels" or "completion_mask". "" if
+    the trainer drops both columns.
     """
     if spec.stack.facts.reads_labels:
         return "labels"
@@ -190,9 +190,9 @@ def _data(spec: Spec) -> Data:
 
 
 def _words(spec: Spec) -> Words:
-    """Optional keys of the section `data`, for settings that the spec uses: the prompt template, the column of system
-    prompts, the roles of speakers, how a mixture with shares ends, what the chat template may leave out, and how rows
-    are streamed.
+    """Keys of the section `data` that are present only if the spec uses their settings: the prompt template, the column
+    of system prompts, the roles of speakers, what happens when a source of a mixture with shares is used up, what the
+    chat template may leave out, and how the rows are streamed.
     """
     out: Words = {}
     if spec.get("data.long") == "chunk":
@@ -217,7 +217,9 @@ def _words(spec: Spec) -> Words:
 
 
 def _evaluation(spec: Spec) -> Evaluation | None:
-    """The separate evaluation sets; None if there are none. If `named` is true, each set has its own metrics."""
+    """The separate evaluation sets. None if there are none. If `named` is true, the metrics of each set are reported
+    under its name.
+    """
     if not spec.evaluated:
         return None
     return {
@@ -229,8 +231,8 @@ def _evaluation(spec: Spec) -> Evaluation | None:
 
 
 def _hub(spec: Spec) -> Hub | None:
-    """Settings of the hub without a trainer argument: the branch, and branches for checkpoints. None if the run does
-    not push.
+    """The settings of the hub that no trainer argument states: the branch, and whether each checkpoint gets its own
+    branch. None if the run does not push.
     """
     if not spec.flag("save.hub"):
         return None

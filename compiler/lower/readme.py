@@ -1,4 +1,4 @@
-"""Write the bundle's `README.md`: a description of the run for reviewers."""
+"""Write the bundle's `README.md`, which describes the run for a person who reviews it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ STAGED = (
 def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str]) -> str:
     """The text of README.md. Texts of the spec are escaped, so that a name cannot become markup.
 
-    `stated` are the trainer arguments of the bundle, `submit` are the engine's lines on how to submit the run.
+    `stated` are the trainer arguments of the bundle. `submit` are the lines of the engine that say how to submit the
+    run.
     """
     hardware = spec.hardware
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
@@ -112,7 +113,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
 
 
 def finding(one: Diagnostic) -> str:
-    """A warning or a note as a list item."""
+    """Write a warning or a note as an item of a list."""
     return f"- {one.severity} {one.code} {one.slug}: {cell(one.message)}"
 
 
@@ -123,14 +124,14 @@ _MARKUP = str.maketrans(
 
 @lru_cache(4096)
 def cell(text: str) -> str:
-    """A text for a Markdown table: on one line, with all markup escaped."""
+    """Write a text for a cell of a Markdown table: on one line, with all markup escaped."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else " " for c in text)
     return text.translate(_MARKUP)
 
 
 def _flash(spec: Spec) -> list[str]:
-    """Lines on what the build of flash-attn needs, and on what the run uses without flash-attn."""
+    """Lines that say what the build of flash-attn needs, and what the run uses if flash-attn is not installed."""
     if spec.text("model.attn") != "flash2":
         return []
     lines = [
@@ -169,7 +170,7 @@ def _server(spec: Spec) -> list[str]:
 
 
 def _start_weights(spec: Spec) -> list[str]:
-    """Lines on the initial weights, if training starts from those of an earlier run."""
+    """Lines about the initial weights, if they come from an earlier run."""
     if spec.continued is not None:
         what = f"with the weights of the adapter in {cell(spec.continued.path)}, over {cell(spec.model.name)}. Its"
         what += " rank, alpha, targets and all other parts of its shape apply. The tokenizer and chat template are the"
@@ -183,7 +184,7 @@ def _start_weights(spec: Spec) -> list[str]:
 
 
 def _method(spec: Spec) -> str:
-    """A sentence on the method: its loss, what a step contains, and what generates the completions."""
+    """A sentence about the method: its loss, what a step contains, and which program generates the completions."""
     parts = [spec.text("method")]
     losses = spec.weighted("method.loss")
     if losses:
@@ -209,7 +210,7 @@ def _method(spec: Spec) -> str:
 
 
 def _hub(spec: Spec) -> str:
-    """A sentence on where the model is pushed, and what the machine needs for the push."""
+    """A sentence that says where the model is pushed to, and what the machine needs for the push."""
     name, revision = spec.text("save.hub.name"), spec.get("save.hub.revision")
     parts = [f"pushes to {cell(name)}" + (f", branch {cell(revision)}" if revision is not None else "")]
     if spec.flag("save.hub.checkpoint_branches"):
@@ -245,13 +246,13 @@ def _adapters(spec: Spec) -> str:
 
 
 def _muon(spec: Spec) -> str:
-    """A sentence on the two groups of weights of a run with Muon, and their learning rates."""
+    """A sentence about the two groups of weights that a run with Muon trains, and their learning rates."""
     rate, other = spec.real("optimizer.lr"), spec.real("optimizer.adamw_lr")
     return f"Muon for hidden matrices at {rate:g}; AdamW for embeddings, head, norms and biases at {other:g}"
 
 
 def _frozen(spec: Spec) -> str:
-    """A sentence on which parts of the model are trained if the spec freezes the others."""
+    """A sentence that says which parts of the model are trained, if the spec freezes the others."""
     only = spec.names("freeze.layer_modules")
     parts = [
         f"the {side} {count} layers" + (f" ({cell(', '.join(only))})" if only else "")
@@ -267,7 +268,7 @@ def _at(revision: str | None) -> str:
 
 
 def _source(source: DataSource) -> str:
-    """A data source in words, with its split, commit and format."""
+    """Describe a data source in words, with its split, commit and format."""
     config = "" if source.config is None else f":{source.config}"
     part = "" if source.slice is None else f":{source.slice}"
     return f"{cell(f'{source.name}{config}[{source.split}{part}]')}{_at(source.revision)}, {source.shape}"
@@ -287,7 +288,7 @@ def _table(spec: Spec, written: bool) -> list[str]:
     lines = ["| setting | value | from |", "|---|---|---|"]
     for path, value in spec.values.items():
         if path.startswith("launch.") and spec.text("launch") not in readers(BY_PATH[path]):
-            continue  # an extended spec may state settings of another engine, which are unused
+            continue  # the extended spec may state settings of another engine; this run does not use them
         if (value.origin.kind in (SPEC, BASE)) is written:
             lines.append(f"| {path} | {cell(_value(path, value))} | {cell(value.origin.name)} |")
     return lines

@@ -1,5 +1,5 @@
-"""Shell code that the scripts of a bundle share. The scripts run under bash, from any folder, and take at most one
-flag.
+"""Shell code that several scripts of a bundle need. The scripts run under bash and can be called from any folder. A
+call has at most one flag.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ RUN = 'exec "${command[@]}"\n'
 
 
 def shared() -> Mapping[str, str]:
-    """The sections of `shell.sh` by name."""
+    """The sections of `shell.sh`, each by its name."""
     return read_sections(__file__, "shell.sh")
 
 
 def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str] = ()) -> str:
-    """The first lines of a script: they find its folder and parse its flags. `flags` maps each flag to the shell
-    variable that it sets to true.
+    """The first lines of a script, which find the script's folder and read its flags. `flags` maps each flag to the
+    shell variable that the flag sets to true.
 
-    `name` is the script's file name, `done` a word for what it has done ("trained"), and `several` are the flags that
-    take arguments.
+    `name` is the file name of the script. `done` is a word for what the script has done, such as "trained". `several`
+    are the flags that take arguments.
     """
     words = f"{', '.join(flags)} and --help"
     parts = shared()
@@ -37,7 +37,7 @@ def start(name: str, done: str, flags: Mapping[str, str], several: Sequence[str]
 
 
 def command(words: list[str], program: str) -> str:
-    """Shell code that sets the array `command`, with one group of words per line. `program` is a file in the bundle's
-    trainer/.
+    """Shell code that sets the array `command`, with one group of words on each line. `program` is the name of a file
+    in the bundle's trainer/.
     """
     return "\ncommand=(\n" + "".join(f"  {word}\n" for word in words) + f'  "$here/trainer/{program}"\n)\n'

@@ -1,7 +1,6 @@
-"""Write the bundle's `spec.xp`: the compiled experiment without `extends`, with one setting per line and its origin in
-a comment.
+"""Write the bundle's `spec.xp`, which states the compiled experiment without `extends`, with one setting per line.
 
-A setting that the spec does not state itself has a comment with its origin: the extended spec, the default or the
+A setting that the user's spec does not state itself has a comment with its origin: the extended spec, the default or a
 derivation.
 """
 
@@ -26,9 +25,10 @@ STRUCTURAL = ("train.epochs", "train.steps")
 
 
 def specfile(spec: CheckedSpec) -> str:
-    """The text of the bundle's `spec.xp`. If the spec names no local file, it compiles to the same arguments again.
+    """The text of the bundle's `spec.xp`. Unless the spec names local files, compiling this text gives the same
+    arguments again.
 
-    Findings that the spec silences are also silenced here, by a comment above their clause.
+    If the spec silences a finding, this text silences it, too, by a comment above the clause that the finding is about.
     """
     lines = ["xpc 1", ""]
     model = quoted(spec.model.path) if spec.model.path is not None else str(spec.model.id)
@@ -48,7 +48,7 @@ def specfile(spec: CheckedSpec) -> str:
         rows = _clauses()["lora" if clause == adapter else clause]
         inner = [row for row in rows if row.path in spec.values and row.path not in out]
         if clause == "launch":
-            # an extended spec may state settings of another engine, which are unused
+            # the extended spec may state settings of another engine; this run does not use them
             inner = [row for row in inner if spec.text("launch") in readers(row)]
         head = BY_PATH.get(clause) if clause in spec.values else None
         if head is None and not inner:
@@ -67,7 +67,7 @@ def specfile(spec: CheckedSpec) -> str:
 
 @cache
 def _clauses() -> dict[str, list[Setting]]:
-    """Map each clause to its settings, in the order of the table of settings."""
+    """Group the settings by clause, in the order of the table of settings."""
     found: dict[str, list[Setting]] = {}
     for row in TABLE:
         clause, inside, _ = row.path.partition(".")
@@ -76,8 +76,8 @@ def _clauses() -> dict[str, list[Setting]]:
 
 
 def _clause_of(spec: Spec, place: Label | None) -> str:
-    """The beginning of the line at which a finding is silenced: the clause at the finding's position, or `train ` if
-    the position is not in a setting.
+    """The beginning of the line above which a finding is silenced. This is the clause at the finding's position, or
+    `train ` if there is no setting at this position.
     """
     if place is None:
         return "train "
@@ -98,8 +98,8 @@ def _clause_of(spec: Spec, place: Label | None) -> str:
 
 
 def _excluded(spec: Spec) -> tuple[str, ...]:
-    """The settings to omit: those in the `train` line, and a `batch.seq` without effect, because a rule would refuse
-    it.
+    """The settings that are left out: those in the `train` line, and a `batch.seq` that has no effect, because a rule
+    would refuse it.
     """
     if spec.online:
         return (*STRUCTURAL, "batch.seq")
@@ -146,8 +146,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # The flag's settings with another origin get their own lines. If the flag is off, only settings that the user
-        # wrote do: they may still have an effect (`packing.eval`).
+        # The settings of a flag whose origin differs from the flag's get their own lines. If the flag is off, only the
+        # settings that the user wrote get lines; such a setting may have an effect even then (`packing.eval`).
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]
@@ -168,7 +168,7 @@ def _data(spec: Spec) -> list[str]:
 
 
 def _one_format(sources: tuple[DataSource, ...]) -> str | None:
-    """The format of all sources, or None if they have several formats."""
+    """The format of the rows, if all sources have the same; otherwise None."""
     found = {_format(source) for source in sources}
     return next(iter(found)) if len(found) == 1 else None
 
@@ -178,7 +178,7 @@ def _format(source: DataSource) -> str:
 
 
 def _corpus(spec: Spec) -> str:
-    """A name for the block of training data that differs from the names of evaluation sets."""
+    """A title for the block of training data. It differs from the names of all evaluation sets."""
     taken, name = {one.name for one in spec.evaluated}, "corpus"
     while name in taken:
         name += "_"
@@ -186,7 +186,7 @@ def _corpus(spec: Spec) -> str:
 
 
 def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> list[str]:
-    """The lines for the sources in a `data` block. `stated` is the value of `format` in the block itself."""
+    """The lines for the sources in a `data` block. `stated` is the value of the block's own setting `format`."""
     out = []
     for source in sources:
         inside = [] if _format(source) == stated else [f"format = {_format(source)}"]
@@ -210,7 +210,7 @@ def _sources(spec: Spec, sources: tuple[DataSource, ...], stated: object) -> lis
 
 
 def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
-    """The lines of a block with evaluation data."""
+    """The lines of a `data` block for evaluation."""
     stated = _one_format(one.sources)
     shape = [] if stated is None else [f"  format = {stated}"]
     prompt = [] if one.prompt is None else [f"  prompt = {quoted(one.prompt)}"]
@@ -218,7 +218,7 @@ def _evaluated(spec: Spec, one: EvalSet) -> list[str]:
 
 
 def ref(source: DataSource) -> str:
-    """A data source in the notation of a spec: `org/rows:config[split]@revision`, or a quoted path."""
+    """A data source as it is written in a spec: `org/rows:config[split]@revision`, or a quoted path."""
     if source.path is not None:
         return quoted(source.path)
     config = "" if source.config is None else f":{source.config}"
@@ -228,7 +228,9 @@ def ref(source: DataSource) -> str:
 
 
 def _note(value: Value, before: str = "") -> str:
-    """The comment after a value that the spec does not state itself: its origin and the reason. "" for other values."""
+    """The comment after a value that the user's spec does not state itself: where the value comes from, and why. "" for
+    a value that the spec states.
+    """
     if value.origin.kind == SPEC:
         return ""
     name = value.origin.name

@@ -1,7 +1,9 @@
-"""Lower a checked sweep to the files of its folder: a bundle for each member, and scripts that start them.
+"""Lower a checked sweep: write the files of its folder, which are a bundle for each member, and scripts that start
+these bundles.
 
-`members/NAME/` is a bundle like any other and can be run without the other files. Next to `members/` are `launch.sh`,
-which starts one member or all, `members.txt` with the members' names in order, `sweep.toml` and README.md.
+`members/NAME/` is a bundle like any other, and can be run without the other files of the sweep. Next to `members/` are
+`launch.sh`, which starts one member or all of them; `members.txt` with the names of the members in order; `sweep.toml`;
+and README.md.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ FORMAT = 1
 
 
 def sweep(members: Sequence[Member]) -> dict[str, bytes]:
-    """All files of a sweep's folder by name, `sweep.toml` last. The same spec and input files always give the same
-    bytes.
+    """All files in the folder of a sweep, by name; `sweep.toml` is the last. If the spec and the input files are the
+    same, the bytes are the same.
     """
     first = members[0].spec
-    assert first is not None  # the caller lowers only sweeps without errors
+    assert first is not None  # the caller must not lower a sweep that has errors
     out: dict[str, bytes] = {}
     digests: list[str] = []
     pins: dict[str, str] = {}
@@ -50,8 +52,8 @@ def sweep(members: Sequence[Member]) -> dict[str, bytes]:
 def top_files(
     first: Spec, members: Sequence[Member], digests: Sequence[str], pins: Mapping[str, str], source: str
 ) -> dict[str, bytes]:
-    """The files next to `members/`, by name. `digests` has the digests of the members' bundle.toml, `pins` those of
-    their run.sha256, and `source` is the digest of the spec.
+    """The files next to `members/`, by name. `digests` has the digest of each member's bundle.toml, and `pins` the
+    digest of each member's run.sha256. `source` is the digest of the spec.
     """
     specs = [one.spec for one in members if one.spec is not None]
     top = {"README.md": _readme(first, members).encode("utf-8", "surrogatepass"), **starters(specs, first.name, pins)}
@@ -72,14 +74,14 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
-    """A member's spec with the name and the folder of its bundle."""
+    """The spec of a member, in which the name and the folder are those of the member's bundle."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
     own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
     return CheckedSpec.of(own, spec.problems, spec.silenced)
 
 
 def value(member: Member, path: str) -> str:
-    """The value of a swept setting in one member, in the notation of a spec."""
+    """The value that a swept setting has in one member, written as in a spec."""
     spec = member.spec
     assert spec is not None
     if path == "model":
@@ -91,8 +93,8 @@ def value(member: Member, path: str) -> str:
 def _table(
     first: Spec, members: Sequence[Member], digests: Sequence[str], top: Mapping[str, bytes], source: str
 ) -> str:
-    """The text of `sweep.toml`: the sweep's name and spec, the digests of the files next to it, and each member with
-    its settings.
+    """The text of `sweep.toml`: the name and the spec of the sweep, the digests of the files next to sweep.toml, and
+    each member with its settings.
     """
     lines = [
         "[sweep]",
@@ -153,8 +155,8 @@ def _readme(first: Spec, members: Sequence[Member]) -> str:
 
 
 def _findings(members: Sequence[Member]) -> list[str]:
-    """The findings of all members as list items, each only once. An item names the members, unless all members have the
-    finding.
+    """The findings of all members as items of a list, each finding once. An item names the members that have the
+    finding, unless all of them have it.
     """
     names: dict[str, list[str]] = {}
     for member in members:

@@ -1,11 +1,13 @@
-"""Write `launch.sh` of a sweep, which starts the script of one member, or the scripts of all members in turn."""
+"""Write the `launch.sh` of a sweep. The script starts the launch.sh of one member, or those of all members, one after
+the other.
+"""
 
 from xpc.compiler.lower.shell import shared
 from xpc.grammar.package_data import read_sections
 
 
 def launch(members: int) -> str:
-    """The script for a sweep with this number of members."""
+    """The text of the script, for a sweep with this number of members."""
     own, common = read_sections(__file__, "sweep_launch.sh"), shared()
     text = own["head"] + common["bash"] + own["work"]
     return text.format(count=members, last=members - 1, name="launch.sh", help=common["help"])

@@ -8,10 +8,10 @@ from json.encoder import encode_basestring
 
 @lru_cache(4096)
 def key(name: str) -> str:
-    """A key, quoted if necessary."""
+    """Write a key of TOML, in quotes if it needs them."""
     return name if name.isascii() and name.replace("-", "a").replace("_", "a").isalnum() else value(name)
 
 
 def value(plain: str | int) -> str:
-    """A number, or a quoted string. TOML has the same escapes as JSON, except for DEL."""
+    """Write a number, or a string in quotes. The escapes of TOML are those of JSON; only DEL needs a further one."""
     return encode_basestring(plain).replace("\x7f", "\\u007f") if isinstance(plain, str) else str(plain).lower()

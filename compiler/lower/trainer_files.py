@@ -1,9 +1,9 @@
-"""Select the trainer of a bundle: the files of runtime/ that the run needs, unchanged.
+"""Select the files of a bundle's trainer: those files of runtime/ that the run needs, unchanged.
 
-Only two files are shortened: enabled.py loses the lines of unused features, and README.md's list of private library
-functions loses the lines on files that the bundle does not have. `runtime/core/conditions.py` decides which features a
-run uses. Modules that a selected module imports are also included. The programs `main.py` and `launcher.py` are in
-every bundle.
+Only two files are shortened. enabled.py loses the lines of features that the run does not use. README.md loses the
+lines of its table of private library functions that are about files that are not in the bundle.
+`runtime/core/conditions.py` decides which features a run uses. Modules that a selected module imports are also
+selected. The programs `main.py` and `launcher.py` are in every bundle.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ or prepare rows), the others after it (they plot a run or compute its result).
 ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/conditions.py")
 """Files of runtime/ that no bundle contains: types for type checkers, and conditions.py for the compiler."""
 CHOSEN = ("features", "library_internals")
-"""Folders of runtime/ from which a bundle contains only the imported files."""
+"""Folders of runtime/ from which a bundle contains only those files that another file imports."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
-"""A pattern for imports of one runtime file in another, also inside functions."""
+"""A pattern for an import of one runtime file by another, including imports inside functions."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
-"""A pattern for the table row in README.md about a module of library_internals/."""
+"""A pattern for a row of the table in README.md. Each row is about a module of library_internals/."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
-    """The trainer's files for a run with the content `plan` of trainer_args.json, by name in the bundle. `evaluates` is
-    true if the run names evaluation tasks.
+    """The files of the trainer, by their names in the bundle. `plan` is the content of trainer_args.json. `evaluates`
+    is true if the run names evaluation tasks.
     """
     runtime = _runtime()
     chosen = {"enabled.py": enabled(runtime["enabled.py"].decode(), plan).encode()}
@@ -59,14 +59,14 @@ def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:
 
 
 def readme(whole: bytes, chosen: Collection[str]) -> bytes:
-    """The trainer's README.md, shortened for a bundle with the files `chosen`."""
+    """The trainer's README.md, shortened for a bundle that has the files `chosen`."""
     return TOUCHED.sub(lambda row: row[0] if f"library_internals/{row[1].decode()}" in chosen else b"", whole)
 
 
 @cache
 def imported(name: str, source: bytes) -> frozenset[str]:
-    """The files of features/ and library_internals/ that a runtime file imports, and the `__init__.py` files above
-    them.
+    """The files of features/ and library_internals/ that a runtime file imports, and the `__init__.py` files of the
+    folders that contain them.
     """
     found = set[str]()
     for dots, module, names in IMPORTS.findall(source):
@@ -79,7 +79,7 @@ def imported(name: str, source: bytes) -> frozenset[str]:
 
 
 def _serves(plan: Payload) -> bool:
-    """Whether a separate vLLM server generates the completions."""
+    """Whether a separate vLLM server generates the completions of the run."""
     arguments = plan["arguments"]
     assert isinstance(arguments, dict)
     return bool(arguments.get("use_vllm")) and arguments.get("vllm_mode") != "colocate"
@@ -87,7 +87,7 @@ def _serves(plan: Payload) -> bool:
 
 @cache
 def _runtime() -> dict[str, bytes]:
-    """All runtime files by relative name; they are read once per process."""
+    """All files of runtime/, by their names relative to it. They are read once per process."""
     out = {}
     for where, folders, names in os.walk(RUNTIME):
         folders[:] = sorted(name for name in folders if name != "__pycache__")

@@ -25,15 +25,17 @@ ASSUMED = "XP190"
 PASTED = (
     "XP014", "XP020", "XP022", "XP023", "XP024", "XP025", "XP030", "XP040", "XP043", "XP101", "XP102", "XP104",
 )  # fmt: skip
-"""Codes of findings that pasted text often causes: options of a command line, YAML, other tools' blocks or numbers."""
+"""Codes of findings that are often caused by pasted text, such as options of a command line, YAML, or another tool's
+blocks or numbers.
+"""
 
 
 @record
 class Checked:
     """The result of checking a spec. `spec` is None if there is an error.
 
-    `problems` are the findings, `silenced` those that a comment in the spec silences. For a sweep, `spec` is the first
-    member and `members` are all of them.
+    `problems` are the findings. `silenced` are those findings that a comment in the spec silences. For a sweep,
+    `members` are all its members, and `spec` is that of the first.
     """
 
     spec: CheckedSpec | None
@@ -43,8 +45,8 @@ class Checked:
 
 
 def _suggestions() -> Advisor:
-    """The advisor that suggests names and values for a wrong spec. Imported late, because correct specs do not need
-    it.
+    """The advisor, which suggests names and values for a wrong spec. It is imported only here, because a spec without
+    errors does not need it.
     """
     from xpc.compiler.suggest.advisor import Suggestions
 
@@ -55,7 +57,7 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     checked = _check_text(data, name, workspace)
     if checked.spec is None and any(one.code < FIRST_RULE and one.edits for one in checked.problems):
-        # imported late, because few specs have such findings
+        # imported only here, because few specs have such findings
         from xpc.compiler.pipeline.cascades import without_cascades
 
         def findings(text: str) -> tuple[Diagnostic, ...]:
@@ -70,20 +72,21 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     loaded = load(source, workspace, _suggestions)
     loaded.problems[:0] = problems
     lock = workspace.lock
-    # a lock that is a folder, a pipe or a broken link is an error, too: without its pins, the run would be another one
+    # a lock that is a folder, a pipe or a broken link is an error, too: if it were ignored, the run would not be the
+    # pinned one
     if lock and workspace.pins is None and (workspace.kind(lock) or workspace.other_kind(lock)):
-        from xpc.compiler.resolve import lockfile  # imported late, because most specs have no lock
+        from xpc.compiler.resolve import lockfile  # imported only here, because most specs have no lock
 
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        # imported late, because few specs have such findings
+        # imported only here, because few specs have such findings
         from xpc.compiler.suggest.blocks import rewrite_foreign_forms
 
         loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
         loaded.intended |= intended
     if loaded.sweep is not None:
-        from xpc.compiler.resolve.sweep import read  # imported late, because only sweeps need it
+        from xpc.compiler.resolve.sweep import read  # imported only here, because only sweeps need it
 
         grid = read(loaded)
         if grid.groups or grid.problems:
@@ -96,15 +99,15 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of the errors in a spec. The plan calls this function to test whether a choice is legal."""
+    """The codes of the errors in a spec. The plan uses this function to find out whether a choice would be legal."""
     from xpc.compiler.rules.core.legality import error_codes
 
     return error_codes(spec)
 
 
 def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop notes about assumed values if the spec has syntax errors or wrong names, because the error may be the reason
-    for the assumption.
+    """Drop notes about assumed values if the spec has syntax errors or wrong names. The value may only be assumed
+    because the error hides it.
     """
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
         return [one for one in found if one.code != ASSUMED]
@@ -117,7 +120,7 @@ def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
 
     runs, found = members(loaded, grid, workspace, error_codes, _relevant)
     if any(one.severity == ERROR for one in grid.problems):
-        # drop notes about assumed values, because the wrong line may have set them
+        # notes about assumed values are dropped, because the wrong line may state these values
         found = [one for one in found if one.code != ASSUMED]
     checked = _checked(loaded, runs[0].spec, _relevant(found))
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
@@ -127,7 +130,7 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):
-        from xpc.compiler.pipeline.silence import apply  # imported late, because few specs silence findings
+        from xpc.compiler.pipeline.silence import apply  # imported only here, because few specs silence findings
 
         found, silenced = apply(loaded.files, found)
     checked = None if spec is None or wrong else CheckedSpec.of(spec, found, silenced)
@@ -135,14 +138,14 @@ def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Chec
 
 
 def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str, bytes] | None, Checked]:
-    """Check and compile a spec. Returns a pair: the files of the bundle by name, or None if there is an error, and the
+    """Check and compile a spec. Returns a pair: the files of the bundle by name, or None if there is an error; and the
     result of the check.
     """
     workspace.hashes = True
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return None, checked
-    from xpc.compiler.lower import lower  # imported late, because `check` does not need them
+    from xpc.compiler.lower import lower  # imported only here, because `check` does not need them
 
     images: Known = {}
     checked = evolve(
@@ -161,12 +164,14 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
 
 
 def _with_digests(spec: CheckedSpec, workspace: Workspace, images: Known) -> CheckedSpec:
-    """The spec with digests of files that are not copied into the bundle: local models, and images of rows."""
+    """The spec with the digests of those files that are not copied into the bundle: files of local models, and images
+    that rows name.
+    """
     from xpc.compiler.resolve.weights import with_weights
 
     spec = with_weights(spec, workspace, workspace.memory, workspace.trusts_memory)
     if spec.reads_images:
-        from xpc.compiler.resolve.image_digests import with_images  # imported late, because few specs have images
+        from xpc.compiler.resolve.image_digests import with_images  # imported only here, because few specs have images
 
         spec = with_images(spec, workspace, workspace.memory, images)
     return spec

@@ -1,8 +1,9 @@
-"""Drop findings that only follow from a misspelt name or a wrong value. Imported only for a spec with such an error.
+"""Drop findings that are only consequences of a misspelt name or a wrong value. This module is imported only for a spec
+with such an error.
 
-For example, `hadrware 1 x a100-80gb` is unknown, so the default hardware is used, and `gbs=1` does not divide by its 8
-GPUs. To find such consequences, the suggested edits are applied and the text is checked again: a finding that
-disappears was only a consequence.
+For example, in `hadrware 1 x a100-80gb` the name is unknown, so the default hardware is used, and `gbs=1` cannot be
+divided by its 8 GPUs. To find such consequences, the suggested edits are applied and the text is checked again: a
+finding that disappears was only a consequence.
 """
 
 from __future__ import annotations
@@ -17,9 +18,7 @@ MORE = "XP006"
 
 
 def causes(found: Sequence[Diagnostic], name: str) -> list[Diagnostic]:
-    """The errors that have an edit in the spec itself. An error whose edit overlaps the edit of an earlier error is
-    skipped.
-    """
+    """The errors in the spec itself that have an edit. If two edits overlap, the later one's error is left out."""
     out: list[Diagnostic] = []
     end = 0
     for one in sorted((one for one in found if _is_cause(one, name)), key=lambda one: one.edits[0].span):

@@ -1,9 +1,10 @@
-"""Silence findings by a comment: `# xpc: allow XP712 reason`. Imported only for a spec that contains `xpc:`.
+"""Silence findings by a comment: `# xpc: allow XP712 reason`. This module is imported only for a spec that contains
+`xpc:`.
 
-The comment silences warnings and notes with its codes on its own line, or on the next line if nothing else is on its
-own. If that line opens or closes a bracket, the comment applies to everything in the bracket. The reason is required.
-Errors cannot be silenced, nor can findings that a reviewer must see. A comment that silences nothing is itself a
-finding.
+The comment silences the warnings and notes on its line that have one of its codes. A comment that is alone on its line
+applies to the next line instead. If the line opens or closes a bracket, the comment applies to everything in the
+bracket. The reason is required. Errors cannot be silenced, nor can findings that a reviewer must see. A comment that
+silences nothing is itself a finding.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from xpc.grammar.tree import Comment, File
 MARK = "xpc:"
 WORD = "allow"
 OTHERS = ("ignore", "disable", "silence", "suppress", "noqa", "nolint", "skip", "off", "deny", "expect", "permit")
-"""Words that other tools use for `allow`."""
+"""Words that other tools use where xpc has `allow`."""
 REVIEWED = ("XP590", "XP701")
-"""Codes of findings that no comment can silence, because the reviewer of somebody else's spec must see them: the spec
-runs code from a branch that can move, or copies files of a hidden folder. `--deny warnings` counts them.
+"""Codes of findings that no comment can silence. A person who reviews a stranger's spec must see them: the spec runs
+code from a branch that can move, or copies files of a hidden folder. `--deny warnings` counts them.
 """
 GUESSED = 40
-"""Maximum number of unknown codes that get a suggestion, because each takes milliseconds, and a file may have
-thousands.
+"""The largest number of unknown codes that get a suggestion. A suggestion takes milliseconds, and a file may contain
+thousands of unknown codes.
 """
 EXAMPLE = "# xpc: allow XP410 the reason"
 
@@ -50,7 +51,8 @@ class Silence:
 
 
 def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], tuple[Silenced, ...]]:
-    """Return the findings that remain, with those about wrong comments, and the silenced findings.
+    """Return two lists: the findings that remain, together with findings about wrong comments; and the silenced
+    findings.
 
     `files` is the spec followed by the specs that it extends.
     """
@@ -71,14 +73,16 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
             continue
         left.append(finding)
         problems += [_of_an_error(one, finding) for one in holding]
-    # an error may be the reason why the finding to silence is missing
+    # the finding that the comment is meant for may be missing because of an error
     if not any(one.severity == ERROR for one in found):
         problems += [_unused(one, code) for one in silences if one.main for code in one.codes if code not in one.used]
     return [*left, *problems], tuple(silenced)
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """For each finding, the comments that silence it, in their order. Each code takes one pass over its offsets."""
+    """For each finding, the comments that silence it, in the order of the text. For each code, this takes one pass over
+    the findings and comments.
+    """
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
         for code in one.codes:
@@ -129,13 +133,13 @@ def _unused(silence: Silence, code: str) -> Diagnostic:
 
 
 def _removed(label: Label) -> Edit:
-    """The edit that deletes a comment and the spaces before it."""
+    """The edit that deletes a comment, together with the spaces before it."""
     start = len(label.source.text[: label.span.start].rstrip(" \t"))
     return Edit(Span(start, label.span.end), "")
 
 
 def _without(silence: Silence, code: str) -> Edit:
-    """The edit that deletes one of several codes from a comment, together with its separator."""
+    """The edit that deletes one of several codes from a comment, together with the separator next to it."""
     spans = list(silence.codes.values())
     at = spans.index(silence.codes[code])
     if at + 1 < len(spans):
@@ -144,8 +148,8 @@ def _without(silence: Silence, code: str) -> Edit:
 
 
 def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence | Diagnostic]:
-    """Yield the correct comments of a file, and a finding for each malformed one. `given` are the codes of the spec's
-    findings.
+    """Yield the correct comments of a file, and a finding for each malformed comment. `given` are the codes of the
+    findings in the spec.
     """
     lines: _Lines | None = None
     strange: set[str] = set()
@@ -170,8 +174,8 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
 
 
 def _begin(comment: Comment) -> int | None:
-    """The offset of `# xpc:` in a comment, which may be preceded by other words; None if the comment does not have
-    it.
+    """The offset at which `# xpc:` stands in a comment; other words may stand before it. None if the comment does not
+    contain it.
     """
     text = comment.text
     at = text.find("#")
@@ -194,8 +198,8 @@ def _words(text: str, offset: int) -> list[tuple[str, Span]]:
 
 
 def _read(file: File, span: Span) -> tuple[dict[str, Span], str] | Diagnostic | None:
-    """Parse a comment. Returns its codes and its reason; or a finding if it is malformed; or None if it is an ordinary
-    comment.
+    """Parse a comment. Returns its codes and its reason; a finding if the comment is malformed; None if it is an
+    ordinary comment.
     """
     text = file.source.text
     after = text.index(MARK, span.start) + len(MARK)
@@ -244,8 +248,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """The known code that is nearest to an unknown one; of equally near ones, the one among the spec's findings. Codes
-    of syntax errors are never suggested, because errors cannot be silenced.
+    """The known code that is most similar to an unknown one. If several are equally similar, one that a finding in the
+    spec has. Codes of syntax errors are never suggested, because errors cannot be silenced.
     """
     from xpc.grammar.nearest import nearest
 
@@ -278,7 +282,7 @@ def _unknown(file: File, code: str, span: Span, given: Sequence[str], guess: boo
 
 
 class _Lines:
-    """The lines and brackets of a file, computed only once for all comments."""
+    """The lines and brackets of a file. They are computed once, for all comments."""
 
     def __init__(self, file: File) -> None:
         pairs = list(scan(file.source).pairs)
@@ -292,18 +296,19 @@ class _Lines:
         text = self.text
         start, end = line_bounds(text, comment.span.start, comment.span.start)
         first = start
-        if not text[start : comment.span.start].strip():  # the comment is alone on its line
+        if not text[start : comment.span.start].strip():  # nothing else is on the line of the comment
             start, end = self._code_line(start, end)
             if text[start:end].lstrip()[:1] in ("}", "]", ")"):
-                return first, line_bounds(text, first, first)[1]  # the comment is the last line of its block
+                # the comment is the last line of its block, so no line follows to which it could apply
+                return first, line_bounds(text, first, first)[1]
         else:
             first = min([opened for _, opened in _between(self.closed, start, end)], default=start)
             first = line_bounds(text, min(first, start), min(first, start))[0]
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
     def _code_line(self, start: int, end: int) -> tuple[int, int]:
-        """The bounds of the first line with code, from the line at `start` on; those of the last line if there is
-        none.
+        """The bounds of the first line that contains code, from the line at `start` on. If there is none, the bounds of
+        the last line.
         """
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):

@@ -1,7 +1,8 @@
 """Check the members of a sweep. Each member is a complete spec, and the findings of all members are merged.
 
-A member has one value of every list in the sweep. A finding that all members have is reported once. A finding of all
-members with a certain value is reported once, at that value. A finding of some members names them.
+Each member has one value from every list of the sweep. If all members have a finding, it is reported once. If all
+members with a certain value have it, it is reported once, at that value. If only some members have it, the finding
+names them.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from xpc.grammar.diagnostic import ERROR, Diagnostic, Label
 from xpc.grammar.record import evolve
 
 LONGEST = 120
-"""Maximum number of characters of a member's name. A longer name is cut and gets a digest at its end."""
+"""The largest number of characters in the name of a member. A longer name is cut, and a digest is added at its end."""
 KINDS = 3
-"""Maximum number of reported findings with the same code and position, if they differ between members."""
+"""If findings with the same code and position differ between members, at most this many of them are reported."""
 
 
 def members(
@@ -37,8 +38,8 @@ def members(
     judge: Judge,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
-    """Check every member. Returns the members, and all findings of the sweep. The argument `relevant` is a function
-    that drops notes which an error makes meaningless.
+    """Check every member. Returns the members, and all findings about the sweep. `relevant` drops notes that mean
+    nothing because of an error.
     """
     rows = list(product(*grid.groups)) if grid.size <= MOST else [tuple(group[0] for group in grid.groups)]
     rows = rows[: workspace.most_members or None]
@@ -67,7 +68,7 @@ def members(
 
 
 def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
-    """The spec of one member: each list of the sweep is replaced by the member's value."""
+    """The spec of one member, in which each list of the sweep is replaced by the value that the member has."""
     one = evolve(
         loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
     )
@@ -80,8 +81,8 @@ def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded
 
 
 def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
-    """A name for each member from its values, such as `lr=1e-06,beta=0.1`. It does not depend on the order of the
-    members.
+    """A name for each member, which consists of its values: `lr=1e-06,beta=0.1`. The name does not depend on the order
+    of the members.
     """
     from hashlib import sha256
 
@@ -101,7 +102,9 @@ def _names(rows: Sequence[tuple[Pick, ...]]) -> list[str]:
 
 
 def _fitted(found: Diagnostic, picks: Sequence[Pick]) -> Diagnostic:
-    """Return the finding. If it is about one value of a list, its edit is changed to replace only that value."""
+    """Return the finding. If it is about one value of a list, its edit is changed so that it replaces
+    only this value.
+    """
     if not found.edits or found.primary is None:
         return found
     for pick in picks:
@@ -146,7 +149,7 @@ def _place(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """The number of members with the swept values at which a finding points; 0 if it points at no swept value."""
+    """How many members have the swept values at which a finding points. 0 if it points at no swept value."""
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]
@@ -164,8 +167,8 @@ def _listed(names: Sequence[str], of: int) -> str:
 
 
 def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
-    """Findings about several members: two are the same run, two push to the same branch, or they need different
-    machines in one job array.
+    """Findings that concern several members: two of them are the same run, two push to the same branch, or the members
+    need different machines in one job array.
     """
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:

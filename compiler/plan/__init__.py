@@ -2,8 +2,9 @@
 
 The micro-batch is the largest divisor of gbs / world size for which weights, gradients, optimizer states, saved
 activations and logits stay within 80 % of the GPU's memory. If the model's family was measured, `choice.py` replaces
-this estimate with the plan's. Closed forms in bytes: model states follow Rajbhandari et al. 2020 (ZeRO,
-arXiv:1910.02054, section 3); activations are the tensors that autograd saves for a Llama block.
+this estimate with the plan's. The bytes are computed by closed formulas: those of model states follow Rajbhandari et
+al. 2020 (ZeRO, arXiv:1910.02054, section 3); those of activations count the tensors that autograd saves for a Llama
+block.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ MIB, GIB = 2**20, 2**30
 CHOSEN: tuple[Path, ...] = ("strategy", "memory.checkpointing", "batch.micro")
 """Settings that the plan chooses if the spec does not state them."""
 BUDGET = 0.8
-"""The share of the GPU's memory that a plan may use. No public run with a predicted peak up to this share ran out of
-memory.
+"""The largest share of the GPU's memory that a run may be predicted to need. No public run with a predicted peak up to
+this share ran out of memory.
 """
 FITS, TIGHT, NO, UNKNOWN = "fits", "tight", "no", "unknown"
 DOES_NOT_FIT = ("XP480", "XP960")
 """Codes of the errors for a run that does not fit its GPUs. `--allow-oom` turns them into notes."""
 LOW, HIGH = 0.93, 1.07
-"""Bounds of measured peak / predicted peak for nine of ten measured runs (docs/plan-accuracy.md)."""
+"""The range of measured peak / predicted peak in nine of ten measured runs (docs/plan-accuracy.md)."""
 
 
 def size(value: float) -> str:
@@ -45,7 +46,7 @@ def packed_bytes(bits: int, nested: bool) -> float:
 
 
 SMALLEST = 1
-"""The micro-batch if the model's architecture is unknown."""
+"""The micro-batch for a model whose architecture is unknown."""
 CPU_GIB, CPU_ROWS = 8, 8
 """For a run on the CPU: the memory in GiB that all its processes together may use, and the largest micro-batch. Larger
 micro-batches are hardly faster, because all rows are padded to the longest row.
@@ -91,8 +92,8 @@ class Micro:
 def states(need: Need, params: int) -> float:
     """Bytes of weights, gradients and Adam states on one process: 16 per parameter, sharded by `stage`.
 
-    This includes the fp32 gradient buffer that DeepSpeed keeps in addition to the half-precision gradients. Without
-    DeepSpeed the figure is therefore 2 bytes per parameter too high.
+    The 16 bytes include an fp32 buffer of gradients, which DeepSpeed keeps in addition to the half-precision gradients.
+    For a run without DeepSpeed, 2 bytes per parameter are therefore too many.
     """
     shard = max(1, need.world)
     frozen = params * need.weight / (shard if need.stage >= 3 else 1)
@@ -124,7 +125,9 @@ def activations(need: Need, facts: ModelFacts) -> float:
 
 
 def loss_head(need: Need, facts: ModelFacts) -> float:
-    """Bytes of a fused loss head that do not depend on the batch: the head's gradients and one chunk of logits."""
+    """The bytes of a fused loss head that do not depend on the batch: the gradients of the head's weight, and the
+    logits of one chunk.
+    """
     if not need.fused_loss:
         return 0.0
     element = 2 if need.half else 4
@@ -152,8 +155,8 @@ def largest_micro(need: Need, share: int) -> Micro:
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:
-    """The verdict on a predicted peak in bytes: FITS up to 80 % of the GPU's memory (`capacity`), NO if even `low`, the
-    lower bound of the peak, exceeds the GPU's memory, otherwise TIGHT.
+    """The verdict on a predicted peak in bytes. It is FITS if the peak is at most 80 % of the GPU's memory
+    (`capacity`). It is NO if even the lower bound of the peak (`low`) exceeds the GPU's memory. Otherwise it is TIGHT.
 
     Of 95 public runs that ran out of memory, none had a predicted peak up to 80 % of the GPU's memory.
     """

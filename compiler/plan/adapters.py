@@ -1,10 +1,10 @@
-"""Memory that adapters need in a layer, in addition to the measured table for LoRA (coefficients.json): saved and
-temporary tensors.
+"""The memory that a layer's adapters need, for saved and for temporary tensors, where it is not in the measured table
+for LoRA (coefficients.json).
 
-The table was counted with LoRA on real models. DoRA, rotations (OFT) and LoHa save the same tensors plus those counted
-here. For VeRA, LoHa and MiSS the sum is an upper bound: VeRA and MiSS need no inputs of the adapted layers, and under
-autocast LoHa has no float32 copies of them. Tests count the bytes of all kinds on the same models
-(tests/plan/test_adapters_kept.py), and also the parameters of each kind.
+The table was counted on real models with LoRA. DoRA, rotations (OFT) and LoHa save the tensors that LoRA saves, and
+those counted here. For VeRA, LoHa and MiSS, the sum is an upper bound: VeRA and MiSS do not save the inputs of the
+adapted layers, and under autocast LoHa does not save float32 copies of them. Tests count the bytes and the parameters
+of each kind on the same models (tests/plan/test_adapters_kept.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.registry.linear_layers import Linear, linear_layers
 
 ROTATED = {"bf16": 8.0, "fp32": 16.0}
-"""Bytes that OFT saves for each element of its rotation blocks: four matrices of the Cayley transform in their computed
-dtype; autocast computes some of them in half precision (peft 0.17 to 0.21, tuners/oft/layer.py).
+"""The bytes that OFT saves for each element of its rotation blocks. They are four matrices of the Cayley transform,
+each in the dtype in which it is computed; autocast computes some of them in half precision (peft 0.17 to 0.21,
+tuners/oft/layer.py).
 """
 ROTATED_CAST = 14.0
 
@@ -30,18 +31,18 @@ def component(load: Load) -> str:
 
 
 def of_token(load: Load) -> float:
-    """Bytes that adapters save per token and layer, in addition to LoRA's in the measured table."""
+    """The bytes that adapters save per token and layer, in addition to the bytes of LoRA in the measured table."""
     tuned = load.adapters
     if tuned is None:
         return 0.0
     facts, out = load.facts, 0.0
     if tuned.dropout and tuned.kind != "oft":
-        # Dropout saves its mask, one byte per element, and its output. Under autocast each adapted layer saves its
-        # input even without dropout.
+        # Dropout saves its mask, one byte per element, and its output. Under autocast the output needs no further
+        # memory, because each adapted layer saves its input anyway.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
-        # VeRA's vectors scale `rank` numbers and the adapter's outputs; MiSS's matrix multiplies `rank` sums. Their
-        # gradients need these numbers (tuners/vera/layer.py, tuners/miss/layer.py).
+        # For their gradients, VeRA saves what its vectors scale (`rank` numbers and the adapter's outputs), and MiSS
+        # saves the `rank` sums that its matrix multiplies (tuners/vera/layer.py, tuners/miss/layer.py).
         wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
         out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
@@ -50,8 +51,8 @@ def of_token(load: Load) -> float:
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # The inputs of attention's output layer are saved in any case; without autocast, so are the inputs of adapted
-        # modules.
+        # The inputs of attention's output layer are saved in any case. Without autocast, the inputs of the adapted
+        # modules are saved in any case, too.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)
@@ -71,7 +72,7 @@ def recomputed_too(load: Load) -> float:
 
 
 def _of_an_input(load: Load) -> float:
-    """Bytes of one element of an 8-bit layer's input: 4 if the norms or all numbers are float32, otherwise 2."""
+    """Bytes of one element of an 8-bit layer's input: 4 if the norms, or all numbers, are float32; otherwise 2."""
     return 4.0 if load.widened or load.element == 4 else 2.0
 
 
@@ -81,10 +82,11 @@ def _computed(load: Load) -> float:
 
 
 def of_layer(load: Load) -> float:
-    """Bytes of a layer that do not depend on its tokens: OFT's rotations, or experts merged with their adapters.
+    """The bytes of a layer that do not depend on the number of tokens: OFT's rotations, or copies of experts with their
+    adapters added.
 
-    For experts, peft adds the product of each adapter to the stack of experts and computes with that copy
-    (`ParamWrapper`); the adapters are also copied. Counted on a real model (tests/plan/test_experts.py).
+    For experts, peft adds the product of each adapter to a copy of the stack of experts, and computes with this copy
+    (`ParamWrapper`). The adapters are also copied. The bytes were counted on a real model (tests/plan/test_experts.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -92,7 +94,8 @@ def of_layer(load: Load) -> float:
     if tuned.kind == "oft":
         return tuned.blocks * (ROTATED_CAST if load.amp else ROTATED["bf16" if load.element == 2 else "fp32"])
     if tuned.kind == "loha":
-        # LoHa's product of two matrices, which the gradient of a layer's inputs needs (tuners/loha/layer.py).
+        # the product of LoHa's two matrices, which is needed for the gradient of the layer's inputs
+        # (tuners/loha/layer.py)
         return sum(one.inputs * one.outputs for one in tuned.linear) * _computed(load)
     if not tuned.merged:
         return 0.0
@@ -106,9 +109,10 @@ def _copy(load: Load, tuned: Adapters) -> float:
 def in_forward(load: Load) -> float:
     """The largest temporary memory of one linear layer's forward pass, in bytes.
 
-    DoRA computes the norm of the weight plus its adapter. For this, peft multiplies the adapter's matrices with an
-    identity matrix as wide as the layer's input, and then makes another copy for the sum (tuners/lora/dora.py). LoHa
-    multiplies two products, each as large as the layer's weight, and scales the result (tuners/loha/layer.py).
+    DoRA computes the norm of the sum of the weight and the adapter. For this sum, peft multiplies the adapter's
+    matrices with an identity matrix as wide as the layer's input, and then makes another copy for the sum
+    (tuners/lora/dora.py). LoHa multiplies two products, each as large as the layer's weight, and scales the result
+    (tuners/loha/layer.py).
     """
     tuned = load.adapters
     if tuned is not None and tuned.kind == "loha":
@@ -122,12 +126,13 @@ def in_forward(load: Load) -> float:
 
 
 def in_backward(load: Load) -> float:
-    """Temporary bytes of one layer's backward pass that do not depend on its tokens.
+    """The temporary bytes of one layer's backward pass that do not depend on the number of tokens.
 
-    For merged experts, this is their gradient: first the down projection's, then that of gate and up, which are two
-    thirds of the stack. For a quantized base, one weight at a time exists in the computed dtype (bitsandbytes 0.50
-    `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights). LoHa computes a product
-    again, and has the gradient of the other one in float32 and in the computed dtype (tuners/loha/layer.py).
+    For stacked experts, they are the gradients of the copies with added adapters: first the gradient of the down
+    projections, then that of the gate and up projections, which are two thirds of the stack. For a quantized base, one
+    weight at a time exists in the computed dtype (bitsandbytes 0.50 `autograd/_functions.py`, `MatMul4Bit`,
+    `MatMul8bitLt`; FSDP gathers the packed weights). LoHa computes one of its two products again, and has the gradient
+    of the other product in float32 and in the computed dtype (tuners/loha/layer.py).
     """
     tuned = load.adapters
     if tuned is None:
@@ -141,8 +146,8 @@ def in_backward(load: Load) -> float:
 
 
 def rotations(layers: Sequence[Linear], blocks: int | None, size: int) -> tuple[int, int]:
-    """OFT's number of parameters in one decoder layer, and the number of elements of its rotation blocks as full
-    matrices.
+    """Return two numbers for one decoder layer: OFT's parameters, and the elements of its rotation blocks if they are
+    stored as full matrices.
 
     A layer's inputs are rotated in `blocks` blocks, or in blocks of `size`. If `size` does not divide the number of
     inputs, peft takes the nearest divisor, and the smaller of two equally near ones (peft 0.21,

@@ -2,7 +2,8 @@
 
 If a run with the same settings was measured, the plan uses its values. For other runs with the same model, GPU and kind
 of training, the plan's values are multiplied by the median of measured / planned. `calibration_file.py` reads the file.
-check, compile, diff and verify never load it, because their results must depend only on the spec and the version.
+The commands check, compile, diff and verify never load the file, because their results must depend only on the spec and
+on the version of xpc.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.record import record
 
 KIND: tuple[Path, ...] = ("precision", "method", "memory.liger", "batch.packing", "model.attn")
-"""Settings that a measured run must share with the planned run, besides model, GPU, stack and adapter, to predict
-it.
+"""Settings of a measured run that must be equal in the planned run, besides model, GPU, stack and adapter. Otherwise
+the measurement is not used.
 """
 
 
@@ -26,8 +27,9 @@ it.
 class Reading:
     """The measurements of one run. `run` has the settings that decide speed and memory, as text.
 
-    `seconds` are the median, 10th and 90th percentile of the seconds per optimizer step. `tokens` are tokens per second
-    of one process, `peak` is bytes on a GPU; `planned_tokens` and `planned_peak` are the plan's predictions for them.
+    `seconds` are the median, the 10th and the 90th percentile of the seconds per optimizer step. `tokens` are the
+    measured tokens per second of one process, and `peak` the measured bytes on a GPU. `planned_tokens` and
+    `planned_peak` are the plan's predictions of these two.
     """
 
     run: Mapping[str, str]
@@ -41,8 +43,9 @@ class Reading:
 
 @record
 class Measured:
-    """Measurements that apply to a planned run. With `exact`, they are of the same run: seconds per step, tokens per
-    second and peak in bytes. Otherwise they are factors for the plan's speed (`pace`) and peak (`growth`).
+    """Measurements for a planned run. If `exact` is true, this run itself was measured, and they are its seconds per
+    step, tokens per second and peak in bytes. Otherwise they are factors for the plan's speed (`pace`) and peak
+    (`growth`).
     """
 
     exact: bool
@@ -56,7 +59,7 @@ class Measured:
 
 def identity(spec: Spec) -> dict[str, str]:
     """The settings of a run that decide its speed and memory, as text. The last entry is a digest of all settings that
-    have no entry of their own.
+    have no entry themselves.
     """
     hardware = spec.hardware
     gpu = "cpu" if hardware.gpu is None else hardware.gpu.name

@@ -18,8 +18,8 @@ Judge = Callable[[Spec], "set[str]"]
 
 
 def changed(spec: Spec, settings: Settings) -> Spec:
-    """The spec with other values of some settings. Values derived from them follow: accumulation, evaluation's
-    micro-batch, and whether recomputation is reentrant.
+    """The spec, in which some settings have other values. Values that are derived from these settings change with them:
+    accumulation, the micro-batch of evaluations, and whether recomputation is reentrant.
     """
     values = dict(spec.values.items())
     for path, value in settings.items():
@@ -43,16 +43,16 @@ def changed(spec: Spec, settings: Settings) -> Spec:
 
 
 def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
-    """Return a function that tells whether changed settings are legal, that is, whether they add no error to those of
-    `spec`.
+    """Return a function that tests changed settings. They are legal if they cause no error that `spec` does not have
+    already.
     """
     before = judge(changed(spec, {}))
     return lambda settings: judge(changed(spec, settings)) <= before
 
 
 def weighing(spec: Spec) -> Iterator[object]:
-    """The values of a spec that may affect memory, speed or whether changes are legal; specs with equal values can
-    share results.
+    """The values of a spec that can affect memory, speed, or whether a change is legal. Specs for which these values
+    are equal can share results.
     """
     yield from (spec.model.name, spec.stack.name, spec.hardware.nodes)
     yield from (repr(value.value) for path, value in spec.values.items() if not path.startswith(WEIGHTLESS))

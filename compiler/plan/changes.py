@@ -1,10 +1,10 @@
-"""Find changes of settings that make a run fit its GPUs or make it faster. Each change is planned before it is
-suggested.
+"""Find changes of settings that make a run fit its GPUs or make it faster. A change is suggested only after the changed
+run was planned.
 
 No change affects what the model learns: the global batch, the lengths, the rows, the loss and the trained parameters
-stay. Changes are tried in tiers, the cheapest first: a higher stage of ZeRO, then offloading, which sends states over
-the host's bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, which include the
-strategy's communication.
+stay the same. Changes are tried in tiers, the cheapest tier first: a higher stage of ZeRO, then offloading, which sends
+states over the host's bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, and this
+speed includes the communication of the strategy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STRATEGIES = ("zero1", "zero2", "zero3")
 OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
-"""Minimum gain of speed (as a share) for a change to be suggested."""
+"""The least gain of speed, as a share, for which a change is suggested."""
 Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
@@ -35,7 +35,7 @@ _found: dict[tuple[object, ...], list[Change]] = {}
 @record
 class Change:
     """A change: settings with their new values, and the plan of the changed run. `follows` are settings that the spec
-    does not state and for which the plan now chooses another value.
+    does not state, and for which the plan of the changed run chooses another value.
 
     `pace` is the changed run's speed divided by the unchanged run's, in tokens per second, or None if no speed is
     predicted. It does not include the cost of offloading, which was not measured.
@@ -58,16 +58,16 @@ class Change:
 
     @property
     def also(self) -> list[str]:
-        """Phrases for the settings in `follows`: `checkpointing goes off`."""
+        """A phrase for each setting in `follows`, such as `checkpointing goes off`."""
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
 def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
     """Find at most `most` changes that make a run fit, the cheapest first. Each is the best of its tier.
 
-    If no change makes the run fit, the result has changes with the verdict TIGHT, or one change that affects what the
-    model learns, as its text then says. The result is empty if nothing helps. Members of a sweep that differ only in a
-    rate or a seed share one search.
+    If no change makes the run fit, the result contains changes with the verdict TIGHT. If there are none, it contains
+    one change that affects what the model learns, and the change's text says so. The result is empty if nothing helps.
+    Members of a sweep that differ only in a rate or a seed share one search.
     """
     return _searched(_fitting, spec, judge, most, assumed)
 
@@ -113,7 +113,7 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
-            kind = frozenset(tier)  # of each kind of change, keep only the smallest one that works
+            kind = frozenset(tier)  # if a kind of change works in several sizes, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
                 ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
                 if ways:
@@ -124,8 +124,8 @@ def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> li
 
 
 def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
-    """Yield smaller micro-batches with which the run fits, the largest first, for a method whose result depends on the
-    micro-batch. Used only if nothing else fits.
+    """Yield smaller micro-batches with which the run fits, the largest first. This is for methods whose result depends
+    on the micro-batch, so such a change is used only if nothing else fits.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     legal = legality(spec, judge)
@@ -154,28 +154,30 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
 
 
 def _decided(one: Change) -> Settings:
-    """Return the settings that a change sets, and those that the plan chose for the changed run, to test whether they
-    are legal.
+    """The settings that a change sets, together with those that the plan chose for the changed run. The caller tests
+    whether they are legal.
     """
     return {**{path: one.plan.spec.get(path) for path in CHOSEN}, **one.settings}
 
 
 def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """The micro-batches to try: if the spec does not state the micro-batch, only the current one, because the plan
-    chooses a new micro-batch for each change.
+    """The micro-batches to try. If the spec does not state the micro-batch, this is only the current one, because the
+    plan then chooses a new micro-batch for each change.
     """
     return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
-    """The settings that change a spec to this strategy and micro-batch, without settings that the spec already has."""
+    """The settings that change a spec to this strategy and micro-batch. Settings that the spec already has are left
+    out.
+    """
     other: Settings = {} if strategy == spec.text("strategy") else {"strategy": strategy}
     return {**other, **micro_settings(spec, micro), **toggles}
 
 
 def _apart(found: Iterable[Change]) -> Iterator[Change]:
-    """Yield the changes, fastest first, without those that only add settings to a faster change, or that change the
-    same settings as a faster change to other values.
+    """Yield the changes, the fastest first. Two kinds are left out: a change that only adds settings to a faster one,
+    and a change that gives other values to the same settings as a faster one.
     """
     seen: dict[frozenset[Path], Change] = {}
     for one in sorted(found, key=lambda one: (-(one.pace or 0.0), len(one.settings))):
@@ -191,8 +193,8 @@ def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None =
 
 
 def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
-    """The change to these settings as if a user had written them in the spec. The plan makes a new choice for every
-    setting that the spec then still does not state.
+    """The change to these settings, as if a user had added them to the spec. For all settings that the spec then does
+    not state, the plan chooses again.
     """
     return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
 
@@ -215,8 +217,8 @@ def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assu
     base = changed(spec, tier)
     for toggles in _toggles(spec, more=True):
         left, best = _written_micros(base, base.integer("batch.micro")), None
-        # start with the unchanged micro-batch: it may need no accumulation, and then stores no gradients between
-        # micro-batches
+        # start with the unchanged micro-batch: with a smaller one, the run may need accumulation, which stores
+        # gradients between micro-batches
         middle = 0
         while left:  # bisection is possible, because a smaller micro-batch never needs more memory
             tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
@@ -252,14 +254,16 @@ def tiers(spec: Spec) -> Iterator[Settings]:
         for name in dict.fromkeys((strategy, "zero3" if spread < 3 else strategy)):
             if spec.integer("batch.gbs") % (spec.replicas * times) == 0:
                 more: dict[Path, object] = {"nodes": spec.hardware.nodes * times}
-                if not spec.written("batch.gbs"):  # a derived gbs would change with the number of GPUs
+                # the spec does not state gbs, and its derived value would change with the number of GPUs, so it is
+                # fixed here
+                if not spec.written("batch.gbs"):
                     more["batch.gbs"] = spec.integer("batch.gbs")
                 yield more if name == strategy else {"strategy": name, **more}
 
 
 def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
-    """Combinations of two switches to try: recomputation (on if `more` memory must be saved, otherwise off), and fused
-    kernels on.
+    """Combinations of two switches to try. One switches recomputation: on if memory must be saved (`more`), otherwise
+    off. The other switches fused kernels on.
     """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
@@ -282,9 +286,9 @@ def _loss(spec: Spec) -> str:
 def alike(spec: Spec) -> tuple[str, ...]:
     """The strategies that compute the same numbers as the spec's own strategy, up to the order of sums.
 
-    All stages of ZeRO compute the same weights; only gradients are added in another order. In fp32, this is also true
-    of DDP. In half precision DDP computes under autocast, but DeepSpeed computes with half-precision weights and an
-    fp32 copy, which rounds differently.
+    All stages of ZeRO compute the same weights; they only add gradients in another order. In fp32, DDP computes the
+    same weights, too. In half precision it does not: DDP computes under autocast, and DeepSpeed computes with
+    half-precision weights and an fp32 copy, which rounds differently.
     """
     mine = spec.text("strategy")
     offload = spec.get("strategy.offload") not in (None, "none")
@@ -296,7 +300,9 @@ def alike(spec: Spec) -> tuple[str, ...]:
 
 
 def micros(spec: Spec, most: int | None = None) -> Sequence[int]:
-    """Micro-batches up to `most` with the same global batch and the same training result, largest first."""
+    """The micro-batches up to `most`, the largest first, with which the global batch and the result of the training
+    stay the same.
+    """
     share, now = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
     if share < 1 or spec.learns_from_micro or spec.integer("batch.gbs") % spec.replicas:
         return [now]
@@ -319,8 +325,8 @@ def micro_settings(spec: Spec, micro: int) -> Settings:
 
 
 def forms(settings: Settings, offload: object = None) -> Iterator[str]:
-    """Yield the settings as a user writes them in a spec. A new strategy repeats the current `offload`, so that the run
-    still offloads.
+    """Yield the settings as a user would write them in a spec. If the strategy changes, the settings repeat the spec's
+    `offload`; otherwise the new strategy would not offload.
     """
     for path, value in settings.items():
         if path == "strategy":

@@ -23,11 +23,13 @@ from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "independent of memory, since its size changes what is learned"
-"""The reason that is shown for a micro-batch of 1 (2 for kto, which compares rows) if the method's result depends on
-the micro-batch.
+"""The reason that is shown for a micro-batch of 1 (for kto, which compares rows, of 2) in a method whose result depends
+on the micro-batch.
 """
 HARDLY = 0.005
-"""If nothing fits, the largest micro-batch is chosen that needs at most this share more memory than one row."""
+"""If nothing fits, the largest micro-batch that needs hardly more memory than a single row is chosen. "Hardly more" is
+at most this share.
+"""
 
 
 @record
@@ -42,7 +44,9 @@ class Choice:
 
 @record
 class Way:
-    """A combination of settings: the run's peak in GiB, and its tokens per second and GPU (`pace`, 0 if unknown)."""
+    """A combination of settings, with the peak of its run in GiB and with its tokens per second on one GPU (`pace`, 0
+    if unknown).
+    """
 
     settings: Settings
     peak: float
@@ -57,16 +61,18 @@ class Way:
 
 _found: dict[tuple[object, ...], Choice | None] = {}
 _searched: list[Source] = []
-"""A cache of the choices for the last spec, because members of a sweep often differ only in a learning rate."""
+"""The last spec, for which the choices found so far are kept in `_found`. Members of a sweep often differ only in a
+learning rate, so they can use the same choices.
+"""
 
 
 def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
     """Choose values for settings that the spec does not state; None if the plan cannot decide, or nothing fits.
 
-    `silent` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` is a
-    function from a spec to its error codes; it is called only if nothing fits with the usual strategy. A partly frozen
-    layer counts as its upper bound. The choice never changes the offloading of activations, because the cost of their
-    copies is unknown.
+    `silent` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` returns
+    the error codes of a spec; it is called only if nothing fits with the usual strategy. For a partly frozen layer, the
+    upper bound of its memory is used. The plan never chooses whether activations are offloaded, because the cost of
+    copying them is unknown.
     """
     if spec.hardware.gpu is None:
         return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in silent else None
@@ -95,7 +101,7 @@ def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Cho
 
 
 def _fixed_micro(spec: Spec) -> Micro:
-    """The micro-batch of a method whose result depends on it: 2 for kto if possible, otherwise 1."""
+    """The micro-batch for a method whose result depends on the micro-batch: 2 for kto if possible, otherwise 1."""
     pair = spec.text("method") == "kto" and spec.integer("batch.gbs") % (2 * spec.replicas) == 0
     return Micro(2 if pair else 1, LEARNED)
 
@@ -107,7 +113,9 @@ def silent(spec: Spec) -> list[Path]:
 
 
 def rechosen(spec: Spec, settings: Settings, judge: Judge) -> Spec:
-    """The spec as if a user had added these settings. Settings that it still does not state are chosen again."""
+    """The spec, as if a user had added these settings to it. The plan chooses again the settings that the spec then
+    does not state.
+    """
     left = [path for path in silent(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
@@ -127,7 +135,8 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
     for group in _groups(spec, silent):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [way for one in group for way in _ways(spec, one, silent)]
-        # Of equally fast combinations, the first is taken: it shards less, and recomputes.
+        # Of several combinations with the same speed, the first is taken. It is the one that shards less, or the one
+        # that recomputes.
         for best in sorted(found, key=lambda way: -way.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, judge):
                 return _choice_of(spec, best, found, silent, tried)
@@ -141,8 +150,8 @@ def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None
 
 
 def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
-    """For a strategy with which nothing fits, the combination with the largest micro-batch that needs hardly more
-    memory than one row (at most the share HARDLY more).
+    """For a strategy with which nothing fits: the combination with the largest micro-batch that needs hardly more
+    memory than a single row (by at most the share HARDLY).
     """
     way: Way | None = None
     least = 0.0
@@ -167,8 +176,8 @@ def _least_choice(way: Way, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Groups of strategies to try: first the spec's own strategy. If the spec does not state one, also strategies that
-    shard more.
+    """Groups of strategies to try, one group after the other. If the spec states a strategy, only this one is tried.
+    Otherwise, strategies that shard more follow.
 
     All strategies of a group compute the same numbers, up to the order of sums (`changes.alike`).
     """
@@ -193,8 +202,8 @@ def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
 
 
 def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
-    """The best combination with recomputation. If the plan chooses recomputation and a speed is known, also the best
-    combination without recomputation.
+    """The best combination with recomputation. If the spec does not state recomputation and the speed is known, also
+    the best combination without it.
     """
     recomputes = _largest(spec, strategy, silent)
     if recomputes is not None:
@@ -206,13 +215,13 @@ def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[
 
 
 def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
-    """The combination with the largest micro-batch that fits, which the plan predicts to be the fastest; None if none
-    fits.
+    """The combination with the largest micro-batch that fits, which the plan predicts to be the fastest. None if no
+    micro-batch fits.
     """
     left = _open_micros(spec, settings) if "batch.micro" in silent else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
-    # start with the largest: without accumulation, no gradients are stored between micro-batches
+    # start with the largest: if it needs no accumulation, no gradients are stored between micro-batches
     best, middle = None, len(left) - 1
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
@@ -224,7 +233,7 @@ def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | 
 
 
 def _open_micros(spec: Spec, settings: Settings) -> list[int]:
-    """The micro-batches that divide the global batch, smallest first; empty if it cannot be divided."""
+    """The micro-batches that divide the global batch, the smallest first. Empty if the batch cannot be divided."""
     share, rest = divmod(spec.integer("batch.gbs"), spec.replicas)
     if share < 1 or rest:
         return []
@@ -251,8 +260,8 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 
 
 def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
-    """The choice for the best combination. Each value has its calculation as text and, for comparison, the calculations
-    of the alternatives.
+    """The choice that stands for the best combination. Each value has its calculation as text, and the calculations of
+    the alternatives for comparison.
     """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the plan chooses nothing for runs on the CPU
@@ -274,8 +283,8 @@ def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path]
 
 
 def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
-    """A comparison with the best combination of each alternative: `20,305 tokens/s a GPU in 41.5 GiB; with it 18,026
-    tokens/s a GPU in 31.9 GiB`.
+    """A text that compares the best combination with the best one of each alternative: `20,305 tokens/s a GPU in 41.5
+    GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`.
     """
     parts = [best.arithmetic]
     for name, ways in others.items():

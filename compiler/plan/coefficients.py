@@ -41,8 +41,8 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a model family, by mode such as `full/bf16/sdpa`; empty if it was not measured. Only this
-    family's lines of the file are parsed.
+    """The coefficients of a model family, by mode such as `full/bf16/sdpa`. Empty if the family was not measured. Of
+    the file, only the family's lines are parsed.
     """
     text = _text(stack)
     head = f'\n  "{name}": {{'
@@ -60,15 +60,17 @@ def families(stack: str = DEFAULT) -> Mapping[str, Mapping[str, Mapping[str, flo
 
 
 def differences(stack: str = DEFAULT) -> Mapping[str, Mapping[str, str]]:
-    """Notes on how coefficients deviate from the measurement, by family and mode. Modes without a deviation are
-    omitted.
+    """Notes on how far the coefficients differ from the measurement, by family and mode. Modes without a difference are
+    left out.
     """
     found: Mapping[str, Mapping[str, str]] = _read(stack)["differences"]
     return found
 
 
 def sizes(facts: ModelFacts, rank: int = 0) -> dict[str, float]:
-    """The sizes of a layer by which coefficients are multiplied. Sizes of experts are 0 without experts."""
+    """The sizes of a layer by which coefficients are multiplied. If the layer has no experts, the sizes of experts are
+    0.
+    """
     each = facts.experts_per_token
     return {
         "hidden": facts.hidden,
@@ -94,8 +96,8 @@ def row(name: str, mode: str, stack: str = DEFAULT) -> Mapping[str, float] | Non
 
 
 def saved(found: Mapping[str, float], facts: ModelFacts, length: int, rank: int = 0) -> float:
-    """Bytes per token and layer, from the coefficients `found`. A term with "length" in its name is also multiplied by
-    `length`, the tokens in a row.
+    """The bytes that a layer saves per token, computed from its coefficients `found`. If the name of a term contains
+    "length", the term is also multiplied by `length`, the number of tokens in a row.
     """
     known = sizes(facts, rank)
     total = 0.0

@@ -1,7 +1,7 @@
 """Divisors of large numbers, from their prime factors.
 
-A spec may contain any number, so no loop may take time in proportion to it. This module is imported only if a batch
-does not divide evenly, or a micro-batch is chosen.
+A spec may contain a number of any size, so the time of a loop must not be proportional to the number. This module is
+imported only if a batch does not divide evenly, or a micro-batch is chosen.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def nearest(to: int, *numbers: int) -> int | None:
 
 
 def factors(number: int) -> list[int]:
-    """The prime factors of a positive number, repeated as often as they divide it. After factors up to LARGEST are
-    divided out, what remains counts as one factor: it is a prime, or its factors are larger than any micro-batch or
-    number of processes.
+    """The prime factors of a positive number, repeated as often as they divide it. Only factors up to LARGEST are
+    searched for. The rest of the number counts as one factor: it is a prime, or all its factors are larger than any
+    micro-batch or number of processes.
     """
     out: list[int] = []
     factor = 2

@@ -1,4 +1,4 @@
-"""The number of a run's evaluations, the number of their rows, and their time relative to training."""
+"""How often a run evaluates, on how many rows, and how much time this takes in comparison with training."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How many times a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. With `last`,
-    the last step counts, too. None if the answer depends on an unknown number of steps or epochs.
+    """How often a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. With `last`, there
+    is one more time, at the last step. None if the answer depends on an unknown number of steps or epochs.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):
@@ -55,8 +55,8 @@ def evaluated_rows(spec: Spec) -> int | None:
 
 
 def forward_share(load: Load) -> float:
-    """The time to evaluate a row divided by the time to train on it. Training needs forward, backward and perhaps
-    recomputation; evaluation needs only forward (operations as in `time.py`).
+    """The time to evaluate a row divided by the time to train on it. Training needs a forward and a backward pass, and
+    perhaps recomputation; an evaluation needs only a forward pass. The operations are counted as in `time.py`.
     """
     again = load.through if load.checkpointing else 0.0
     return 1.0 / (1.0 + load.through + load.trained_share + again)

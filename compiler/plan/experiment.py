@@ -1,4 +1,6 @@
-"""Plan a checked spec: its memory with a verdict (fits or not), its steps and tokens, its hours. Pure functions."""
+"""Plan a checked spec: predict its memory with a verdict (fits or not), its steps and tokens, and its hours. All
+functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from xpc.grammar.record import evolve, field, record
 
 @record
 class Span:
-    """A predicted value with its range. In nine of ten measured runs, the real value was in this range."""
+    """A predicted value with a range. In nine of ten measured runs, the real value was within this range."""
 
     value: float
     low: float
@@ -37,8 +39,8 @@ class Span:
 
 @record
 class Assumed:
-    """Assumptions from the command line: the rows of one epoch, the average tokens of a row, measurements of real runs,
-    and prices of a GPU-hour by the GPU's name (`price.py`).
+    """Assumptions from the command line: the rows of one epoch, the average number of tokens in a row, measurements of
+    real runs, and the price of a GPU-hour for each GPU (`price.py`).
     """
 
     rows: int | None = None
@@ -49,7 +51,7 @@ class Assumed:
 
 @record
 class Plan:
-    """What a run needs. Unknown values are None; `unknown` maps their names to the reason.
+    """What a run needs. A value that is unknown is None, and `unknown` has the reason under its name.
 
     `hours` includes training and its `evaluations`; `evaluating` is the share of the hours that evaluations take.
     """
@@ -73,7 +75,7 @@ class Plan:
 
     @property
     def peak(self) -> Span | None:
-        """Peak bytes on one GPU: predicted, or measured if the same run was measured."""
+        """The peak bytes on one GPU. They are predicted, unless this run was measured."""
         found = self.measured
         if found is not None and found.peak is not None:
             return Span(found.peak, found.peak, found.peak)
@@ -97,7 +99,9 @@ class Plan:
 
 
 def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
-    """Plan a checked spec, with optional assumptions from the command line. Never raises."""
+    """Plan a checked spec, perhaps with assumptions from the command line. The function never raises: values that it
+    cannot predict are unknown.
+    """
     given = assumed or Assumed()
     unknown: dict[str, str] = {}
     load = load_of(spec)
@@ -124,7 +128,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         hours = Span(*(steps * seconds / 3600 for seconds in real.seconds))
     elif fast is not None and steps is not None:
         whole = steps * tokens / spec.replicas / spec.context_parallel / fast.tokens / 3600
-        # Shorter rows take less time, but the lengths of rows are unknown.
+        # Rows shorter than assumed would take less time, but the lengths of the rows are unknown here.
         hours = Span(whole, 0.0 if full else whole * fast.low, whole * fast.high)
     number, aside = evaluations(spec, steps), 0.0
     if hours is not None and steps and not isinstance(load, str):
@@ -145,8 +149,8 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
 
 
 def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int) -> Speed | None:
-    """The speed according to measurements. If this run was measured: tokens per step / measured seconds. If only
-    similar runs were: the plan's speed times the factor `real.pace`.
+    """The speed according to measurements. If this run was measured, it is the tokens of a step divided by the measured
+    seconds. If only similar runs were measured, it is the plan's speed times the factor `real.pace`.
     """
     if real.seconds is not None:
         middle, low, high = real.seconds
@@ -181,9 +185,9 @@ def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
         group = spec.get("method.generations") or 1
         rounds = spec.get("method.steps_per_generation") or spec.integer("batch.accum")
         together = max(1, spec.integer("batch.micro") * spec.replicas * rounds // group)
-        rows -= rows % together  # trl's RepeatSampler drops prompts that do not fill a generation round
+        rows -= rows % together  # trl's RepeatSampler drops the last prompts if they do not fill a round of generation
         rows *= group  # gbs counts completions, and each prompt has `group` of them
-        rows *= spec.get("method.iterations") or 1  # number of times that each prompt is trained on
+        rows *= spec.get("method.iterations") or 1  # how often each prompt is trained on
     if spec.flag("batch.packing"):
         if given.tokens is None:
             return None, "the number of packed rows is not known: `--tokens N` states the average length of a row"

@@ -1,8 +1,5 @@
-"""The floating-point operations per token, and the peak speed of a GPU. With the measured speed they give a run's
-utilisation.
-
-Model FLOPs utilisation counts the operations that the model needs, without recomputation (Chowdhery et al. 2022,
-arXiv:2204.02311, appendix B: 6 N + 12 L H Q T for a token, with every weight trained).
+"""The floating-point operations per token, and the peak speed of a GPU. Together with a run's measured speed, they give
+its utilisation.
 """
 
 from __future__ import annotations
@@ -20,9 +17,9 @@ def flops(spec: Spec) -> Flops | None:
     """The operations per token, and the GPU's peak. None if the model's sizes are unknown.
 
     In the forward pass, a token costs 2 operations for each active parameter, and 4 x layers x width x length for
-    attention. In the backward pass, the layers that a gradient passes through cost as much again (attention twice as
-    much), and each parameter with a gradient costs 2 more operations. Adapters are small and not counted. The peak of a
-    run in fp8 is unknown, because its attention and its first and last layer compute in bf16.
+    attention. In the backward pass, each layer that a gradient passes through costs as much as in the forward pass (for
+    attention, twice as much). Each parameter with a gradient costs 2 further operations. Adapters are small and not
+    counted. The peak of a run in fp8 is unknown, because its attention and its first and last layer compute in bf16.
     """
     facts = spec.model.facts
     if facts is None:

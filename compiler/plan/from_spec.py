@@ -1,4 +1,4 @@
-"""Collect the settings of a checked spec that decide the memory of its run, as a `Load` (load.py)."""
+"""Collect what decides the memory of a checked spec's run, as a `Load` (load.py)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 BYTES = {"adamw8bit": 2, "ademamix8bit": 3, "lion8bit": 1, "rmsprop8bit": 1, "torchao_adamw8bit": 2,
          "torchao_adamw4bit": 1, "grokadamw": 0}  # fmt: skip
-"""Bytes per parameter of 8- and 4-bit optimizer states. Paged states count as 0, because CUDA moves them to the host;
-so do GrokAdamW's states, which are on the host from the beginning.
+"""Bytes per parameter of 8- and 4-bit optimizer states. Paged states count as 0, because CUDA moves them to the host.
+GrokAdamW's states also count as 0, because they are on the host from the beginning.
 """
 
 UNCOUNTED = ("use_logits_to_keep", "model_init_kwargs", "optim_args")
-"""Arguments of `extra trl` that change memory in ways that the plan does not count."""
+"""Arguments of `extra trl` that change the memory of a run, although the plan does not count how much."""
 WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "method.beta", "train.")
 """Prefixes of the paths of settings that do not affect memory."""
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The memory-relevant quantities of one process, or a sentence on what is unknown."""
+    """The quantities that decide the memory of one process. If one of them is unknown, a sentence that says so."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
@@ -70,7 +70,7 @@ def load_of(spec: Spec) -> Load | str:
         stored = 4.0  # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
     layers, exact = facts.layers, True
     if spec.flag("freeze") and not spec.lora:
-        from xpc.compiler.plan.frozen import trained_part  # imported late, because few specs freeze
+        from xpc.compiler.plan.frozen import trained_part  # imported here, because few specs have `freeze`
 
         part = trained_part(spec, facts)
         trained, layers, exact = part.trained, part.layers, part.exact and spec.text("optimizer") != "muon"
@@ -111,9 +111,9 @@ def load_of(spec: Spec) -> Load | str:
 def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
     """The number of optimizer states per trained parameter.
 
-    Muon has one for a hidden matrix, and two under ZeRO-1 and ZeRO-2, where DeepSpeed keeps the momentum of an
-    unfinished step (zero/stage_1_and_2.py). Muon's other weights are trained with AdamW, which has two. With `freeze`,
-    every weight counts as two.
+    Muon has one state for each weight of a hidden matrix. Under ZeRO-1 and ZeRO-2 it has two, because DeepSpeed also
+    keeps the momentum of an unfinished step (zero/stage_1_and_2.py). Muon's other weights are trained with AdamW, which
+    has two. With `freeze`, every weight counts as two.
     """
     name = spec.text("optimizer")
     if name != "muon":
@@ -158,13 +158,16 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether a batch may need less memory than the plan counts: with VeRA, LoHa and MiSS, in fp8, with offloaded
-    activations, with padding-free batches (whose rows may be short), and with some arguments of `extra`.
+    """Whether the plan's memory is an upper bound, because a batch may need less. This is so with VeRA, LoHa and MiSS,
+    in fp8, with offloaded activations, with padding-free batches (whose rows may be short), and with some arguments of
+    `extra`.
     """
     if spec.text("precision") == "fp8":
-        return True  # layers keep the same inputs as in bf16, and no bf16 copies of float32 weights; measured on a CPU
+        # in fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights; this was measured on a
+        # CPU
+        return True
     if spec.adapter in ("vera", "loha", "miss"):
-        return True  # such adapters save less than LoRA, for which the bytes were measured
+        return True  # these adapters save less than LoRA, and LoRA's bytes are those that were measured
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra
@@ -185,7 +188,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     `tokens` are the tokens of an optimizer step, and `row` the average tokens of a row before packing. By default,
     every row has the maximum length.
     """
-    from xpc.compiler.plan.flops import peak  # imported late, because few specs need a speed
+    from xpc.compiler.plan.flops import peak  # imported here, because few specs need a speed
     from xpc.compiler.plan.time import Work, speed
 
     gpu, facts = spec.hardware.gpu, load.facts
@@ -195,7 +198,7 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     precision = spec.text("precision")
     sequences = spec.integer("batch.gbs") * spec.method.sequences
     length = row_tokens(spec) if tokens is None else max(1, tokens // sequences)
-    # Flash attention knows the boundaries of packed rows, and computes each row separately.
+    # flash attention knows where packed rows end, and computes each of them separately
     attended = (
         min(length, row) if row is not None and spec.flag("batch.packing") and load.attention == "flash" else length
     )
@@ -212,18 +215,17 @@ def speed_of(spec: Spec, load: Load, tokens: int | None = None, row: int | None 
     kinds = ["deepspeed"] * (load.engine == "deepspeed") + ["quantized"] * bool(spec.bits)
     kinds += ["experts"] * bool(facts.experts)
     if row is not None and row < row_tokens(spec) and not spec.flag("batch.packing"):
-        kinds.append("lengths")  # the GPU with the longest rows makes the other GPUs wait
-    # PEFT may convert norms or embeddings of a quantized base to float32. This costs more time than fused kernels save.
+        kinds.append("lengths")  # the other GPUs wait for the GPU with the longest rows
+    # PEFT may convert norms or embeddings of a quantized base to float32. The time that this costs is more than the
+    # time that fused kernels save.
     casts = load.widened or (load.norms_widened and load.amp)
     kind += " casts" if casts else " fused" if spec.flag("memory.liger") else ""
     return speed(done, gpu.capability[0], precision, kind, kinds)
 
 
 def moved(load: Load, accumulation: int) -> dict[str, float]:
-    """Bytes that one process sends per micro-batch (`sent`), and bytes of weights and gradients that it reads and
-    writes (`touched`).
-
-    A frozen base is gathered in its stored dtype and has no gradients.
+    """Two numbers of bytes for one micro-batch: those that one process sends (`sent`), and those of weights and
+    gradients that it reads and writes (`touched`).
     """
     from xpc.compiler.plan.time import sent, touched
 
@@ -244,16 +246,17 @@ def _batch(spec: Spec) -> tuple[int, int]:
 
 
 def _evaluated(spec: Spec) -> float:
-    """Tokens of an evaluation's micro-batch divided by the tokens of a training micro-batch. With context parallelism,
-    DeepSpeed splits sequences between processes only in training (accelerate's `disable_in_eval`).
+    """The number of tokens in a micro-batch of an evaluation, divided by the number in a training micro-batch. With
+    context parallelism the two differ, because DeepSpeed splits sequences between processes only in training
+    (accelerate's `disable_in_eval`).
     """
     whole = spec.context_parallel if spec.ulysses else 1
     return whole * (spec.get("eval.micro") or 0) / spec.integer("batch.micro") if spec.evaluates else 0.0
 
 
 def _attention(spec: Spec, micro: int, flattened: bool) -> str:
-    """The kind of attention that the layers run, under the name that coefficients.json uses. For a padded batch,
-    torch's kernel gets a mask.
+    """The kind of attention that the layers compute, under its name in coefficients.json. If the batch is padded,
+    torch's kernel gets a mask, which is a separate kind.
     """
     named = str(spec.get("model.attn"))
     if named == "eager":
@@ -264,8 +267,8 @@ def _attention(spec: Spec, micro: int, flattened: bool) -> str:
 
 
 def _loss(spec: Spec) -> str:
-    """What computes logits and loss: TRL's chunked head, Liger's fused loss, or the model itself. The result is a key
-    of `heads.HEADS`.
+    """The key of `heads.HEADS` for what computes logits and loss: TRL's head, which works in chunks; Liger's fused
+    loss; or the model itself.
 
     Methods that compare log-probabilities compute them row by row from the logits without an fp32 copy
     (`selective_log_softmax`, trl/trainer/utils.py; all stacks). Liger's kernels replace a model's loss only if the
@@ -290,7 +293,7 @@ def _writes(spec: Spec) -> bool:
 
 
 def _vllm(spec: Spec, capacity: float) -> float:
-    """Bytes that a vLLM engine in the same process reserves; 0 if it sleeps during training."""
+    """The bytes that a vLLM in the same process reserves. 0 if this vLLM sleeps during training."""
     if not (spec.online and spec.flag("method.vllm") and spec.get("method.vllm.mode") == "colocate"):
         return 0.0
     if spec.flag("method.vllm.sleep"):

@@ -1,5 +1,5 @@
-"""Effects of `freeze` (training only some weights): the number of trained parameters, and the layers that a gradient
-passes through.
+"""The effects of `freeze`, which trains only some weights: how many parameters are trained, and through how many layers
+a gradient passes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ class Part:
     """What `freeze` leaves trainable: the number of `trained` parameters, and how many of the last `layers` save
     tensors.
 
-    `exact` is false if a count is an upper bound: a pattern of names counts as every parameter, `layer_modules` as the
-    complete layer, and a frozen layer that a gradient passes through as a trained one. Norms and biases count as 0.
+    `exact` is false if a count is an upper bound. This is so if a pattern of names is used (it counts as all
+    parameters), if `layer_modules` is used (each named layer counts completely), or if a gradient passes through a
+    frozen layer (which counts as a trained one). Norms and biases count as 0.
     """
 
     trained: float
@@ -27,8 +28,9 @@ class Part:
 def trained_part(spec: Spec, facts: ModelFacts) -> Part:
     """Count the parameters and layers of a model that `freeze` leaves trainable.
 
-    Layers below the first trained weight save nothing, because their input needs no gradient (torch autograd). The
-    exception is reentrant recomputation, for which the output of the embeddings has a gradient.
+    Layers before the first trained weight (counted from the embeddings) save nothing, because their input needs no
+    gradient. With reentrant recomputation, however, all layers save, because the output of the embeddings then needs a
+    gradient.
     """
     first, last = (spec.get("freeze.except_first") or 0), (spec.get("freeze.except_last") or 0)
     modules = {name.rpartition(".")[2] for name in spec.names("freeze.except_modules")}

@@ -7,35 +7,38 @@ from collections.abc import Mapping
 from xpc.compiler.plan.load import Load
 
 HEADS: Mapping[str, tuple[int, int]] = {
-    # peak bytes of logits and loss per token and vocabulary entry: (in half precision, in fp32)
+    # the two numbers are the peak bytes of logits and loss per token and vocabulary entry: in half precision, and in
+    # fp32
     "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
-    "freed": (12, 12),  # as "kept", but the model's outputs are freed earlier
+    "freed": (12, 12),  # the same tensors as for "kept", but the model's outputs are freed before the peak
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
     "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
     "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     "divergence": (22, 44),  # student and teacher: scaled logits, log-softmax; divergence and its gradients (trl 0.24)
-    "mixture": (36, 72),  # as "divergence", for a mixture of both models (beta between 0 and 1)
-    "fused": (0, 0),  # a head that computes logits in chunks, which `_fused` counts
+    # the same tensors as for "divergence", and those of a mixture of both models (beta between 0 and 1)
+    "mixture": (36, 72),
+    "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),
 }
-"""Peak bytes of logits and loss per token and vocabulary entry, by kind of head: in half precision, and in fp32. From
-autograd's saved tensors (transformers 5.23, 4.57, torch 2.13).
+"""Peak bytes of logits and loss per token and vocabulary entry, by kind of head: in half precision, and in fp32. They
+follow from the tensors that autograd saves (transformers 5.23, 4.57, torch 2.13).
 """
 CHUNK = 4096
-"""Maximum number of tokens in one chunk of TRL 1.16's fused head. A chunk also covers at most 32,768 vocabulary entries
-(trl/models/fused_linear.py).
+"""The largest number of tokens in one chunk of TRL 1.16's fused head. A chunk has at most 32,768 entries of the
+vocabulary (trl/models/fused_linear.py).
 """
 
 
 def logits(load: Load) -> float:
-    """Bytes of logits, loss and their gradients at their peak."""
+    """The peak bytes of the logits, the loss and their gradients."""
     facts, tokens = load.facts, load.micro * (load.scored or load.length)
     half, full = HEADS[load.loss]
     if load.loss in ("fused", "trl_fused"):
         return _fused(load)
-    # A loss that compares two models keeps the logits of both and a gradient, also for the tokens of prompts.
+    # A loss that compares two models keeps the logits of both models and one gradient. It keeps them for the tokens of
+    # prompts, too.
     prompts = 3 * load.element * (load.tokens - tokens) if load.loss in ("divergence", "mixture") else 0
     return float(facts.vocab * (tokens * (half if load.element == 2 else full) + prompts) + 4 * tokens * facts.hidden)
 

@@ -16,12 +16,12 @@ from xpc.grammar.record import record
 class Adapters:
     """The adapters of a model.
 
-    `sites` are the modules that have an adapter; `params` counts the adapters' parameters in the complete model,
-    `element` is the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer, and `merged` are
-    the weights of a layer that peft merges with its adapters in each forward pass (stacks of experts). `kind` is lora,
-    dora, oft, vera, loha or miss; `shared` counts the frozen parameters that VeRA's layers share; `blocks` counts the
-    elements of OFT's rotations in a layer as full matrices; `bits` is 4 or 8 for a quantized base, else 0, and `nested`
-    says that its scales are quantized, too.
+    `sites` is the set of modules that have an adapter. `params` is the number of the adapters' parameters in the
+    complete model, and `element` the bytes of one parameter. `linear` are the adapted linear layers of a decoder layer.
+    `merged` is the number of a layer's weights in stacks of experts; peft adds the adapters to a copy of these weights
+    in each forward pass. `kind` is lora, dora, oft, vera, loha or miss. `shared` is the number of frozen parameters
+    that VeRA's layers share. `blocks` is the number of elements in OFT's rotations of a layer, as full matrices. `bits`
+    is 4 or 8 for a quantized base, otherwise 0, and `nested` says whether its scales are quantized, too.
     """
 
     sites: str
@@ -44,13 +44,14 @@ class Load:
 
     `engine` is "none" (one process or DDP), "deepspeed" or "fsdp"; `stage` is what is sharded over `shard` processes (0
     nothing, 1 optimizer states, 2 gradients, 3 weights). `offload` is 0, 1 (optimizer states in host memory) or 2
-    (weights as well). `element` is the bytes of a computed number, `weight` the bytes of a stored weight (of the base,
-    if the base is frozen); `amp` is true if float32 weights are computed in half precision. `moments` is the bytes of
-    optimizer state per trained parameter, `temporary` the bytes that its step needs temporarily. `tokens` counts the
-    tokens of one micro-batch, `length` the tokens of one of its rows. `trained` counts parameters with a gradient,
-    without adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of frozen models in addition to the
-    trained one. `evaluated` is the tokens of an evaluation's micro-batch as a share of `tokens`. `layers` counts the
-    layers that a gradient passes through, None for all. `stack` names the libraries that run them.
+    (weights as well). `element` is the bytes of a computed number, and `weight` the bytes of a stored weight; if the
+    base is frozen, of a weight of the base. `amp` is true if the model has float32 weights and computes in half
+    precision. `moments` is the bytes of optimizer state per trained parameter, `temporary` the bytes that its step
+    needs temporarily. `tokens` counts the tokens of one micro-batch, `length` the tokens of one of its rows. `trained`
+    counts parameters with a gradient, without adapters. `loss` is a key of `heads.HEADS`. `frozen` is the bytes of
+    frozen models in addition to the trained one. `evaluated` is the tokens of an evaluation's micro-batch as a share of
+    `tokens`. `layers` counts the layers that a gradient passes through, None for all. `stack` names the libraries that
+    run them.
 
     The flags are true in these cases:
 
@@ -111,14 +112,14 @@ class Load:
 
     @property
     def trained_share(self) -> float:
-        """The share of the parameters that have a gradient, without adapters, from 0 to 1."""
+        """The share of the parameters that have a gradient, from 0 to 1. Parameters of adapters are not counted."""
         return self.trained / max(1, self.facts.params)
 
     @property
     def mode(self) -> str:
         """The key under which coefficients.json has the measured bytes: what is trained, and in which precision.
 
-        Adapters of a float32 base under autocast were measured separately, and so were adapters of a quantized base
+        Two cases were measured separately: adapters of a float32 base under autocast, and adapters of a quantized base
         with float32 embeddings or norms. FSDP computes with half-precision weights (accelerate's policy) for every
         stored dtype.
         """
@@ -133,8 +134,9 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # The memory of other kinds of adapters is computed from LoRA's bytes (`adapters.py`). Over a float32 base, all
-        # of them except DoRA return the dtype of a layer's input, as rotations do.
+        # LoRA and DoRA were measured over a float32 base. The memory of the other kinds of adapters is computed from
+        # the bytes of LoRA (`adapters.py`), or over a float32 base from those of rotations, because they also return
+        # the dtype of the input.
         kind = "lora"
         if precision == "amp32" and tuned.kind != "lora":
             kind = "dora" if tuned.kind == "dora" else "oft"
@@ -142,5 +144,7 @@ class Load:
 
     @property
     def rank(self) -> int:
-        """The rank by which coefficients are multiplied."""
+        """The rank by which coefficients are multiplied: that of LoRA or DoRA, and 0 for all other
+        kinds of adapters.
+        """
         return 0 if self.adapters is None or self.adapters.kind not in ("lora", "dora") else self.adapters.rank

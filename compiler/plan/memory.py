@@ -1,7 +1,8 @@
 """The memory of one GPU by component and phase, in bytes: closed forms, each with its source.
 
-The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts it. The allocator reserves 1.25 to 1.5
-times as much on public runs, by a factor that cannot be derived from the configuration; the verdict's margin covers it.
+The prediction is allocated memory, as `torch.cuda.max_memory_allocated` counts it. In public runs, the allocator
+reserved 1.25 to 1.5 times as much. This factor cannot be derived from the configuration, so the verdict leaves a margin
+for it.
 
 States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the buffers of DeepSpeed 0.19.8 and torch
 2.13. Saved activations: coefficients.json of each stack, counted on real models.
@@ -20,7 +21,7 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.grammar.record import record
 
 SUB_GROUP = 1e9
-"""Number of elements that ZeRO-3 updates at once on a process: DeepSpeed 0.19.8, zero/config.py, `sub_group_size`."""
+"""How many elements ZeRO-3 updates at once on a process (DeepSpeed 0.19.8, zero/config.py, `sub_group_size`)."""
 BUCKET = 25 * 2**20
 """Size in bytes of one gradient bucket of DDP. DDP keeps a copy of all gradients in its buckets (torch 2.13;
 transformers leaves gradient_as_bucket_view off).
@@ -30,17 +31,17 @@ transformers leaves gradient_as_bucket_view off).
 OF_BATCH = ("activations", "recomputation", "backward temporaries", "logits and loss", "autocast copies")
 """Components that grow with the micro-batch."""
 HELD_INPUTS = "gradients of layer inputs"
-"""The name of a component: layer inputs that FSDP1 keeps. Published runs with adapters needed this memory. Newer
-transformers recompute inside the FSDP unit, and tests on the CPU then find no such memory. No GPU run has confirmed
-this, so the plan counts the component but refuses no run because of it.
+"""The name of a component: the inputs of layers that FSDP1 keeps. Published runs with adapters needed this memory.
+Newer versions of transformers recompute inside the FSDP unit, and in tests on the CPU they do not need it. No run on
+GPUs has confirmed this. So the plan counts the component, but refuses no run because of it.
 """
 STATES = ("weights", "gradients", "optimizer", "master", "other models")
 
 
 @record
 class Memory:
-    """The bytes of every component in every phase of a step. With `at_most`, components that grow with the batch are
-    upper bounds.
+    """The bytes of every component in every phase of a step. If `at_most` is true, components that grow with the batch
+    are upper bounds.
     """
 
     phases: Mapping[str, Mapping[str, float]]
@@ -58,8 +59,8 @@ class Memory:
 
     @property
     def low(self) -> float:
-        """The lower bound of the peak in bytes. It is at least the model states, which are counted and not estimated.
-        With `at_most`, it has only the components that do not depend on the batch.
+        """The lower bound of the peak, in bytes. It is at least the model states, because these are counted and not
+        estimated. If `at_most` is true, it contains only the components that do not depend on the batch.
         """
         doubtful = (*OF_BATCH, HELD_INPUTS) if self.at_most else (HELD_INPUTS,)
         most = self._largest(lambda name: name not in doubtful)
@@ -75,7 +76,7 @@ class Memory:
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process, or a sentence on what is unknown."""
+    """The memory of one process. If a quantity is unknown, a sentence that says so."""
     plain = _layer(load, load.attention)
     if isinstance(plain, str):
         return plain
@@ -93,7 +94,9 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """Bytes that a layer saves per token with this kind of attention, or a sentence on what is unknown."""
+    """The bytes that a layer saves per token with this kind of attention. If they are unknown, a
+    sentence that says so.
+    """
     trained, precision = load.mode.split("/")
     precision = (
         "amp" if precision in ("amp32", "wide", "norms") else precision
@@ -102,9 +105,10 @@ def _layer(load: Load, attention: str) -> float | str:
     if found is not None:
         return saved(found, load.facts, load.length, load.rank)
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
-        return _layer(load, "sdpa")  # not measured separately; it saves as much as torch's fused kernel without a mask
-    # Adapters were measured with only one kind of attention. For another kind, add the difference that was measured in
-    # full training.
+        # this kind was not measured; it saves as much as torch's fused kernel without a mask
+        return _layer(load, "sdpa")
+    # With adapters, only one kind of attention was measured. For another kind, the difference between the two kinds in
+    # full training is added.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -119,7 +123,7 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # with float32 norms alone, a layer needs at most as much as with float32 embeddings and norms
+    # if only the norms are float32, a layer needs at most as much as if embeddings and norms are float32
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
@@ -139,9 +143,9 @@ def _masks(load: Load) -> float:
         kinds = 1 if _slides(load) else 0
     if load.attention == "eager":
         return float(kinds * load.element * load.tokens * load.length)
-    # torch's kernel copies the mask in the computed dtype for each layer and frees the copy. The allocator then puts
-    # smaller tensors into the freed block, so the next copy needs another block: TRL's longest row of gemma-3-1b,
-    # 107,520 tokens in 79 GiB, agrees with one additional block (TRL 1.15, release notes).
+    # For each layer, torch's kernel makes a copy of the mask in the computed dtype, and frees it. The allocator then
+    # puts smaller tensors into the freed block, so the next copy needs another block. One additional block is counted,
+    # which agrees with TRL's longest row of gemma-3-1b: 107,520 tokens in 79 GiB (TRL 1.15, release notes).
     blocks = load.element if kinds else 0
     return float((kinds + blocks) * load.tokens * load.length) if load.attention != "flash" else 0.0
 
@@ -176,8 +180,9 @@ def _states(load: Load) -> States:
     master = communication = gathered = 0.0
     temporary = trained * load.temporary / spread[1]
     if load.engine == "deepspeed":
-        # An fp32 copy of the weights, also of fp32 weights, and the gradient in fp32 while it is applied: DeepSpeed
-        # 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and stage3.py (fp32_partitioned_groups_flat).
+        # an fp32 copy of the weights, which exists even if they are fp32; and the gradient in fp32, while it is
+        # applied: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and stage3.py
+        # (fp32_partitioned_groups_flat)
         master = trained * 4.0 / spread[1]
         # Stage 3 converts gradients sub-group by sub-group (stage3.py, _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]
@@ -190,8 +195,9 @@ def _states(load: Load) -> States:
             if shard == 1:
                 gathered = 0.0
     elif load.engine == "fsdp":
-        # Two layers are gathered at a time, one computed and one prefetched. Embedding and head stay gathered, since
-        # the root is not resharded after the forward pass, and their gradients are reduced in full.
+        # Two layers are gathered at a time: the one that is computed, and the next one. Embedding and head stay
+        # gathered, because FSDP does not reshard the root module after the forward pass. Their gradients are reduced in
+        # full.
         outside = max(0.0, facts.params - facts.layers * facts.layer_params)
         each = _gathered_weight(load)
         gathered = 2 * facts.layer_params * each + outside * load.element if shard > 1 and load.stage == 3 else 0.0
@@ -218,7 +224,9 @@ def _gathered_weight(load: Load) -> float:
 
 
 def _casts(load: Load) -> float:
-    """Half-precision copies of fp32 weights, which autocast caches until the end of the forward pass (torch 2.13)."""
+    """The half-precision copies of fp32 weights that autocast makes. It caches them until the end of the forward pass
+    (torch 2.13).
+    """
     tuned = load.adapters
     own = tuned.params * 2.0 if tuned is not None and load.amp and tuned.element == 4 else 0.0
     if load.widened and load.amp:  # a half-precision copy of the head's fp32 weights, which its backward pass reads
@@ -231,8 +239,8 @@ def _casts(load: Load) -> float:
 
 
 def _kept(load: Load) -> float:
-    """Bytes per token of the hidden state that a recomputed layer saves. It is float32 if autocast leaves the residual
-    stream in float32.
+    """The bytes per token of the hidden state that a recomputed layer saves. The hidden state is float32 if autocast
+    leaves the residual stream in float32.
     """
     stays = load.amp and load.weight == 4 and load.engine == "none"
     if load.norms_widened and load.amp:
@@ -242,15 +250,15 @@ def _kept(load: Load) -> float:
 
 
 def _attended(load: Load) -> float:
-    """Bytes per token that selective recomputation saves: attention's output, and the float32 number per head that
-    attention kernels also return.
+    """The bytes per token that selective recomputation saves: the output of attention, and one float32 number per head
+    that attention kernels return with it.
     """
     facts = load.facts
     return float(facts.heads * (facts.head_dim * load.element + 4))
 
 
 def _working(load: Load, layer: float) -> float:
-    """Temporary memory of one layer's backward pass: gradients of the MLP's inner width.
+    """The temporary memory of one layer's backward pass, for gradients as wide as the inside of the MLP.
 
     With a gate, twelve bytes per element of the inner width and token exist at once in half precision. If experts are
     computed one after the other, only one expert counts, with an even share of the tokens.
@@ -260,24 +268,24 @@ def _working(load: Load, layer: float) -> float:
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
-    # The scores of eager attention. Their backward pass comes after the MLP's. CUDA's softmax backward needs at once
-    # the float32 gradient, its product with the softmax (aten/native/cuda/SoftMax.cu), and the result; in half
-    # precision, the rounded softmax has been freed by then.
+    # The scores of eager attention, whose backward pass comes after the MLP's. CUDA's backward pass of softmax needs
+    # three tensors at once: the float32 gradient, its product with the softmax (aten/native/cuda/SoftMax.cu), and the
+    # result. In half precision, the rounded softmax is already freed then.
     scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 
 
 def _tied(load: Load) -> float:
-    """Temporary bytes for the gradient of a tied embedding table: two gradients and their sum, without the stored
-    gradient.
+    """The temporary bytes for the gradient of a tied embedding table: two gradients and their sum. The gradient that is
+    stored already is not counted.
 
-    Autograd keeps the head's gradient until the embedding's exists, and adds them out of place (torch 2.13,
-    input_buffer.cpp). In a model with frozen weights the table counts as frozen.
+    Autograd keeps the gradient that comes from the head until the gradient from the embedding exists. It then adds the
+    two out of place (torch 2.13, input_buffer.cpp). In a model with frozen weights the table counts as frozen.
     """
     facts = load.facts
     if not facts.tied or load.adapters is not None or load.trained < facts.params:
         return 0.0
-    # If no gradient was stored before, the sum becomes the stored gradient.
+    # if no gradient of the table was stored before, the sum itself becomes the stored gradient
     stored = not load.accumulates and load.stage < 2 and not load.layerwise
     element = load.element if load.stage >= 2 else load.weight
     return (2.0 if stored else 3.0) * facts.vocab * facts.hidden * element
@@ -296,7 +304,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
     before = held.gradients if load.accumulates else 0.0
     layers = facts.layers if load.layers is None else load.layers
     frozen_units = load.engine == "fsdp" and adapted and load.shard > 1
-    # FSDP2 gathers the next layer early, so the plan assumes two layers with their temporary tensors.
+    # FSDP2 gathers the next layer early, so the temporary tensors of two layers are counted
     sets = 2 if frozen_units and not load.fsdp1 else 1
     if load.checkpointing:
         attention, stays = load.tokens * _attended(load) if load.selective else 0.0, recomputed_too(load)
@@ -306,12 +314,12 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         kept, again = layers * layer, 0.0
     working = _working(load, layer) * (sets if load.checkpointing else 1)
     casts, scores = _casts(load), logits(load)
-    # Memory of adapters that does not depend on tokens: for each layer, during a layer's forward pass, and during its
-    # backward pass.
+    # The memory of adapters that does not depend on tokens. Its parts belong to each layer, to a layer's forward pass,
+    # and to a layer's backward pass.
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)
-    # The head's gradient exists before the first layer's backward pass begins.
+    # The backward pass begins at the head. So the head's gradient exists before the backward pass of any decoder layer.
     first = 0.0 if adapted else min(held.gradients, float(facts.vocab * facts.hidden * load.element))
     out: dict[str, dict[str, float]] = {
         "load": {"weights": held.weights, "other models": load.frozen},
@@ -332,13 +340,14 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         own: (kept_adapters if load.checkpointing else each) + passing,
     }  # fmt: skip
     if frozen_units and load.fsdp1 and load.checkpointing:
-        # FSDP1 hooks the inputs of a unit without trained weights. If the unit runs inside reentrant recomputation
-        # (transformers before 4.52), the hook holds each layer's input and its gradient until the backward pass ends
-        # (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`), before the next layer is gathered.
+        # FSDP1 sets a hook on the inputs of a unit that has no trained weights. If the unit runs inside reentrant
+        # recomputation (transformers before 4.52), this hook keeps each layer's input and its gradient until the
+        # backward pass ends (torch, _runtime_utils.py, `_register_post_backward_reshard_only_hook`). All of them exist
+        # before the next layer is gathered.
         last["activations"] = kept
         last[HELD_INPUTS] = layers * load.tokens * _kept(load)
         last["gathered weights"] -= facts.layer_params * _gathered_weight(load)
-    # The embedding's backward pass is the last, when every other gradient exists.
+    # The backward pass ends at the embedding, when all other gradients exist.
     summed = {
         **fixed, "gathered weights": held.gathered, "gradients": held.gradients,
         "gradients of tied tables": _tied(load), "activations": float(2 * load.tokens * facts.hidden * load.element),

@@ -29,8 +29,8 @@ def prices(written: str) -> dict[str, float]:
 
 
 def price_argument(written: str) -> dict[str, float]:
-    """Parse prices for argparse's `type=`. Like `prices`, but raises ArgumentTypeError, whose sentence argparse
-    prints.
+    """Parse prices for the `type=` of an argparse option. This is `prices`, except that errors are ArgumentTypeErrors,
+    whose sentence argparse prints.
     """
     import argparse
 

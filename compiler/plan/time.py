@@ -1,10 +1,13 @@
-"""The time of a step: a sum of parts whose weights were fitted to public measurements (utilisation.json).
+"""Predict the time of a step. It is a sum of parts, each with a weight that was fitted to public measurements
+(utilisation.json).
 
-A token costs 2 operations for each parameter forward, 2 backward in layers that a gradient passes through, 2 more for
-each trained parameter, and the forward pass once more if it is recomputed; attention costs 2 x width x length for each
-layer forward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
-Communication costs its bytes divided by the bandwidth, in a machine and between machines. The weights are fitted for
-one chip of each generation (A100, H100); `of_another_chip` converts them.
+A token costs 2 operations for each parameter in the forward pass. In the backward pass it costs 2 for each parameter of
+the layers that a gradient passes through, and 2 more for each trained parameter. If layers are recomputed, the forward
+pass is counted twice. In each layer, the forward pass of attention costs 2 x width x length (Kaplan et al. 2020,
+arXiv:2001.08361, section 2.1, counting only the causal half of the scores).
+
+Communication costs its bytes divided by the bandwidth, inside a machine and between machines. The weights are fitted
+for one chip of each generation (A100, H100); `of_another_chip` converts them.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 NARROW = 768
-"""Matrix products of narrow layers take additional time, proportional to 1 / hidden size. At this hidden size, it is
-the fitted weight.
+"""The products of matrices in narrow layers take additional time, proportional to 1 / hidden size. At this hidden size,
+the additional time is exactly the fitted weight.
 """
 LONG_ATTENTION = {8: 1 / 0.6, 9: 1 / 0.5}
 """The time of attention over rows that several GPUs split, divided by the time that its causal operations would take at
@@ -29,14 +32,15 @@ the GPU's peak. Keys are the GPU's compute capability: 8 (A100) and 9 (H100).
 Such rows are long, so the kernels come close to their best speed. FlashAttention 2 states 0.50 to 0.73 of A100's peak
 (arXiv:2307.08691, abstract), and 0.6 is the middle of this range. On H100, FlashAttention 2 reaches 0.35 and 3 up to
 0.75 (arXiv:2407.08608, abstract: forward passes; pytorch/benchmark#2391 measured 621 of 989 TFLOP/s, 0.63, for rows of
-16,384 tokens with heads of 128); backward passes are slower than that. So H100 gets 0.5. The only public run to compare
-with is TRL's with 1,048,576 tokens (docs/plan-accuracy.md); A100 has no such run. The fitted weight of other runs is
-not used here: it comes from older kernels, smaller heads and shorter rows.
+16,384 tokens with heads of 128); backward passes are slower than that. So the value for H100 is 0.5. The only public
+run to compare it with is TRL's with 1,048,576 tokens (docs/plan-accuracy.md); there is no such run on A100. The weight
+that was fitted to other runs is not used here, because those runs had older kernels, smaller heads and shorter rows.
 """
 LOOPED_EXPERT = 0.24e-3
 """Seconds that the CPU needs to start the kernels of one expert in a forward pass, if a layer computes its experts one
-after the other. The backward pass counts twice. The value is the median of runs in which the GPUs wait for the CPU:
-granite-3.0-3b-a800m with 40 small experts on one, two and four A100 (fms-acceleration, refs/a100_80gb_moe.csv).
+after the other. A backward pass counts as two forward passes. The value is the median of runs in which the GPUs wait
+for the CPU: granite-3.0-3b-a800m with 40 small experts on one, two and four A100 (fms-acceleration,
+refs/a100_80gb_moe.csv).
 """
 ADAPTED_LAYER = 1.4e-3
 """Seconds that the CPU needs to start the kernels of a layer with adapters in a forward pass: the median of PEFT's LoRA
@@ -44,7 +48,9 @@ runs of Llama 3.2 3B with 840 tokens in a micro-batch (peft, method_comparison/M
 without adapters have no such measurement.
 """
 ONE_RUN = (1 / 1.3, 1 / 0.7)
-"""The range of real time / predicted time if only one run was measured. It is a guess, not fitted."""
+"""The range of real time / predicted time where only one run was measured. It is a guess, because one run cannot be
+fitted.
+"""
 
 
 @record
@@ -52,12 +58,12 @@ class Work:
     """The work of one GPU: active parameters, layers, width, tokens of a row and of a micro-batch, and the GPU's peak
     in operations per second.
 
-    `through` is the share of the layers that a gradient passes through, `trained` the share of the parameters with a
-    gradient (0 for adapters, which are small). `sent` are the bytes that the GPU sends in a micro-batch; `link` and
-    `network` are the bandwidths inside its machine and to other machines in bytes per second; `machines` is the number
-    of machines. `touched` are the bytes of weights and gradients that a micro-batch reads and writes, `bandwidth` is
-    the GPU's memory bandwidth in bytes per second. With `shared`, several GPUs share one row. `loops` is the number of
-    experts that a layer computes one after the other.
+    `through` is the share of the layers that a gradient passes through. `trained` is the share of the parameters with a
+    gradient; it is 0 for adapters, because they are small. `sent` is the number of bytes that the GPU sends in a
+    micro-batch. `link` and `network` are its bandwidths inside the machine and to other machines, in bytes per second,
+    and `machines` is the number of machines. `touched` is the number of bytes of weights and gradients that a
+    micro-batch reads and writes, and `bandwidth` the GPU's memory bandwidth in bytes per second. If `shared` is true,
+    several GPUs share one row. `loops` is the number of experts that a layer computes one after the other.
     """
 
     params: float
@@ -81,7 +87,9 @@ class Work:
 
 @record
 class Speed:
-    """Tokens per second of one GPU. `low` and `high` are the range of real time / predicted time in measured runs."""
+    """A predicted number of tokens per second on one GPU. `low` and `high` are the range of real time / predicted time
+    in measured runs.
+    """
 
     tokens: float
     low: float
@@ -97,10 +105,11 @@ def table() -> dict[str, Any]:
 def sent(stage: int, world: int, weights: float, gradients: float, accumulation: float) -> float:
     """Bytes that a process sends in a micro-batch, averaged over an optimizer step.
 
-    Sharded weights are gathered for the forward and for the backward pass, and gradients reduced to their owners
-    (ZeRO-3, FSDP). ZeRO-2 reduces gradients after each backward pass, ZeRO-1 after the last, and both gather the new
-    weights once; DDP reduces once, and sends each gradient twice (Rajbhandari et al. 2020, arXiv:1910.02054, section
-    7; DeepSpeed 0.19.8, stage_1_and_2.py).
+    Under ZeRO-3 and FSDP, the sharded weights are gathered twice, for the forward and for the backward pass, and
+    gradients are reduced to the processes that own them. ZeRO-2 reduces gradients after each backward pass of a step,
+    and ZeRO-1 after the last one; both then gather the new weights once. DDP reduces gradients once in a step, which
+    sends each gradient twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7; DeepSpeed 0.19.8,
+    stage_1_and_2.py).
     """
     if world == 1:
         return 0.0
@@ -114,15 +123,16 @@ def sent(stage: int, world: int, weights: float, gradients: float, accumulation:
 
 
 def touched(weights: float, gradients: float, checkpointing: bool) -> float:
-    """Bytes of weights and gradients that a micro-batch of any size reads and writes: forward pass, recomputation and
-    backward pass read the weights; gradients are read and written.
+    """The bytes of weights and gradients that a micro-batch reads and writes, whatever its size is. The forward pass,
+    the recomputation and the backward pass each read the weights; the gradients are read and written.
     """
     return weights * (3 if checkpointing else 2) + 2 * gradients
 
 
 def parts(work: Work) -> list[float]:
-    """Seconds per token at peak speed, by part: matrix products, additional time for narrow layers, attention, links
-    inside the machine, the network, and reading the weights, which costs most per token in a small micro-batch.
+    """Seconds per token at peak speed, one number for each part: products of matrices, additional time for narrow
+    layers, attention, links inside the machine, the network, and reading the weights. Reading the weights costs most
+    per token if the micro-batch is small.
     """
     again = work.through if work.checkpointing else 0.0
     products = 2.0 * (1.0 + work.through + work.trained + again) * work.params / work.peak
@@ -135,13 +145,13 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """The factor by which matrix products and attention take longer on a chip that was not measured than on the
-    measured one. Both times are relative to the peak speed of their chip.
+    """How much longer products of matrices and attention take on a chip that was not measured than on the measured
+    chip, as a factor. Each time is relative to the peak speed of its own chip.
 
-    Kernels around the products are limited by memory bandwidth. On the measured chip they take a `share` of the time,
-    and the share grows with a chip's ratio of peak to bandwidth; `least` is the result if only the products took time.
-    `measured` has the measured chip's peak in operations per second and its bandwidth in bytes per second. A GPU with
-    the same peak counts as the same chip (H200, A800).
+    The kernels between the products are limited by memory bandwidth. On the measured chip they take the share `share`
+    of the time. On another chip, this share grows with the ratio of its peak to its bandwidth. `least` is the factor if
+    only the products took time. `measured` has the measured chip's peak in operations per second and its bandwidth in
+    bytes per second. A GPU with the same peak counts as the same chip (H200, A800).
     """
     peak, bandwidth = measured
     if work.peak == peak:
@@ -159,8 +169,8 @@ def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
 
 def starting(work: Work) -> float:
     """Seconds per token that the CPU needs to start kernels, for layers with adapters and for experts that are computed
-    one after the other. The time per token is longest for micro-batches with few tokens, where the GPU waits for the
-    CPU.
+    one after the other. The fewer tokens a micro-batch has, the longer this time is per token, because the GPU waits
+    for the CPU.
     """
     passes = 1.0 + 2.0 * work.through + (work.through if work.checkpointing else 0.0)
     each = LOOPED_EXPERT * work.loops + (0.0 if work.trained else ADAPTED_LAYER)
@@ -168,8 +178,8 @@ def starting(work: Work) -> float:
 
 
 def range_of(kinds: Sequence[str]) -> tuple[float, float]:
-    """The range of real time / predicted time that contained nine of ten measured runs. It is wider for some `kinds` of
-    runs (`ranges` in utilisation.json; tests/plan/ranges.py).
+    """The range of real time / predicted time in nine of ten measured runs. For some `kinds` of runs the range is wider
+    (`ranges` in utilisation.json; tests/plan/ranges.py).
     """
     found = [table()["ranges"][kind] for kind in ("base", *kinds)]
     return min(low for low, _ in found), max(high for _, high in found)
@@ -179,8 +189,8 @@ def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequ
     """The predicted speed; None if no run on that generation of GPUs and in that precision was measured.
 
     `trainer` is "full", "lora" or "qlora", followed by " fused" if Liger's or other fused kernels run, or by " casts"
-    if norms of a quantized base are float32. `kinds` names properties of the run that make the prediction less certain,
-    and so widen its range.
+    if norms of a quantized base are float32. `kinds` are properties of the run that make the prediction less certain;
+    each of them widens the range.
     """
     known = table()
     kind = f"{generation}/{'fp32' if precision == 'fp32' else 'fp8' if precision == 'fp8' else 'half'}"

@@ -1,5 +1,5 @@
-"""`xpc preview SPEC`: show rows as the trainer gets them, which tokens count in the loss, and what is wrong with the
-rows.
+"""`xpc preview SPEC`: show rows as the trainer gets them, which of their tokens count in the loss, and what is wrong
+with the rows.
 """
 
 from __future__ import annotations

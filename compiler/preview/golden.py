@@ -1,5 +1,5 @@
-"""Golden previews: keep previews in files, so that a change in the rows, tokens or loss masks shows up as a changed
-file.
+"""Golden previews: previews that are kept in files. If rows, tokens or loss masks change, the change shows up as a
+changed file.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SHOWN = 200
 
 
 def content(found: Mapping[str, Any]) -> str:
-    """The text of a golden file: every token with its id. It names no package versions, so that an upgrade alone does
-    not change it.
+    """The text of a golden file, which lists every token with its id. It contains no versions of packages; otherwise,
+    an upgrade alone would change the file.
     """
     begin, end, padding = (found["tokenizer"][one] for one in ("begin", "end", "padding"))
     head = [
@@ -41,11 +41,12 @@ def _token(one: list[Any]) -> str:
 
 
 def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, bool]:
-    """Compare the preview `found` with the golden file. Returns what to print, and whether they differ. A missing file
-    is written. Raises UsageError.
+    """Compare the preview `found` with the golden file. Returns the text to print, and whether the two differ. If the
+    golden file does not exist, it is written. Raises UsageError.
     """
     new = content(found)
-    if os.path.islink(path):  # a repository from elsewhere may link to any of your files
+    # a repository from a stranger may contain a link to any of your files, so links are not followed
+    if os.path.islink(path):
         raise UsageError(f"{path} is a link, and is not followed")
     if update or not os.path.lexists(path):
         try:

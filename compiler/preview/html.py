@@ -54,7 +54,7 @@ def _lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _prose(content: str) -> str:
-    """The text of a row as HTML, with its line breaks."""
+    """The text of a row as HTML. Its line breaks are kept."""
     return "<br>".join(escape(visible(line)) for line in content.split("\n"))
 
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from xpc.compiler.spec import Spec
 
 LARGEST = 2**22
-"""Maximum number of characters of an index file that are read."""
+"""The largest number of characters of an index file that are read."""
 
 
 def prepared_counts(spec: Spec, root: str) -> Mapping[str, Any] | None:
-    """Return the counts, such as the numbers of rows and tokens, that were stored when a spec's rows were prepared;
-    None if they never were. `root` is the folder of the spec.
+    """Return the counts, such as the numbers of rows and tokens, that were stored when the rows of a spec were
+    prepared. None if they were never prepared. `root` is the folder of the spec.
     """
     folder = os.environ.get("XPC_PREPARED")
     if not folder or not isinstance(spec, CheckedSpec):

@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.checked import CheckedSpec
 
 FEW = 4 * 2**20
-"""Maximum size in bytes of a data file that is copied for a preview of a few rows. Reading a larger file completely
-would take seconds.
+"""The largest size in bytes of a data file that is copied for a preview of a few rows. Copying a larger file would take
+seconds.
 """
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "start.py")
 
 
 @record
 class Request:
-    """Which rows to prepare: the first `n` rows of each source, or only the row with the number `row`, or `n` random
-    rows with the seed `random`.
+    """Says which rows to prepare: the first `n` rows of each source, only the row with the number `row`, or `n` random
+    rows that are drawn with the seed `random`.
 
-    `choice` is `first`, or a choice for which many rows are tokenized: `longest` rows, `cut` (truncated) rows, or the
-    `order` of the first steps. `scan` says which rows are tokenized together and counted: a number of rows of each
-    source, `all`, `local` (all rows of local sources, and the first rows of sources on the hub), or None for no counts.
-    With `rewards`, the reward functions are called; with `trust_code`, the tokenizer's own code may run. `member` names
-    a member of a sweep; by default it is the first.
+    `choice` is `first`, or a choice for which many rows must be tokenized: the `longest` rows, rows that are truncated
+    (`cut`), or the rows of the first steps in their `order`. `scan` says which rows are tokenized together and counted:
+    a number of rows of each source, `all`, `local` (all rows of local sources, and the first rows of sources on the
+    hub), or None if nothing is counted. If `rewards` is true, the reward functions are called. If `trust_code` is true,
+    the tokenizer's own code may run. `member` is the name of a sweep's member; by default, the first member is used.
     """
 
     n: int = 3
@@ -65,8 +65,8 @@ class Request:
 
 
 def preview(path: str, request: Request, python: str | None = None) -> dict[str, Any]:
-    """Prepare the requested rows of a spec. Returns the worker's answer as JSON data; each finding has its slug and
-    severity. Counts are stored for later commands. Raises UsageError and SpecError.
+    """Prepare the requested rows of a spec, and return the worker's answer as JSON data. Each finding in it has its
+    slug and its severity. The counts are stored, so that later commands can use them. Raises UsageError and SpecError.
     """
     spec, workspace = _checked(path, request)
     name = os.path.basename(path)
@@ -86,8 +86,8 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
 
 
 def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
-    """Check the spec to preview. Digests of weights are not computed, and digests of data only if many rows are
-    prepared.
+    """Check the spec to preview. Digests of weights are not computed. Digests of data are computed only if many rows
+    are prepared.
     """
     data, name, workspace = read_spec(path)
     workspace.memory, workspace.allow_oom, workspace.hashes = user_memory(), True, request.scan is not None
@@ -99,8 +99,8 @@ def _checked(path: str, request: Request) -> tuple[CheckedSpec, Workspace]:
 
 
 def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> CheckedSpec:
-    """The run of a checked spec; of a sweep, the member with this name or number, or the first. `verb` is for messages
-    (`preview`).
+    """The run of a checked spec. For a sweep, the member with the given name or number, or else the first member.
+    `verb` is the verb for messages, such as `preview`.
 
     Raises UsageError for an unknown member. If the spec does not compile, prints its errors and raises SpecError.
     """
@@ -123,8 +123,8 @@ def chosen_run(checked: Checked, path: str, name: str | None, verb: str) -> Chec
 
 
 def _without_errors(checked: Checked, path: str, verb: str) -> CheckedSpec:
-    """The checked spec; of a sweep, its first member. If it does not compile, prints its errors and raises
-    SpecError.
+    """The checked spec; for a sweep, that of its first member. If the spec does not compile, its errors are printed,
+    and SpecError is raised.
     """
     if checked.spec is None:
         errors = [one for one in checked.problems if one.severity == ERROR]
@@ -170,11 +170,10 @@ def _installed_here() -> str | None:
 def ask(
     python: str, bundle: str, scratch: str, request: Request, beside: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
-    """Start the worker on a bundle and return its answer. The worker's progress lines are printed as they come. Raises
-    UsageError.
+    """Start the worker on a bundle, and return its answer. The lines about its progress are printed as soon as they
+    arrive. Raises UsageError.
 
-    `scratch` is a folder for temporary files, `beside` the folder of the spec, against which paths of data are
-    resolved.
+    `scratch` is a folder for temporary files. `beside` is the folder of the spec; the paths of data are relative to it.
     """
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
@@ -220,7 +219,7 @@ def _with_slugs(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_rule(code: str) -> tuple[str, str]:
-    # imported late, because most previews find nothing that a rule of `xpc check` reports
+    # imported only here, because most previews find nothing that a rule of `xpc check` reports
     from xpc.compiler.rules.core.all_codes import all_codes
 
     slug, severity, _ = all_codes()[code]
@@ -228,7 +227,9 @@ def _of_rule(code: str) -> tuple[str, str]:
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
-    """The worker's last message. The folder of the temporary bundle is removed from its paths."""
+    """The last message of the worker. If it contains paths in the temporary bundle, they are shortened by the bundle's
+    folder.
+    """
     message: dict[str, Any] = {}
     for line in lines:
         try:

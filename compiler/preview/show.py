@@ -28,13 +28,13 @@ LEARN = "learn"
 SPACE = "\u00b7"
 """The character that is printed for a space at the end of a line, which would be invisible."""
 SHOWN = 2000
-"""Maximum number of printed characters of a text. The middle of a longer text is not printed."""
+"""The largest number of characters of a text that are printed. For a longer text, the middle is left out."""
 CUT = 300
-"""Maximum number of printed characters of text that truncation cut off."""
+"""The largest number of characters that are printed of the text that truncation cuts off."""
 WIDTH = 116
 """Width of a line of tokens, in characters."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}
-"""Titles of the sequences of a row, by their names in the worker's answer."""
+"""For each name of a sequence in the worker's answer, the title under which it is printed."""
 QUANTILES = {"0.0": "shortest", "0.5": "median", "1.0": "longest"}
 """Names of some quantiles; other quantiles are printed as percentages (`90 %`)."""
 Token = Sequence["Any"]
@@ -47,8 +47,8 @@ def as_json(found: Mapping[str, Any]) -> str:
 
 
 def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False, complete: bool = False) -> str:
-    """The rows as text for a terminal or a file. With `complete`, long texts are not shortened; with `tokens`, each
-    token's id is shown.
+    """The rows as text for a terminal or a file. If `complete` is true, long texts are not shortened. If `tokens` is
+    true, the id of each token is printed.
     """
     paint = Paint(color)
     lines: list[str] = []
@@ -62,7 +62,7 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
 
 
 def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
-    """A line with the rows of each of the first steps, and a sentence that explains these lines."""
+    """One line for each of the first steps, which lists its rows, and a sentence that explains these lines."""
     steps = (" | ".join(", ".join(batch) for batch in step) for step in found["order"])
     explained = "Steps have their micro-batches of all processes, divided by `|`, and rows by their number."
     if found.get("group"):
@@ -89,7 +89,9 @@ def summary(found: Mapping[str, Any]) -> str:
 
 
 def counts(found: Mapping[str, Any]) -> list[str]:
-    """Sentences on the counts over many rows: rows, tokens, lengths, truncated and dropped rows, steps."""
+    """Sentences about the counts over many rows: numbers of rows and tokens, lengths, truncated rows, dropped rows, and
+    steps.
+    """
     many, lengths = found["rows"], found["quantiles"]
     out = [f"{many:,} rows, {found['tokens']:,} tokens"] if found["quantiles"] else [f"{many:,} rows"]
     if found["quantiles"]:
@@ -118,7 +120,7 @@ def title(row: Mapping[str, Any]) -> str:
 
 
 def counted(one: Mapping[str, Any], bears_loss: bool) -> str:
-    """A phrase on a sequence: `28 tokens, 6 bear loss, 4 are cut off`."""
+    """A phrase about a sequence, such as `28 tokens, 6 bear loss, 4 are cut off`."""
     learned = sum(token[2] for token in one["tokens"])
     many = f"{len(one['tokens']):,} tokens" + (f", {learned:,} bear loss" if bears_loss else "")
     cut = len(one["cut"]["start"]) + len(one["cut"]["end"])
@@ -165,8 +167,8 @@ def images(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
-    """Lines on a made-up completion with tool calls. The tools are called only with `--rewards`; otherwise `played` is
-    None.
+    """Lines about a made-up completion that calls tools. `played` is None unless `--rewards` is given, because only
+    then are the tools called.
     """
     if played is None:
         yield "tools: the prompt also describes them; --rewards executes them and shows a made-up completion"
@@ -182,7 +184,7 @@ def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
-    """The number of tokens that a chosen and a rejected answer share at their beginning; 0 for rows without such a
+    """The number of tokens with which both the chosen and the rejected answer begin. 0 for a row that is not such a
     pair.
     """
     if [one["name"] for one in sequences] != ["chosen", "rejected"]:
@@ -192,8 +194,8 @@ def common_tokens(sequences: Sequence[Mapping[str, Any]]) -> int:
 
 
 def stretches(one: Mapping[str, Any]) -> Iterator[tuple[int, bool, list[Token]]]:
-    """Split a sequence wherever the turn changes, and wherever tokens begin or cease to count in the loss. Yields (turn
-    index, counts in the loss, tokens).
+    """Split a sequence into parts. A new part begins where the turn changes, and where tokens begin or cease to count
+    in the loss. Yields (index of the turn, whether the part counts in the loss, tokens).
     """
     current: list[Token] = []
     for token in one["tokens"]:
@@ -232,8 +234,8 @@ def _turn(turn: Mapping[str, Any], bears_loss: bool) -> str:
 
 
 def shown_lines(content: str, complete: bool) -> list[str]:
-    """The lines of a text, with control characters escaped. A line that ends with a line break ends with `\\n` as
-    text.
+    """The lines of a text, with control characters escaped. If a line ends with a line break, the two characters `\n`
+    are printed at its end.
     """
     if len(content) > SHOWN and not complete:
         half = SHOWN // 2
@@ -248,7 +250,7 @@ def shown_lines(content: str, complete: bool) -> list[str]:
 
 
 def _ids(part: Sequence[Token]) -> Iterator[str]:
-    """Lines with the id and text of each token, with as many tokens per line as fit."""
+    """Lines that list the id and the text of each token, with as many tokens on a line as fit."""
     line = ""
     for token in part:
         one = f"{token[0]} {visible(token[1]).replace(' ', SPACE) or '(part of a character)'}"

@@ -1,8 +1,8 @@
 """Everything that xpc knows by name: models, model families, GPUs, datasets and chat templates.
 
-The TOML files in this folder are the source; `python -m xpc.compiler.registry.build` writes `tables.json` from them.
-Importing this package reads no file: the first look-up loads the tables, and each look-up makes one object, such as a
-`Gpu`.
+The tables are written by hand in the TOML files of this folder; `python -m xpc.compiler.registry.build` compiles them
+to `tables.json`. Importing this package reads no file. The first look-up loads `tables.json`, and each look-up makes
+one object, such as a `Gpu`.
 """
 
 from __future__ import annotations
@@ -39,34 +39,35 @@ __all__ = [
 
 
 def alias_key(name: str) -> str:
-    """A name in the spelling of aliases: lower case, with dashes instead of underscores."""
+    """Write a name as aliases are written: in lower case, with dashes instead of underscores."""
     return name.lower().replace("_", "-")
 
 
 def _named(table: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Look up a name, first as a hub id (case-sensitive), then as an alias (in any case)."""
+    """Look up a name in a table: first as a hub id (case-sensitive), then as an alias (in any case)."""
     return _row(table, table["ids"].get(name) or alias_key(name))
 
 
 def find_model(name: str) -> ModelFacts | None:
-    """Return the model with this alias (any case) or hub id (exact), or None."""
+    """Return the model with this alias (in any case) or this hub id (exact), or None."""
     row = _named(_table("models"), name)
     return None if row is None else ModelFacts(**row)
 
 
 def find_dataset(name: str) -> DatasetFacts | None:
-    """Return the dataset with this alias (any case) or hub id (exact), or None."""
+    """Return the dataset with this alias (in any case) or this hub id (exact), or None."""
     row = _named(_table("datasets"), name)
     return None if row is None else DatasetFacts(**{**row, "columns": tuple(row["columns"])})
 
 
 def find_gpu(name: str) -> Gpu | None:
-    """Return the GPU with this name (any case) or a provider's name for it (`t4-16gb`), or None."""
+    """Return the GPU with this name (in any case), or with this provider's name for a GPU (`t4-16gb`), or None."""
     row = _row(_table("gpus"), alias_key(name))
     if row is None:
         if not any(map(str.isdigit, name)) or len(name) > 60:
             return None
-        from xpc.compiler.registry.provider_names import certain  # imported only for a name that is not in the tables
+        # imported here, because only a name that is not in the tables needs it
+        from xpc.compiler.registry.provider_names import certain
 
         alias = certain(name)
         row = None if alias is None else _row(_table("gpus"), alias)
@@ -77,10 +78,11 @@ def find_gpu(name: str) -> Gpu | None:
 
 
 def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
-    """Return the `model_type` that the last part of a hub id contains (falcon_h1 for `Falcon-H1-7B`), or None.
+    """Return the `model_type` whose name is contained in the last part of a hub id: falcon_h1 for `Falcon-H1-7B`. None
+    if there is no such family.
 
-    Separators and case are ignored, so `gpt-oss-20b` is gpt_oss. The longest match wins. `among` lists families to
-    search instead of the registry's.
+    Separators and case are ignored, so the family of `gpt-oss-20b` is gpt_oss. The longest match wins. `among` lists
+    the families to look for; by default, these are the families of the registry.
     """
     words = re.findall("[a-z0-9]+", id.rpartition("/")[2].lower())
     spelled = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, min(len(words), i + 4) + 1)}
@@ -91,8 +93,8 @@ def family_named(id: str, among: tuple[str, ...] | None = None) -> str | None:
 
 
 def encoder_decoder(name: str) -> str | None:
-    """Return the family of an encoder-decoder model such as T5, from its hub id, the id's last part, or its
-    `model_type`; None for other models.
+    """Return the family of an encoder-decoder model such as T5. `name` may be a hub id, its last part, or a
+    `model_type`. None for models of another kind.
     """
     table = _table("seq2seq")
     if name in table["types"]:
@@ -138,15 +140,15 @@ def families() -> tuple[str, ...]:
 def facts_from_config(
     config: Mapping[str, object], alias: str, id: str, *, chat: bool = False, gated: bool = False
 ) -> ModelFacts | str:
-    """Compute a model's facts from its `config.json`. Imports `architecture.facts_from_config` only when called."""
+    """Compute a model's facts from its `config.json`. `architecture` is imported only when this function is called."""
     from xpc.compiler.registry.architecture import facts_from_config
 
     return facts_from_config(config, alias, id, chat=chat, gated=gated)
 
 
 def uncounted(config: Mapping[str, object]) -> str | None:
-    """The reason why the parameters of a config.json cannot be counted, or None. Imports `architecture.uncounted` only
-    when called.
+    """The reason why the parameters of a config.json cannot be counted, or None. `architecture` is imported only when
+    this function is called.
     """
     from xpc.compiler.registry.architecture import uncounted
 

@@ -21,13 +21,15 @@ SHAPES = {
         "rank": "r", "dropout": "miss_dropout", "targets": "target_modules", "modules_to_save": "modules_to_save",
     },
 }  # fmt: skip
-"""For each kind of adapter (`peft_type`), from xpc's settings to the keys of adapter_config.json: `rank` is `r`."""
+"""For each kind of adapter (`peft_type`): from xpc's settings to the keys of adapter_config.json. The key of `rank`,
+for example, is `r`.
+"""
 COUNTS = {"rank", "block_size"}
 
 
 def stated(config: Mapping[str, object], name: str) -> object:
-    """The value that an adapter_config.json states for a setting of xpc, such as `rank`; None if it is missing or of a
-    wrong type.
+    """The value of an xpc setting, such as `rank`, that an adapter_config.json states. None if the value is missing or
+    has a wrong type.
     """
     theirs = SHAPES[str(config["peft_type"])].get(name)
     found = None if theirs is None else config.get(theirs)

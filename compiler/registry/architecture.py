@@ -8,15 +8,16 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES, Decoder, ModelFacts
 from xpc.compiler.registry.windows import window, windowed
 from xpc.grammar.record import fields
 
-# A configuration with one of these keys differs from Llama, so the formula for Llama must not be used.
+# Keys that a configuration like Llama's does not have. If one of them is present, the formula for Llama must not be
+# used.
 _FOREIGN_KEYS = (
     "kv_lora_rank", "num_experts", "num_local_experts", "n_routed_experts", "moe_intermediate_size", "state_size",
     "ssm_cfg", "mamba_d_state", "conv_kernel", "linear_num_key_heads", "layer_types", "vision_config", "text_config",
     "encoder_layers", "num_decoder_layers", "cross_attention_layers", "block_configs", "hidden_size_per_layer_input",
 )  # fmt: skip
 
-# Families of transformers 5.23 whose configuration may have all of Llama's keys although their layers differ (another
-# norm, no gate, more biases). There is no formula for them, and the formula for Llama would be wrong.
+# Families of transformers 5.23 whose configuration may have all keys of Llama's, although their layers are different
+# (another norm, no gate, more biases). xpc has no formula for them, and Llama's formula would give a wrong number.
 _OTHER_SHAPES = frozenset(
     (
         "aria_text", "bert", "bert-generation", "big_bird", "biogpt", "bitnet", "bloom", "blt", "camembert",
@@ -43,8 +44,8 @@ def uncounted(config: Mapping[str, object]) -> str | None:
 
 
 def _flat(config: Mapping[str, object]) -> Mapping[str, object]:
-    """Move the keys under `text_config` to the top level. transformers 5 saves the language model's keys there for
-    models that read images, and older files have them at the top level.
+    """Move the keys under `text_config` to the top level. For models that read images, transformers 5 saves the keys of
+    the language model under `text_config`, while older versions save them at the top level.
     """
     text = config.get("text_config")
     if config.get("model_type") not in IMAGE_FAMILIES or not isinstance(text, Mapping):
@@ -58,9 +59,9 @@ def facts_from_config(
 ) -> ModelFacts | str:
     """Read a Hugging Face `config.json` and compute the exact parameter count from it.
 
-    A `model_type` without a formula is counted as a Llama if its configuration has all of Llama's keys, and no key that
-    another architecture has. The arguments `chat` and `gated` are facts that a config.json does not contain. If the
-    parameters cannot be counted, returns the reason as a sentence.
+    If xpc has no formula for a `model_type`, the formula for Llama is used, provided that the configuration has all of
+    Llama's keys and no key of another architecture. The arguments `chat` and `gated` are facts that a config.json does
+    not contain. If the parameters cannot be counted, returns the reason as a sentence.
     """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):

@@ -1,7 +1,7 @@
 """`python -m xpc.compiler.registry.build`: compile the TOML files of the registry into `tables.json`.
 
-Parsing the TOML at every start of `xpc` would take tens of milliseconds; loading `tables.json` takes one. A test
-compares the committed file with the output of this module.
+Parsing the TOML files at every start of `xpc` would take tens of milliseconds; loading `tables.json` takes one
+millisecond. A test compares the committed tables.json with the output of this module.
 """
 
 import json
@@ -25,8 +25,8 @@ def read(name: str) -> dict[str, dict[str, Any]]:
 
 
 def model_config(models: dict[str, dict[str, Any]], alias: str) -> dict[str, Any]:
-    """Return the `config.json` keys of a registered model: those of the model that `like` names, overwritten by its own
-    keys.
+    """Return the `config.json` keys of a registered model. If its entry names another model in `like`, the keys of that
+    model are used, overwritten by the model's own keys.
     """
     entry = models[alias]
     base = model_config(models, entry["like"]) if "like" in entry else {}
@@ -52,8 +52,8 @@ def models() -> list[ModelFacts]:
 
 
 def _compact(kind: type, key: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return one table in compact form: the names of the columns once, a list of values for each alias, and an index of
-    hub ids.
+    """Return a table in a form without repetition: the names of the columns (once), a list of values for each alias,
+    and an index from hub ids to aliases.
     """
     columns = [field.name for field in attrs.fields(kind)]
     rows = sorted(rows, key=lambda row: str(row[key]))

@@ -1,7 +1,8 @@
-"""The built-in chat templates. They are written for xpc, render the same text as the published templates, and mark the
-answers with `{% generation %}`.
+"""The built-in chat templates. They are written for xpc and render the same text as the published templates. In
+addition, they mark the assistant's answers with `{% generation %}`.
 
-`TEMPLATES` of `model_choices.py` lists them. The first line of each file tells which published template it follows.
+`TEMPLATES` in `model_choices.py` lists their names. The first line of each file says which published template it
+follows.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ NATIVE = {
     "smollm2": ("smollm2",),
     "smollm3": ("smollm3",),
 }
-"""For each built-in template, the beginnings of the aliases of registered models whose template it is. The first match
-counts.
+"""The registered models of each built-in template, by the beginnings of their aliases. If several beginnings match an
+alias, the first one counts.
 """
 CHATML = ("<|im_start|>", "<|im_end|>")
 LLAMA = ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
@@ -35,15 +36,15 @@ OTHERS = (
     "llama-7b", "llama-2", "nous-llama-2", "vicuna", "tinyllama", "mistral", "mixtral", "zephyr-7b-sft",
     "zephyr-7b-beta", "starcoder2", "pythia", "gpt2", "opt-", "falcon",
 )  # fmt: skip
-"""Beginnings of the aliases of registered models whose vocabulary has none of the control tokens in `LACK`."""
+"""Registered models whose vocabulary has none of the control tokens in `LACK`, by the beginnings of their aliases."""
 LACK = (
     (CHATML, (*OTHERS, "llama-3", "nous-llama-3", "gemma-", "phi-3")),
     (LLAMA, (*OTHERS, "qwen", "gemma-", "phi-", "smollm2", "olmo", "yi-")),
     (GEMMA, (*OTHERS, "qwen", "llama-3", "nous-llama-3", "phi-", "smollm", "olmo", "yi-")),
     (("<|end|>",), (*OTHERS, "qwen", "llama-3", "nous-llama-3", "gemma-", "smollm", "olmo", "yi-")),
 )
-"""Groups of control tokens, each with the beginnings of the aliases of registered models whose vocabulary lacks
-them.
+"""Groups of control tokens. For each group, the registered models whose vocabulary lacks these tokens, by the
+beginnings of their aliases.
 """
 BASE_ENDS = (
     ("<|endoftext|>", (
@@ -54,11 +55,11 @@ BASE_ENDS = (
     ("<eos>", ("gemma-",)),
     ("</s>", ("llama-7b", "llama-2-", "nous-llama-2-", "tinyllama-", "mistral-", "mixtral-", "opt-")),
 )  # fmt: skip
-"""The end tokens of registered base models (`eos_token` in tokenizer_config.json), each with the beginnings of the
-models' aliases.
+"""The end tokens of registered base models (`eos_token` in tokenizer_config.json). For each token, the models, by the
+beginnings of their aliases.
 """
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
-"""Matches the alias of a model that was tuned on chats, and so has learned to end its turns."""
+"""A pattern for the aliases of models that were tuned on chats. Such a model has learned to end its turns."""
 NO_SYSTEM = ("gemma", "mistral")
 """Built-in templates that raise an exception for a system prompt, as the published templates do."""
 
@@ -71,8 +72,8 @@ def text(name: str) -> bytes:
 
 
 def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:
-    """Jinja lines that set default values for a template's arguments: values from `chat_template_kwargs` of a row, or
-    from a request to a server, take precedence. transformers drops the newline after each line.
+    """Return Jinja lines that set default values for a template's arguments. A value in `chat_template_kwargs` of a
+    row, or in a request to a server, takes precedence over the default. transformers drops the newline after each line.
     """
     return "".join(
         f"{{% set {name} = {name} if {name} is defined else {json.dumps(value, ensure_ascii=False)} %}}\n"
@@ -81,28 +82,28 @@ def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) ->
 
 
 def with_arguments(data: bytes, arguments: Sequence[tuple[str, bool | int | float | str]]) -> bytes:
-    """Put the `argument_lines` before a template, unless it already begins with them."""
+    """Put the `argument_lines` before the text of a template, unless the text already begins with these lines."""
     lines, body = argument_lines(arguments).encode(), data.removeprefix(b"\xef\xbb\xbf")
     return data if body.startswith(lines) else lines + body
 
 
 def base_end(model: str) -> str | None:
-    """The end token of a registered base model, by its alias; None for other models."""
+    """The end token of a registered base model with this alias. None for any other model."""
     if TUNED.search(model) or (model.startswith(("qwen3-", "smollm3-")) and not model.endswith("-base")):
         return None
     return next((token for token, begins in BASE_ENDS if model.startswith(begins)), None)
 
 
 def native(model: str) -> str | None:
-    """The name of the built-in template for a registered model, by its alias: "llama3" for `llama-3-8b-instruct`. None
-    if there is none.
+    """The name of the built-in template for the registered model with this alias: "llama3" for `llama-3-8b-instruct`.
+    None if the model has no built-in template.
     """
     return next((name for name, begins in NATIVE.items() if model.startswith(begins)), None)
 
 
 def alike(template: str) -> str | None:
-    """The name of a built-in template with the same control tokens around turns as the given template's text; None if
-    there is none.
+    """The name of a built-in template that puts the same control tokens around turns as the given template. None if
+    there is no such template.
     """
     known = (("chatml", CHATML), ("llama3.1", LLAMA), ("gemma", GEMMA))
     return next((name for name, tokens in known if all(token in template for token in tokens)), None)

@@ -4,19 +4,21 @@ from collections.abc import Mapping
 
 
 class ConfigError(Exception):
-    """Raised for a configuration whose parameters cannot be counted. The message is a sentence for the user."""
+    """Raised for a configuration whose parameters cannot be counted. The message is a sentence to print
+    for the user.
+    """
 
 
 class Config:
-    """Typed access to the keys of a config.json. A null counts as absent, as in transformers."""
+    """Typed access to the keys of a config.json. A key whose value is null counts as absent, as in transformers."""
 
     def __init__(self, values: Mapping[str, object], model_type: str) -> None:
         self.values = values
         self.model_type = model_type
 
     def integer(self, *keys: str, default: int | None = None) -> int:
-        """Return the first of `keys` that is a whole number of at least 1, otherwise the default. Raises ConfigError if
-        there is no default.
+        """Return the first value among those of `keys` that is a whole number of at least 1. If there is none, returns
+        the default, or raises ConfigError if no default is given.
         """
         for key in keys:
             value = self.values.get(key)

@@ -1,8 +1,8 @@
 """The linear layers of one decoder layer, by family: which of them get adapters, and how many parameters the adapters
 have.
 
-A fused projection has one adapter: Phi-3 has `qkv_proj`, where other families have `q_proj`, `k_proj` and `v_proj`.
-Names are those of transformers 5.23.
+A fused projection has a single adapter: Phi-3 has one for `qkv_proj`, where other families have three for `q_proj`,
+`k_proj` and `v_proj`. The names of layers are those of transformers 5.23.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
 
 TOKEN_EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
-"""Modules of embeddings, which have a row for each token."""
+"""The names of embeddings that have a row for each token."""
 HEADS = ("lm_head", "embed_out")
 """Names of the output head; `embed_out` is its name in gpt_neox of transformers 4.52."""
 TABLES = (*TOKEN_EMBEDDINGS, *HEADS)
-"""Modules whose weight is a matrix of vocabulary x hidden: embeddings and output heads."""
+"""Modules whose weight is a matrix of vocabulary size x hidden size: embeddings and output heads."""
 ATTENTION = ("q", "k", "v", "qkv", "o")
-"""The sites (roles of a linear layer) in attention. The sites in the MLP are gate, up, gate_up and down."""
+"""The sites in attention. A site is the role of a linear layer, such as `q`; the sites in the MLP are gate, up, gate_up
+and down.
+"""
 _SEPARATE = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
 _LLAMA = {**_SEPARATE, "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
 _NEOX = {"qkv": "query_key_value", "o": "dense", "up": "dense_h_to_4h", "down": "dense_4h_to_h"}
@@ -56,8 +58,9 @@ experts, have Llama's names.
 
 @record
 class Linear:
-    """A linear layer: its module's name, its site (such as `q` or `up`), its widths, and its number in a decoder layer:
-    one, or one for each expert."""
+    """A linear layer: the name of its module, its site (such as `q` or `up`), its widths, and how many such layers a
+    decoder layer has: one, or one for each expert.
+    """
 
     name: str
     site: str
@@ -89,8 +92,8 @@ def matrix_numbers(facts: ModelFacts) -> float:
 
 
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
-    """The linear layers of a decoder layer that `targets` names, by the end of their names as in PEFT; all if `targets`
-    is not a list.
+    """The linear layers of a decoder layer that `targets` names. A target may be the end of a layer's name, as in PEFT.
+    If `targets` is not a list, all linear layers.
     """
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)
@@ -98,25 +101,25 @@ def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
 
 
 def _means(target: str, name: str) -> bool:
-    """Whether one of the two dotted names ends with the other."""
+    """Whether one of two dotted names is the end of the other."""
     return f".{name}".endswith(f".{target}") or f".{target}".endswith(f".{name}")
 
 
 def tables(names: Sequence[str]) -> int:
-    """How many of the modules are embeddings or output heads."""
+    """Count those modules that are embeddings or output heads."""
     return sum(name.rpartition(".")[2] in TABLES for name in names)
 
 
 def lora_parameters(facts: ModelFacts, rank: int, layers: Sequence[Linear], dora: bool = False) -> int:
-    """The number of LoRA parameters for these linear layers, over all decoder layers. DoRA adds a magnitude for each
-    output.
+    """The number of LoRA parameters for these linear layers, in all decoder layers together. DoRA adds one parameter, a
+    magnitude, for each output.
     """
     each = sum((rank * (one.inputs + one.outputs) + dora * one.outputs) * one.count for one in layers)
     return facts.layers * each
 
 
 def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
-    """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers of one decoder layer.
+    """The number of trained parameters of VeRA, LoHa or MiSS for these linear layers, in one decoder layer.
 
     For each linear layer, VeRA trains two vectors (of length rank and outputs), LoHa two pairs of matrices, and MiSS
     one matrix of rank x outputs. Source: peft 0.21 and 0.17 `tuners/{vera,loha,miss}/layer.py`.
@@ -129,7 +132,7 @@ def layer_parameters(kind: str, rank: int, layers: Sequence[Linear]) -> int:
 
 
 def shared_parameters(rank: int, layers: Sequence[Linear]) -> int:
-    """The number of parameters of VeRA's two shared, frozen random matrices, which are as wide as the widest adapted
-    layer.
+    """The number of parameters in the two random matrices of VeRA. They are frozen and shared by all layers, and as
+    wide as the widest adapted layer.
     """
     return rank * (max((one.inputs for one in layers), default=0) + max((one.outputs for one in layers), default=0))

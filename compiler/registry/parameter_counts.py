@@ -13,26 +13,26 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Shape(Decoder):
-    """The dimensions of a decoder, and the numbers of parameters that do not follow from these dimensions."""
+    """The dimensions of a decoder, and those numbers of parameters that do not follow from the dimensions."""
 
     outside: int = 0
-    """The number of parameters outside the layers: embeddings, head, last norm, image tower."""
+    """The number of parameters outside of the layers: embeddings, head, last norm, image tower."""
     expert: int = 0
     """The number of parameters of one expert."""
     dense_layers: int = 0
     dense_layer: int = 0
-    """For a mixture of experts: the number of layers with a plain MLP instead of experts, and the parameters of one
-    such layer.
+    """For a mixture of experts that also has layers with a plain MLP: the number of these layers, and the number of
+    parameters of one of them.
     """
 
     @property
     def q(self) -> int:
-        """The width of the query projection."""
+        """The width of the query projection's output."""
         return self.heads * self.head_dim
 
     @property
     def kv(self) -> int:
-        """The width of the key projection, which is also that of the value projection."""
+        """The width of the key projection's output, which is also that of the value projection."""
         return self.kv_heads * self.head_dim
 
 
@@ -45,11 +45,11 @@ def _dimensions(c: Config, tied: bool = False, head_dim: int | None = None) -> S
 def _other_dimensions(
     c: Config, intermediate: Sequence[str], *, tied: bool = True, times: int | None = None, context: int | None = None
 ) -> Shape:
-    """The dimensions of families older than Llama: an MLP without a gate, keys and values for each head, and other
-    names in config.json.
+    """The dimensions of families older than Llama. Their MLP has no gate, each head has its own keys and values, and
+    config.json has other names.
 
-    The argument `intermediate` lists keys for the width of the MLP, of which the first that exists counts; without such
-    a key the width is `times` x hidden size. `context` is the default for the context's length.
+    `intermediate` lists the possible keys for the width of the MLP; the first key that exists counts. If none exists,
+    the width is `times` x hidden size. `context` is the default for the length of the context.
     """
     hidden = c.integer("hidden_size", "n_embd")
     heads = c.integer("num_attention_heads", "n_head")
@@ -92,15 +92,15 @@ def llama(
 
 
 def _plain(c: Config) -> Shape:
-    """The shape of Mistral and Phi-3: Llama without any bias. Phi-3 fuses matrices, which does not change the number of
-    parameters.
+    """The shape of Mistral and Phi-3: Llama without biases. Phi-3 joins several matrices into one, which does not
+    change the number of parameters.
     """
     s = _dimensions(c)
     return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)
 
 
 def _qwen2(c: Config) -> Shape:
-    """The shape of Qwen2: biases on q, k and v, but not on the output."""
+    """The shape of Qwen2: Llama with biases on q, k and v, but not on the output projection."""
     s = _dimensions(c)
     return evolve(
         s, layer_params=_attention(s, qkv_bias=True) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden
@@ -142,7 +142,7 @@ def _glm(c: Config, norms: int = 2) -> Shape:
 def _experts(
     s: Shape, layer_without_mlp: int, per_token: int, experts: int, dense_layers: int = 0, dense: int = 0
 ) -> Shape:
-    """Return the shape with a router without bias and `experts` MLPs in place of each MLP."""
+    """Return a shape in which each MLP is replaced by `experts` MLPs and a router without bias."""
     expert = _mlp(s)
     return evolve(
         s,
@@ -170,15 +170,15 @@ def _qwen3_moe(c: Config) -> Shape:
     step = c.integer("decoder_sparse_step", default=1)
     listed = c.values.get("mlp_only_layers")
     only = {n for n in listed if isinstance(n, int) and 0 <= n < s.layers} if isinstance(listed, list) else set()
-    # every `step`-th layer has experts, except the listed layers
+    # every `step`-th layer has experts, unless config.json lists it as a layer without experts
     sparse = s.layers // step - sum(1 for n in only if (n + 1) % step == 0)
     plain = s.layers - (sparse if experts else 0)
     return _experts(s, without, c.integer("num_experts_per_tok", default=8), experts, plain, dense)
 
 
 def _apertus(c: Config) -> Shape:
-    """The shape of Apertus: norms of q and k as wide as one head, and an MLP without a gate. Its activation xIELU has
-    two trained numbers; one switch adds the four attention biases.
+    """The shape of Apertus: norms of q and k as wide as one head, and an MLP without a gate. The activation function
+    xIELU has two trained numbers. One switch adds the biases of all four attention projections.
     """
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
@@ -188,7 +188,7 @@ def _apertus(c: Config) -> Shape:
 
 
 def _arcee(c: Config) -> Shape:
-    """The shape of Arcee: Llama without the MLP's gate."""
+    """The shape of Arcee: Llama with an MLP that has no gate."""
     s = evolve(_dimensions(c), gated_mlp=False)
     bias = c.flag("attention_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
@@ -196,7 +196,7 @@ def _arcee(c: Config) -> Shape:
 
 
 def _ernie(c: Config) -> Shape:
-    """The shape of ERNIE 4.5: Llama with one switch for every bias."""
+    """The shape of ERNIE 4.5: Llama with one switch for all biases."""
     s = _dimensions(c, tied=True, head_dim=128)
     bias = c.flag("use_bias", False)
     layer = _attention(s, bias, bias) + _mlp(s, bias) + 2 * s.hidden
@@ -216,7 +216,9 @@ def _hunyuan(c: Config) -> Shape:
 
 
 def _seed_oss(c: Config) -> Shape:
-    """The shape of Seed-OSS: Llama with one switch for the biases of q, k and v and another for that of the output."""
+    """The shape of Seed-OSS: Llama with one switch for the biases of q, k and v, and another switch for the bias of the
+    output projection.
+    """
     s = _dimensions(c, head_dim=128)
     attention = _attention(s, c.flag("attention_bias", True), c.flag("attention_out_bias", False))
     layer = attention + _mlp(s, c.flag("mlp_bias", False)) + 2 * s.hidden
@@ -224,7 +226,7 @@ def _seed_oss(c: Config) -> Shape:
 
 
 def _starcoder2(c: Config) -> Shape:
-    """The shape of Starcoder2: LayerNorms with bias, two MLP matrices, and one switch for all biases."""
+    """The shape of Starcoder2: LayerNorms with bias, an MLP of two matrices, and one switch for all biases."""
     s = evolve(_dimensions(c, tied=True), gated_mlp=False)
     bias = c.flag("use_bias", True)
     return evolve(
@@ -239,20 +241,22 @@ def _gpt2(c: Config) -> Shape:
 
 
 def _gpt_bigcode(c: Config) -> Shape:
-    """The shape of GPT-BigCode: GPT-2 with a single key and value head, unless `multi_query` is off."""
+    """The shape of GPT-BigCode: GPT-2 with a single head for keys and values. If `multi_query` is off, each head has
+    its own.
+    """
     s = _gpt2(c)
     s = evolve(s, kv_heads=1 if c.flag("multi_query", True) else s.heads)
     return evolve(s, layer_params=_attention(s, True, True) + _mlp(s, True) + 4 * s.hidden)
 
 
 def _cohere(c: Config) -> Shape:
-    """The shape of Cohere: one norm for attention and MLP, which run in parallel; a switch adds norms of q and k."""
+    """The shape of Cohere: attention and MLP run in parallel after a single norm. One switch adds norms of q and k."""
     s = llama(c, tied=True, norms=1, mlp_bias=False)
     return evolve(s, layer_params=s.layer_params + (s.q + s.kv) * c.flag("use_qk_norm", False))
 
 
 def _gpt_oss(c: Config) -> Shape:
-    """The shape of gpt-oss: a sink for each head; biases on projections, router and experts."""
+    """The shape of gpt-oss: each head has a sink, and the projections, the router and the experts have biases."""
     s = _dimensions(c, head_dim=64)
     bias = c.flag("attention_bias", True)
     without = _attention(s, bias, bias) + s.heads + 2 * s.hidden
@@ -264,7 +268,7 @@ def _gpt_oss(c: Config) -> Shape:
 
 
 def _gpt_neox(c: Config) -> Shape:
-    """The shape of GPT-NeoX: all heads have keys and values; `num_key_value_heads` is ignored."""
+    """The shape of GPT-NeoX: each head has its own keys and values, and `num_key_value_heads` is ignored."""
     s = _dimensions(c)
     s = evolve(s, gated_mlp=False, kv_heads=s.heads, head_dim=s.hidden // s.heads)
     bias = c.flag("attention_bias", True)
@@ -274,8 +278,8 @@ def _gpt_neox(c: Config) -> Shape:
 
 
 def _opt(c: Config) -> Shape:
-    """The shape of OPT: learned positions (two more than the context), and projections if the embedding is narrower
-    than the layers.
+    """The shape of OPT: learned positions, two more than the context has. If the embedding is narrower than the layers,
+    projections connect the two.
     """
     s = _other_dimensions(c, ("ffn_dim",))
     hidden = s.hidden
@@ -287,8 +291,8 @@ def _opt(c: Config) -> Shape:
 
 
 def _falcon(c: Config) -> Shape:
-    """The shape of Falcon: one key and value head (7B), groups of heads and two norms (40B), or a key and value head
-    for each head (RW).
+    """The shape of Falcon. The 7B model has one head for keys and values; the 40B model has one for each group of
+    heads, and two norms; the RW models have one for each head.
     """
     s = _other_dimensions(c, ("ffn_hidden_size",), times=4, context=2048)
     new = c.flag("new_decoder_architecture", False)
@@ -301,8 +305,9 @@ def _falcon(c: Config) -> Shape:
 
 
 def _qwen2_5_vl(c: Config) -> Shape:
-    """The shape of Qwen2.5-VL: Qwen2 and a vision tower. The tower has an embedding of patches without a bias, blocks
-    with a gated MLP and biases everywhere, and a projection of merged patches to the width of the language model.
+    """The shape of Qwen2.5-VL: Qwen2 with a vision tower. The tower has an embedding of image patches without a bias,
+    blocks with a gated MLP and with biases everywhere, and a projection of merged patches to the width of the language
+    model.
     """
     s = _qwen2(c)
     found = c.values.get("vision_config")

@@ -1,8 +1,8 @@
-"""Recognize cloud providers' names of GPUs, such as `A100-SXM4-80GB` and `t4-16gb`. Imported only for a name that is
-not in the registry.
+"""Recognize the names that cloud providers give GPUs, such as `A100-SXM4-80GB` and `t4-16gb`. This module is imported
+only for a name that is not in the registry.
 
-A name is accepted if all of its words are known and exactly one GPU fits. `a100` alone is ambiguous: it may have 40 or
-80 GB.
+A name is accepted if all of its words are known and exactly one registered GPU fits. `a100` alone is ambiguous, because
+it may have 40 or 80 GB.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ OTHER_MAKERS = ("mi", "instinct", "radeon", "rx", "gfx", "apple", "mps", "tpu", 
 
 @record
 class Shape:
-    """The parts of a GPU's name: its model (`a100`), its memory in GB if given, and its form factor: a card (`pcie`,
-    `nvl`) or a socket.
+    """The parts of a GPU's name: its model (`a100`), its memory in GB if the name has it, and its form factor, which is
+    a card (`pcie`, `nvl`) or a socket.
     """
 
     model: str
@@ -68,7 +68,9 @@ def shape(name: str) -> Shape | None:
 
 
 def _is_memory(number: int, model: str) -> bool:
-    """Whether a number after `model` is the memory, as in `v100-32`, and not a model's number, as in `rtx-4090`."""
+    """Whether the number after `model` is the memory, as in `v100-32`, and not a part of the model's name, as in
+    `rtx-4090`.
+    """
     return number in (8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 80, 94, 96, 141, 180, 192) and any(
         c.isdecimal() for c in model
     )
@@ -80,7 +82,7 @@ def _shapes() -> dict[str, Shape]:
 
 
 def of_model(name: str) -> list[str]:
-    """The registered GPUs of the model in a name, with any memory: `4090` gives the RTX 4090."""
+    """The registered GPUs whose model is the one in a name, whatever their memory is: `4090` gives the RTX 4090."""
     said = shape(name)
     if said is None:
         return []
@@ -92,7 +94,7 @@ def of_model(name: str) -> list[str]:
 
 
 def fitting(name: str) -> list[str]:
-    """The registered GPUs that fit a name in model, memory and form factor."""
+    """The registered GPUs whose model, memory and form factor agree with a name."""
     said = shape(name)
     out: list[str] = []
     for one in of_model(name) if said is not None else ():
@@ -107,8 +109,8 @@ def fitting(name: str) -> list[str]:
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:
-    """Whether a GPU has about `memory` GB: its own name contains this number, or its driver reports a memory from 12 %
-    less to 2 % more.
+    """Whether a GPU has about `memory` GB. This is true if the GPU's own name contains this number, or if the memory
+    that its driver reports is between 12 % less and 2 % more.
     """
     if found.memory is not None:
         return found.memory == memory
@@ -117,12 +119,12 @@ def _holds(name: str, found: Shape, memory: int) -> bool:
 
 
 def certain(name: str) -> str | None:
-    """The registered GPU that a name means; None if no GPU fits or several do."""
+    """The registered GPU that a name stands for. None if no GPU fits the name, or if several do."""
     found = fitting(name)
     return found[0] if len(found) == 1 else None
 
 
 def of_another_maker(name: str) -> bool:
-    """Whether a name is that of an accelerator without CUDA, such as `mi300x` or `tpu`."""
+    """Whether a name is that of an accelerator that does not run CUDA, such as `mi300x` or `tpu`."""
     words = re.split(r"[-_. ]+", name.lower())
     return words[0].startswith(OTHER_MAKERS) and all(OTHERS.fullmatch(word) for word in words)

@@ -1,4 +1,4 @@
-"""The tables of the registry, as written by `build.py`. They are read once, at the first look-up."""
+"""The tables of the registry, which `build.py` writes. The file is read once, at the first look-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 
 def table(name: str) -> dict[str, Any]:
-    """Return one table: `columns`, `rows` by alias, and `ids` (hub id to alias) if the table has hub ids."""
+    """Return one table. It has `columns`, `rows` by alias, and, if its entries have hub ids, `ids` (from hub id to
+    alias).
+    """
     found: dict[str, Any] = read_json(__file__, "tables.json")[name]
     return found
 

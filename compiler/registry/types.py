@@ -8,11 +8,11 @@ IMAGE_FAMILIES = ("qwen2_5_vl",)
 
 @record
 class Decoder:
-    """The dimensions of a decoder. `layer_params` is the number of parameters of one layer, of the largest if layers
-    differ.
+    """The dimensions of a decoder. `layer_params` is the number of parameters of one layer; if layers differ, of the
+    largest one.
 
-    `intermediate` is the width of one MLP (for a mixture of experts, of one expert). `context` is in tokens and
-    includes the extension by a published rope scaling.
+    `intermediate` is the width of one MLP, which in a mixture of experts is the width of one expert. `context` is the
+    length in tokens, including the extension by a rope scaling in the published config.json.
     """
 
     layers: int
@@ -34,9 +34,9 @@ class Decoder:
 class ModelFacts(Decoder):
     """One causal language model, as its published `config.json` describes it.
 
-    Parameter counts are exact for the model that transformers builds (tied weights counted once). `windowed` is true if
-    some layer does not attend to the complete past; `window_layers` is the number of layers with a sliding window of
-    `window` tokens.
+    Parameter counts are exact for the model that transformers builds; a weight that two modules share is counted once.
+    `windowed` is true if some layer does not attend to the complete past. `window_layers` is the number of layers with
+    a sliding window of `window` tokens.
     """
 
     alias: str
@@ -61,12 +61,13 @@ class ModelFacts(Decoder):
 
 @record
 class Gpu:
-    """One GPU: its memory in GiB as the driver reports it, the vendor's dense peaks in TFLOP/s, and its bandwidth in
-    GB/s.
+    """One GPU: its memory in GiB as the driver reports it, the vendor's peak rates in TFLOP/s (without sparsity), and
+    the bandwidth of its memory in GB/s.
 
-    `link_gbs` is its bandwidth to the other GPUs of its machine, `network_gbs` its share of the network between
-    machines. `bf16_tflops` is None if the hardware has no bfloat16 (capability below 8.0). `device_names` are
-    substrings of `torch.cuda.get_device_name()`, any of which identifies the card; variants of a card may share names.
+    `link_gbs` is the bandwidth between this GPU and the other GPUs of its machine, and `network_gbs` its share of the
+    network between machines. `bf16_tflops` is None if the hardware has no bfloat16 (compute capability below 8.0).
+    `device_names` are texts that `torch.cuda.get_device_name()` may contain; any one of them identifies the card.
+    Variants of a card may have the same names.
     """
 
     name: str
@@ -82,19 +83,21 @@ class Gpu:
 
     @property
     def compute_capability(self) -> str:
-        """The capability as text: `8.0`."""
+        """The compute capability as text, such as `8.0`."""
         return ".".join(map(str, self.capability))
 
 
 @record
 class DatasetFacts:
-    """One dataset of the hub: its default configuration and split, and the columns of its shape.
+    """One dataset of the hub: its default configuration and split, the shape of its rows, and the columns of that
+    shape.
 
-    `columns` are the names of the dataset's columns in the order of its format: messages (the list), conversations (the
-    list), prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen, rejected), prompt
-    (only the prompt, for reinforcement learning). `context` is a second prompt column that may be empty and follows the
-    prompt (alpaca's `input`). `rows` is the number of rows in the default split of the default configuration; None if
-    it is not certain. `gated` means that the hub requires an accepted licence. `note` explains the defaults.
+    `columns` are the names of the dataset's columns, in the order in which the shape lists them: messages (the list),
+    conversations (the list), prompt_completion (prompt, completion), text (the text), preference ([prompt,] chosen,
+    rejected), prompt (only the prompt, for reinforcement learning). `context` is a second column of the prompt, which
+    may be empty and is put after the prompt (alpaca's `input`). `rows` is the number of rows in the default split of
+    the default configuration; None if it is not certain. `gated` means that the hub asks users to accept a licence.
+    `note` explains the defaults.
     """
 
     alias: str

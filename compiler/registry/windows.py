@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 ALTERNATING = ("cohere2", "cwm", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "olmo3")
-"""Families in which some layers have a sliding window if config.json has no `layer_types`."""
+"""Families in which some layers have a sliding window, even if config.json has no `layer_types`."""
 SWITCHED = ("qwen2", "qwen2_5_vl", "qwen3", "qwen3_moe", "smollm3")
-"""Families that ignore `sliding_window` unless `use_sliding_window` is on."""
+"""Families that read `sliding_window` only if `use_sliding_window` is on."""
 DEFAULTS = {"mistral": 4096, "qwen2": 4096, "qwen2_5_vl": 4096, "qwen3": 4096, "qwen3_moe": 4096, "gemma2": 4096,
             "gemma3_text": 4096, "gpt_oss": 128, "cohere2": 4096, "cwm": 8192, "exaone4": 4096,
             "olmo3": 4096}  # fmt: skip
-"""The windows, in tokens, of families whose config.json may leave out `sliding_window`."""
+"""For families whose config.json may leave out `sliding_window`: the size of the window, in tokens."""
 LATE = ("qwen2", "qwen2_5_vl", "qwen3")
-"""Families whose first `max_window_layers` layers have full attention."""
+"""Families whose first `max_window_layers` layers attend to the complete past."""
 
 
 def windowed(config: Mapping[str, object]) -> bool:
-    """Whether some layer attends only to a window or a chunk of the past, or has a state; False if config.json does not
-    tell.
+    """Whether some layer does not attend to the complete past, because it has a window, chunks or a state. False if
+    config.json does not say so.
 
-    A null or a window of 0 means no window. Source: `layer_types`, `sliding_window` of transformers 5.23's
+    A window of null or 0 counts as no window. Source: `layer_types` and `sliding_window` of transformers 5.23's
     configuration classes, as accelerate 1.15 `big_modeling._attach_context_parallel_hooks` reads them.
     """
     kinds, model_type = config.get("layer_types"), str(config.get("model_type"))
@@ -34,7 +34,8 @@ def windowed(config: Mapping[str, object]) -> bool:
     if model_type in LATE:
         layers, full = config.get("num_hidden_layers"), config.get("max_window_layers", 28)
         return isinstance(layers, int) and isinstance(full, int) and layers > full
-    if model_type == "smollm3":  # layers without rotary positions (every fourth) have a sliding window
+    # by default, every fourth layer has no rotary positions, and only these layers have a sliding window
+    if model_type == "smollm3":
         layers, every = config.get("num_hidden_layers"), config.get("no_rope_layer_interval", 4)
         return isinstance(layers, int) and isinstance(every, int) and layers >= every
     return True
@@ -60,7 +61,8 @@ def window(config: Mapping[str, object]) -> tuple[int, int]:
         whole = layers // 2
     elif model_type == "olmo3":
         whole = layers // 4
-    elif model_type == "cwm":  # the first of each four layers has full attention, in other families the last
+    # in these families, the first of each four layers attends to the complete past; in other families, the last
+    elif model_type == "cwm":
         whole = -(-layers // 4)
     elif model_type in ("cohere2", "exaone4", "gemma3_text"):
         every = config.get("sliding_window_pattern", 6 if model_type == "gemma3_text" else 4)

@@ -1,9 +1,9 @@
-"""Render findings as text. Each format has a module, which is imported when it is needed, because start-up time
-matters.
+"""Render findings as text. Each format has its own module, which is imported only when it is needed, so that commands
+start fast.
 
-Every format gets the same list: without duplicates, sorted by file, line, column and severity, with the notes of a file
-after its errors and warnings. Findings without a position come last, in the order in which they were found. Silenced
-findings are omitted, except in SARIF, which has a field for them.
+Every format gets the same list of findings. It contains no duplicates, and is sorted by file, line, column and
+severity; the notes of a file come after its errors and warnings. Findings without a position come last, in the order in
+which they were found. Silenced findings are left out, except in SARIF, which has a field for them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def render(
         raise ValueError(f"unknown format {format!r}: one of {', '.join(FORMATS)}")
     found = ordered(diagnostics)
     if _may_hold_secrets((*found, *(one.finding for one in silenced))):
-        from xpc.compiler.files.secrets import (  # imported late, because few texts look like a secret
+        from xpc.compiler.files.secrets import (  # imported only here, because few texts look like a secret
             masked,
             without_secrets,
         )
@@ -68,4 +68,4 @@ def _may_hold_secrets(found: Sequence[Diagnostic]) -> bool:
 
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
-"""The formats for `--format`. `xpc.compiler.render` has a module for each."""
+"""The formats that `--format` accepts. For each there is a module in `xpc.compiler.render`."""

@@ -1,4 +1,4 @@
-"""ANSI colours, if colours are on."""
+"""Functions that colour text by ANSI codes, if colours are on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Paint:
         return self._wrap(_BLUE, text)
 
     def help(self, text: str) -> str:
-        """Colour the word `help:`, and text that should stand out, in cyan."""
+        """Colour a text in cyan. This is for the word `help:`, and for text that should stand out."""
         return self._wrap(_CYAN, text)
 
     def bold(self, text: str) -> str:

@@ -7,9 +7,9 @@
       |                                                  ^^^^^^^ 512 / (11 x 8) = 5.82
     help: the nearest global batches are gbs=440 (accumulation 5) and gbs=528 (accumulation 6)
 
-The first line of an error begins with its code, that of a warning or a note with its severity. Other positions of a
-conflict follow after `:::`. Consecutive notes about the same position show its source line once. The last line counts
-the findings.
+The first line of an error begins with its code; the first line of a warning or a note begins with its severity. If the
+finding is about several positions, the further ones follow after `:::`. If several notes in a row are about the same
+position, its source line is shown once. The last line counts the findings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic
 
 
 def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
-    """The findings as blocks separated by empty lines, followed by their number; "" without findings."""
+    """The findings as blocks with empty lines between them, and at the end their number. "" if there
+    are no findings.
+    """
     if not diagnostics:
         return ""
     paint = Paint(color)
@@ -35,7 +37,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 
 
 def _same_place(previous: Diagnostic, this: Diagnostic) -> bool:
-    """Whether a note has the same position as the note before it, so that the source line is not shown again."""
+    """Whether a note is about the same position as the note before it. The source line is then not shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 
 

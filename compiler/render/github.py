@@ -1,7 +1,8 @@
-"""GitHub Actions workflow commands, one line per finding. GitHub shows the findings next to the changed lines.
+"""Write findings as workflow commands of GitHub Actions, one line per finding. GitHub shows the findings next to the
+changed lines.
 
 Escaping follows actions/toolkit, packages/core/src/command.ts: `%`, CR and LF everywhere, and in properties also `:`
-and `,`. GitHub ignores the columns of a span over several lines, so these columns are omitted.
+and `,`. If a span covers several lines, GitHub ignores its columns, so they are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _where(at: Place) -> dict[str, object]:
 
 
 def _data(text: str) -> str:
-    # Line ends are escaped as workflow commands require. Other unprintable characters are replaced as in all formats.
+    # the end of a line is escaped as workflow commands require; other unprintable characters are replaced as in all
+    # formats
     return visible(text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A"))
 
 

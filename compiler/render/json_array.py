@@ -1,4 +1,4 @@
-"""A JSON array with one object per finding, for programs.
+"""Write findings for programs, as a JSON array with one object per finding.
 
 Lines and columns count from 1, columns in code points; `end_line` and `end_column` are the end of the span, the column
 exclusive. For a finding without a position, `file`, the lines and the columns are null, and it has no label. `related`

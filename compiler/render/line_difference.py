@@ -1,4 +1,6 @@
-"""Show the difference of two texts line by line, like difflib, but never slowly, even if lines repeat many times."""
+"""Show the difference of two texts line by line, like difflib. Unlike difflib, this is fast even if lines repeat many
+times.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +10,20 @@ from difflib import SequenceMatcher
 
 WORK = 2 * 10**8
 """Two texts are compared line by line if their number of lines times their number of pairs of equal lines is at most
-this. difflib takes a second for ordinary texts of that size, and hours for a few megabytes of repeated lines.
+this. The limit is needed because difflib takes a second for ordinary texts of that size, but hours for a few megabytes
+of repeated lines.
 """
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     Block: TypeAlias = tuple[int, int, int, int]
-    """A changed part: lines [i, j) of the old text, and lines [k, m) of the new text that replace them."""
+    """A part that has changed: the lines [k, m) of the new text replace the lines [i, j) of the old text."""
 
 
 def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: str, context: int = 2) -> list[str]:
-    """A unified diff, as difflib writes it, with the names `before` and `after`. A long part with many repeated lines
-    is shown as completely replaced.
+    """A unified diff, as difflib writes it, with the names `before` and `after`. A long part in which many lines repeat
+    is shown as if all its lines were replaced.
     """
     lines: list[str] = []
     hunk: list[Block] = []

@@ -1,5 +1,5 @@
-"""The only module that prints. Text from others, such as a spec, is escaped by `show` before it reaches a terminal or a
-log.
+"""The only module that prints. Text that others have written, such as a spec, is escaped by `show` before it gets to a
+terminal or a log.
 
 A test (tests/security/test_security_prints.py) finds every print in other modules, and lists the modules that may use
 the other functions.
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def show(text: str, to: TextIO | None = None) -> None:
-    """Print lines, which are escaped, because they may contain text from others: file names, values, or lines of a
-    spec.
+    """Print lines. They are escaped, because they may contain text that others have written: names of files, values, or
+    lines of a spec.
     """
     if text:
         lines = "\n".join(map(visible, text.removesuffix("\n").split("\n")))
@@ -27,17 +27,23 @@ def show(text: str, to: TextIO | None = None) -> None:
 
 
 def colored() -> bool:
-    """Whether to print colours: standard output is a terminal, and the environment does not turn colours off."""
+    """Whether to print colours. This is so if standard output is a terminal, and the environment does not turn colours
+    off.
+    """
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def show_json(text: str) -> None:
-    """Print JSON. Its own escapes make it harmless for a terminal; commands of GitHub's runner are escaped, too."""
+    """Print JSON. Its own escapes make it harmless for a terminal. Commands of GitHub's runner in it are escaped in
+    addition.
+    """
     sys.stdout.write(in_json(text))
 
 
 def show_rendered(text: str, to: TextIO | None = None) -> None:
-    """Print the result of `render`, which is already escaped, and contains xpc's own colours and commands."""
+    """Print the result of `render` unchanged. Everything foreign in it is already escaped, and it contains colours and
+    commands of xpc.
+    """
     (to or sys.stdout).write(text)
 
 

@@ -15,8 +15,8 @@ SCRIPTED = "script-src 'unsafe-inline'; "
 
 
 def page(title: str, body: Sequence[str], style: str, script: str = "") -> str:
-    """A complete HTML page. `title` is plain text, `body` has lines of HTML, and `style` is added to the common
-    style.
+    """A complete HTML page. `title` is plain text, and `body` consists of lines of HTML. `style` is added to the style
+    that all pages share.
     """
     policy = POLICY.format(SCRIPTED if script else "")
     more = f"<script>{script}</script>\n" if script else ""

@@ -1,4 +1,4 @@
-"""Convert the position of a label to lines and columns, and sort findings in the common order of all formats."""
+"""Convert the position of a label to lines and columns, and sort findings into the order that all formats use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Place:
 
 
 def clamp(source: Source, span: Span) -> Span:
-    """The part of a span that is inside the text. So a message is shown even if its span is wrong by one."""
+    """The part of a span that is inside of the text. So a message is shown even if its span is too long by one."""
     start = min(max(span.start, 0), len(source.text))
     return Span(start, min(max(span.end, start), len(source.text)))
 
@@ -53,7 +53,7 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
 
 
 def _identity(diagnostic: Diagnostic) -> object:
-    # A Source compares by identity, so two reads of the same file are compared by position.
+    # two reads of a file give two Sources, which are unequal, so findings are compared by their positions
     places = tuple((place(label.source, label.span), label.text) for label in labels(diagnostic))
     return (
         diagnostic.code,
@@ -67,6 +67,6 @@ def _identity(diagnostic: Diagnostic) -> object:
 
 
 def labels(diagnostic: Diagnostic) -> tuple[Label, ...]:
-    """All labels of a finding, beginning with its own."""
+    """All labels of a finding. Its primary label comes first."""
     primary = () if diagnostic.primary is None else (diagnostic.primary,)
     return primary + diagnostic.related

@@ -1,8 +1,9 @@
-"""SARIF 2.1.0 (OASIS), for code scanning services and editors.
+"""Write findings as SARIF 2.1.0 (OASIS), for code scanning services and editors.
 
-A silenced finding is a result with a suppression (3.35), which viewers hide: `inSource`, with the comment's reason as
-justification. The log contains no time, host or directory: the same findings give the same bytes. Files keep their
-given names: a relative name stays a relative reference, an absolute name becomes a `file:` URI.
+A silenced finding is a result with a suppression (3.35), so that viewers hide it. The suppression is `inSource`, and
+its justification is the reason in the comment. The log contains no time, host or directory, so the same findings give
+the same bytes. The name of a file stays as it was given: a relative name is a relative reference, and an absolute name
+becomes a `file:` URI.
 """
 
 from __future__ import annotations
@@ -85,8 +86,9 @@ def _region(source: Source, span: Span) -> dict[str, object]:
 
 
 def uri(name: str) -> str:
-    """A file name as a URI reference (RFC 3986). The bytes of a name that is not UTF-8 are kept."""
-    # Python represents undecodable bytes of a name as surrogates U+DC80..U+DCFF; other surrogates have no bytes.
+    """The name of a file as a URI reference (RFC 3986). If the name is not UTF-8, its bytes are kept."""
+    # Python represents bytes of a name that are not UTF-8 as surrogates U+DC80..U+DCFF; other surrogates stand for no
+    # bytes
     try:
         data = name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

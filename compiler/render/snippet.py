@@ -8,7 +8,9 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record
 
 WIDEST = 200
-"""Maximum length of a source line in code points. Of a longer line, only a window around the span is shown."""
+"""The largest number of code points of a source line that is shown completely. Of a longer line, only a window around
+the span is shown.
+"""
 
 BEFORE = 60
 """The number of code points that a window shows before the span."""
@@ -18,8 +20,8 @@ _CUT = "..."
 
 @record
 class Snippet:
-    """A source line with a label: `number` and `column` count from 1; `text` and `marks` are printed below each
-    other.
+    """A source line with a label below it. `number` and `column` count from 1. `text` is the line, and `marks` are the
+    carets that are printed below the line.
     """
 
     file: str
@@ -31,7 +33,9 @@ class Snippet:
 
 
 def snippet(label: Label) -> Snippet:
-    """The first line of the label's span. It works on offsets, so a line of a megabyte is never copied completely."""
+    """The snippet for the first line of the label's span. The line is found by offsets, so that a line of a megabyte is
+    never copied completely.
+    """
     source, span = label.source, clamp(label.source, label.span)
     number, column = source.position(span.start)
     first = span.start - (column - 1)

@@ -2,8 +2,8 @@
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
 a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are printed as `<U+202E>`. GitHub's
-runner executes lines of a log that begin with `::` or contain `##[` (actions/runner, ActionCommand.cs): one of these
-characters is printed in the same way.
+runner executes a line of a log that begins with `::` or contains `##[` (actions/runner, ActionCommand.cs). One of these
+characters is printed in the same form, so that the runner does not execute the line.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ TAB = 4
 """The distance of tab stops in a printed source line, in columns."""
 
 LONGEST = 2000
-"""Maximum number of code points of messages and labels in the formats for people. They may quote long input."""
+"""The largest number of code points of a message or label in the formats for people. Messages and labels may quote long
+texts.
+"""
 
 COMMAND = "##["
-"""The text with which a command of GitHub's runner begins, at any position of a line."""
+"""How a command of GitHub's runner begins. It may stand at any position of a line."""
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str, longest: int | None = None) -> str:
-    """The text on one line, with unprintable characters escaped, cut to `longest` code points if given."""
+    """Write a text on one line, with its unprintable characters escaped. If `longest` is given, the text is cut to this
+    many code points.
+    """
     if longest is not None and len(text) > longest:
         text = text[:longest] + "..."
     if not text.isprintable():
@@ -36,13 +40,15 @@ def _without_commands(text: str) -> str:
 
 
 def in_json(text: str) -> str:
-    """Change JSON so that GitHub's runner finds no command in it. The values stay the same."""
+    """Change JSON so that GitHub's runner finds no command in it. A program that parses the JSON gets
+    the same values.
+    """
     return text.replace(COMMAND, "##\\u005b")
 
 
 def cells(line: str) -> tuple[str, list[int]]:
-    """Return a pair: the printed form of a source line, and the column on the screen (from 0) of each code point and of
-    the line's end.
+    """Return a pair: a source line as it is printed, and the column on the screen (from 0) of each code point and of
+    the end of the line.
     """
     if line.isascii() and line.isprintable() and COMMAND not in line:
         return line, list(range(len(line) + 1))
@@ -60,7 +66,7 @@ def cells(line: str) -> tuple[str, list[int]]:
             width = len(piece)
         else:
             piece = c
-            # combining marks have no width
+            # combining marks take no column of their own
             width = 0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in ("W", "F") else 1
         shown.append(piece)
         at += width

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 LARGEST_PINS = 2**16
 """Maximum size in bytes of requirements.txt."""
 MOST = 200
-"""Maximum number of folders next to a run that are searched for its bundle."""
+"""The largest number of folders next to a run that are searched for the run's bundle."""
 
 
 @record
 class BundleRecord:
-    """A bundle: its trainer_args.json (`stated`), its pins, and its spec with the plan. If the spec does not compile
-    here, spec and plan are None, and `broken` has the reason.
+    """A bundle: its trainer_args.json (`stated`), its pins, and its spec with the plan. If this version of xpc cannot
+    compile the spec, spec and plan are None, and `broken` has the reason.
     """
 
     folder: str
@@ -44,7 +44,7 @@ class BundleRecord:
 
 
 def digest_of(folder: str) -> str:
-    """The digest that a run records of its bundle; "" if the folder is not a readable bundle."""
+    """The digest of a bundle, as a run records it. "" if the folder is not a bundle that can be read."""
 
     def data(name: str) -> bytes | None:
         try:
@@ -57,18 +57,18 @@ def digest_of(folder: str) -> str:
 
 
 def bundle_of(run: RunRecord) -> BundleRecord | None:
-    """Find the bundle that a run used: at the path that the run recorded, next to the run, and in the current folder.
-    Of several copies, one whose spec compiles here is taken. None if there is no bundle.
+    """Find the bundle that a run used. It is looked for at the path that the run recorded, next to the run, and in the
+    current folder. If there are several copies, one whose spec compiles here is taken. None if there is no bundle.
 
-    The bundle must have the digest that the run recorded. So a run from somebody else cannot make the report read
-    another folder of this machine.
+    The bundle must have the digest that the run recorded. Without this condition, a stranger's run could make the
+    report read any folder of this machine.
     """
     found = None
     for place in _places(run) if run.digest else ():
         if digest_of(place) == run.digest:
             try:
                 one = read_bundle(place)
-            except UsageError:  # looks like a bundle, but is none
+            except UsageError:  # the folder looks like a bundle, but is not one
                 continue
             if one.spec is not None:
                 return one
@@ -94,7 +94,7 @@ def _places(run: RunRecord) -> Iterator[str]:
 
 
 def members_of(folder: str) -> list[str]:
-    """The folders of a sweep's members, in the spec's order; empty if the folder is not a sweep."""
+    """The folders of a sweep's members, in the order of the spec. Empty if the folder is not that of a sweep."""
     members = os.path.join(folder, "members")
     if os.path.islink(members) or not os.path.isfile(os.path.join(folder, "sweep.toml")):
         return []
@@ -107,13 +107,15 @@ def members_of(folder: str) -> list[str]:
 
 
 def position(bundle: BundleRecord | None) -> int:
-    """The number of a member's bundle in its sweep's `members.txt`. For other bundles, a number after all members."""
+    """The number of a member's bundle in the `members.txt` of its sweep. For any other bundle, a number after those of
+    all members.
+    """
     above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
     return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST
 
 
 def _order(folder: str) -> dict[str, int]:
-    """Map the names of a sweep's members to their numbers in `members.txt`; empty if this file cannot be read."""
+    """The number of each member in `members.txt`. Empty if this file cannot be read."""
     try:
         names = read(os.path.join(folder, "members.txt"), LARGEST_PINS).decode("utf-8", "surrogateescape").split("\n")
     except OSError:
@@ -122,8 +124,8 @@ def _order(folder: str) -> dict[str, int]:
 
 
 def output_of(folder: str) -> str:
-    """The output folder of a bundle. Its relative path is resolved against the current folder, or the bundle's parent
-    folder. Raises UsageError.
+    """The output folder of a bundle. If the path is relative, it is relative to the current folder, or to the folder
+    that contains the bundle. Raises UsageError.
     """
     arguments = read_json(os.path.join(folder, DECISIVE[0])).get("arguments")
     stated = arguments.get("output_dir") if isinstance(arguments, dict) else None

@@ -1,4 +1,4 @@
-"""`xpc report DIR...`: compare what specs state, what was planned, and what happened in the runs."""
+"""`xpc report DIR...`: compare what specs state, what was planned, and what was measured in the runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""One run of a report: its measurements, its bundle, the rows of its table, and how its spec differs from the first
-run's.
+"""One run in a report: its measurements, its bundle, the rows of its table, and the differences between its spec and
+that of the first run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ NO_BUNDLE = "the bundle of this run was not found: name it with --bundle DIR"
 MOST = 24
 """Maximum number of runs in a report."""
 NAMED = 6
-"""Maximum number of values that the summary of a run names."""
+"""The largest number of values that the summary of a run names."""
 
 
 @mutable
 class Entry:
-    """A run, or a bundle without a run yet. `label` is its name in the report; `diff` compares its spec with that of
-    the first run (None for the first run); `notes` are sentences about what is missing.
+    """A run, or a bundle that has not been run yet. `label` is its name in the report. `diff` compares its spec with
+    that of the first run (None for the first run itself). `notes` are sentences that say what is missing.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def summary(self) -> str:
-        """One line about the run: how far it got, and which values differ from the plan."""
+        """One line about the run, which says how far it got, and which of its values differ from the plan."""
         if self.run is None:
             return "has not run yet"
         seconds = self.run.seconds
@@ -51,7 +51,9 @@ class Entry:
 
 
 def entry(folder: str, bundle: str | None) -> Entry:
-    """Make the entry for a run's output folder, or for a bundle and the run in its output folder. Raises UsageError."""
+    """Make the entry for the output folder of a run, or for a bundle and the run in the bundle's output folder. Raises
+    UsageError.
+    """
     if not os.path.isdir(folder):
         raise UsageError(f"{folder} is not a folder: name the output folder of a run, or a bundle")
     own = os.path.isfile(os.path.join(folder, bundled.MANIFEST))
@@ -79,10 +81,11 @@ def entry(folder: str, bundle: str | None) -> Entry:
 
 
 def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
-    """Make the entries of a report. A folder may be a run, a bundle, or a sweep (its bundles or its output folder),
-    whose members become entries in the spec's order. Raises UsageError.
+    """Make the entries of a report. A folder may be that of a run, of a bundle, or of a sweep (with its bundles, or
+    with its runs). The members of a sweep become entries in the order of the spec. Raises UsageError.
 
-    Runs with the same name are labelled by their paths, and each spec is compared with that of the first run.
+    Runs that have the same name are labelled by their paths. The spec of each run is compared with that of the first
+    run.
     """
     inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
     count = sum(len(places) or 1 for places in inside.values())

@@ -1,7 +1,7 @@
 """Show a report as one HTML page, which can be opened from disk, loads no other file and contains no script.
 
-On a narrow screen each row of the table becomes a block. Everything that a run wrote is escaped: texts by
-`render.page.text`, and names of metrics by `picture.py`, which escapes them for SVG.
+On a narrow screen, each row of the table is shown as a block. Everything that a run wrote is escaped.
+`render.page.text` escapes texts, and `picture.py` escapes the names of metrics for SVG.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xpc.grammar.package_data import read_text
 from xpc.runtime.picture import COLORS, PANELS, REWARDS, STYLE, Curve, curves, panel, panels
 
 LONG = ("Settings", "Arguments", "Versions")
-"""Groups of table rows that are folded unless a row in them differs from the plan."""
+"""Groups of table rows that are folded, unless a row in the group differs from the plan."""
 
 
 def page(found: Sequence[Entry]) -> str:
@@ -51,7 +51,7 @@ def _visible(found: dict[str, dict[str, list[tuple[float, float]]]]) -> dict[str
 
 
 def _curves(found: Sequence[Entry]) -> Iterator[str]:
-    """The curves of several runs as HTML: a colour for each run, and a panel for each reward function. Curves of
+    """The curves of several runs as HTML. Each run has a colour, and each reward function has a panel. Curves of
     evaluations are dashed.
     """
     colored = [(one, COLORS[number % len(COLORS)]) for number, one in enumerate(found)]

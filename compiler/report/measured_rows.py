@@ -1,4 +1,6 @@
-"""Table rows about time, memory and data: the plan's predictions next to the run's measurements."""
+"""Table rows about time, memory and data, in which the predictions of the plan stand next to the measurements of the
+run.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,21 @@ PHASES = {
     "load": ("load",), "forward and backward": ("forward", "backward", "generate"), "step": ("step",),
     "evaluate": ("evaluate",), "save": ("save",),
 }  # fmt: skip
-"""The phases that a run measures, each with the corresponding phases of the plan."""
+"""The phases that a run measures. For each, the phases of the plan that correspond to it."""
 KINDS = {"allocated": "allocated", "reserved": "reserved by the allocator", "resident": "resident set"}
 LISTED = 8
-"""Maximum number of processes for which each peak is listed. For more processes, only the lowest, the median and the
-highest peak are.
-"""
+"""If a run has more processes than this, only the lowest, the median and the highest of their peaks are shown."""
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
     "left_out": ("left out", "nothing to learn is left within `seq`"),
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }
-"""For each count of rows that lost tokens or were dropped: its title in the report, and the reason."""
+"""Counts of rows that lost tokens or were dropped. Each has its title in the report, and the reason."""
 WAITED, PADDED, ASIDE = 0.05, 0.2, 0.1
-"""Thresholds above which the report gives a reason for a slow run: for the share of time spent waiting for data, for
-the share of padding among the tokens, and for the share of time spent evaluating and saving.
+"""Thresholds. If one of them is exceeded, the report gives it as a reason for a slow run. They are for the share of
+time spent waiting for data, for the share of padding among the tokens, and for the share of time spent evaluating and
+saving.
 """
 
 
@@ -41,7 +42,7 @@ the share of padding among the tokens, and for the share of time spent evaluatin
 
 
 def time_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows for hours, tokens, tokens per second, utilisation, and what took the time."""
+    """Rows for hours, tokens, tokens per second, utilisation, and what the time was spent on."""
     plan = None if one is None else one.plan
     yield _hours(run, one)
     tokens = None if run is None else run.tokens
@@ -92,7 +93,7 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _slow(run: RunRecord) -> str:
-    """A phrase on why a run took longer than planned, from its measurements."""
+    """A phrase that says why a run took longer than planned. It follows from the run's measurements."""
     seconds = table(run.measured.get("seconds"))
     training = number(seconds.get("train")) or 0.0
     aside = sum(number(seconds.get(name)) or 0.0 for name in ("evaluate", "save"))
@@ -132,7 +133,9 @@ def _speed(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
-    """The row for model FLOPs utilisation. For a CPU, whose peak is unknown, it has only the operations per second."""
+    """The row for the utilisation of model FLOPs. The peak of a CPU is unknown, so for a CPU the row has only the
+    operations per second.
+    """
     row = Row("Time", "utilisation (MFU)")
     spec, plan = (None, None) if one is None else (one.spec, one.plan)
     cost = None if spec is None else flops(spec)
@@ -178,8 +181,8 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
 
 
 def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows for the highest peak of any process (in total and per phase), and for the peak of each process. On a GPU the
-    peak is what torch allocated and reserved, otherwise the resident set size.
+    """Rows for the highest peak among all processes (in total, and in each phase), and for the peak of each process. On
+    a GPU, the peak is what torch allocated and reserved; on a CPU, it is the resident set size.
     """
     plan = None if one is None else one.plan
     measured = {} if run is None else table(run.measured.get("memory"))
@@ -218,8 +221,8 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
 
 
 def of_each(peaks: Sequence[int]) -> str:
-    """The peaks of the processes as text: "3.1 GiB, 2.9 GiB", or for many processes the lowest, the median and the
-    highest.
+    """The peaks of the processes as text: "3.1 GiB, 2.9 GiB". For many processes, the lowest, the median and the
+    highest peak.
     """
     if len(peaks) <= LISTED:
         return ", ".join(map(size, peaks))
@@ -238,7 +241,7 @@ def _memory_why(real: float, peak: Span) -> str:
 
 
 def data_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """Rows for the number of rows of data, and of those that lost tokens or have nothing to learn."""
+    """Rows for how many rows the data has, and how many of them lost tokens or have nothing to learn."""
     counts = {} if run is None else run.data
     rows = number(counts.get("rows"))
     row = Row("Data", "rows", actual="" if rows is None else f"{rows:,.0f}")
@@ -267,5 +270,5 @@ def _span(found: Span) -> str:
 
 
 def _hours_text(hours: float) -> str:
-    """Hours as text, below one hour also as a time: `0.0261 (0:01:34)`."""
+    """Hours as text. Less than an hour is also written as a time: `0.0261 (0:01:34)`."""
     return f"{hours:.3g} ({time(hours * 3600)})" if hours < 1 else f"{hours:,.1f}"

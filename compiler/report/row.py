@@ -8,12 +8,13 @@ from datetime import timedelta
 from xpc.grammar.record import record
 
 LONGEST = 120
-"""Maximum number of characters of a shown value."""
+"""The largest number of characters of a value that are shown."""
 
 
 @record
 class Row:
-    """One row of the table: the stated, the planned and the actual value as texts, and the reason if they differ.
+    """One row of the table. It has the stated, the planned and the actual value as texts, and, if they differ, the
+    reason.
 
     `differs` is true if the actual value differs from the planned one. A missing value does not count as a difference.
     """
@@ -28,10 +29,12 @@ class Row:
 
 
 def cut(value: object, quoted: bool = True) -> str:
-    """A value as a short text. Strings stay as they are; other values become JSON, or `str(value)` if not `quoted`."""
+    """A value as a short text. A string stays as it is. Any other value becomes JSON, or `str(value)` if `quoted` is
+    false.
+    """
     try:
         text = str(value) if isinstance(value, str) or not quoted else json.dumps(value)
-    except RecursionError:  # too deeply nested to come from a run
+    except RecursionError:  # the value is nested too deeply to come from a run
         text = "..."
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 

@@ -1,5 +1,5 @@
-"""Make the rows of a report's table: what the spec states, what was planned, what happened, and the reason for each
-difference.
+"""Make the rows of a report's table. They show what the spec states, what was planned, what happened, and the reason
+for each difference.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def rows_of(run: RunRecord | None, one: BundleRecord | None) -> list[Row]:
-    """All rows about a run and its bundle. At most one of the two may be None."""
+    """All rows about a run and its bundle. One of the two may be None, but not both."""
     return [*_outcome(run, one), *time_rows(run, one), *memory_rows(run, one), *data_rows(run, one),
             *_machine(run, one), *_settings(run, one)]  # fmt: skip
 
@@ -116,7 +116,7 @@ def _machine(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
-    """A row for each setting. If the spec is unknown, a row for each trainer argument instead."""
+    """A row for each setting. If the spec is unknown, a row for each trainer argument."""
     seen: Mapping[str, Any] = {} if run is None else run.arguments
     if one is None or one.spec is None:
         stated = {} if one is None else one.stated["arguments"]
@@ -130,10 +130,11 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     for path, value in spec.values.items():
         setting = BY_PATH[path]
         if path.startswith("launch.") and spec.text("launch") not in readers(setting):
-            continue  # an extended spec may state settings of another engine, which are unused
+            continue  # the extended spec may state settings of another engine; this run does not use them
         text, written = cut(show(setting, value.value), quoted=False), value.origin.kind in (SPEC, BASE)
         row = Row("Settings", path, text if written else "", text, why="" if written else value.origin.name)
-        if same:  # a setting without a trainer argument has the bundle's value
+        # no trainer argument shows the value of this setting, so the value in the bundle is taken as the run's
+        if same:
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
         yield _compared(row, {name: arguments[name] for name in names}, seen)
@@ -144,8 +145,8 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:
-    """Add the actual value to a row: the planned value if the run has the same arguments as the bundle, otherwise the
-    value in the run's arguments.
+    """Add the actual value to a row. If the arguments of the run are those of the bundle, this is the planned value;
+    otherwise, it is the value in the run's arguments.
     """
     known = [name for name in stated if name in seen]
     if not known:
@@ -160,5 +161,5 @@ def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> R
 def _same(name: str, stated: object, seen: object) -> bool:
     try:
         return same_argument(name, stated, seen)
-    except (OverflowError, RecursionError):  # too large or too deeply nested to come from a run
+    except (OverflowError, RecursionError):  # the value is too large, or nested too deeply, to come from a run
         return False

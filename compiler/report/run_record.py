@@ -1,7 +1,7 @@
 """Read what a run wrote: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
 
-The folder may come from anybody, and the run may still be active or may have died. So links are not followed, pipes are
-not read, each read has a limit, and a malformed file counts as missing, with a note.
+The folder may come from a stranger, and the run may be active, or may have died. So links are not followed, pipes are
+not read, and each read has a limit. If a file is malformed, it counts as missing, and a note says so.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "en
 
 @mutable
 class RunRecord:
-    """What a run wrote. `settings` and `digest` are those of its bundle; `measured` has totals over all starts of the
-    run, and `starts` a table for each start. `notes` are sentences about what could not be read.
+    """What a run wrote. `settings` and `digest` are those of its bundle. `measured` has the sums over all starts of the
+    run, and `starts` has a table for each start. `notes` are sentences that say what could not be read.
     """
 
     folder: str
@@ -66,13 +66,13 @@ class RunRecord:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of training over all starts, as far as logged; None if unknown."""
+        """The seconds of training in all starts together, as far as they are logged. None if they are unknown."""
         logged = [number(event.get("seconds")) for event in self.events[-1:]]
         return number(self.summary.get("seconds")) or next(iter(logged), None)
 
     @property
     def tokens(self) -> float | None:
-        """The number of tokens trained on, as far as logged; None if unknown."""
+        """The number of tokens that the run was trained on, as far as it is logged. None if it is unknown."""
         found = (number(event.get("tokens")) for event in reversed(self.events))
         return number(self.summary.get("tokens")) or next((one for one in found if one is not None), None)
 
@@ -83,19 +83,19 @@ class RunRecord:
 
     @property
     def versions(self) -> Mapping[str, Any]:
-        """The versions of packages at the last start."""
+        """The versions of packages that the last start used."""
         return table(self.summary.get("versions")) or table((self.starts or [{}])[-1].get("versions"))
 
     @property
     def world(self) -> int | None:
-        """The number of processes at the last start."""
+        """The number of processes in the last start."""
         found = self.summary.get("world", (self.starts or [{}])[-1].get("world"))
         return found if is_step(found) and found else None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The trainer arguments of the run: those recorded at its end if it has finished, otherwise those of its
-        bundle.
+        """The trainer arguments of the run. If the run has finished, they are those that it recorded at its end;
+        otherwise, they are those of its bundle.
         """
         stated = {
             name.removeprefix("arguments."): one for name, one in self.settings.items() if name[:10] == "arguments."
@@ -108,7 +108,7 @@ class RunRecord:
 
 
 def number(value: object) -> float | None:
-    """The value if it is a finite number, otherwise None. Used for untrusted files."""
+    """The value if it is a finite number, otherwise None. This check is for files that may come from a stranger."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -119,8 +119,8 @@ def number(value: object) -> float | None:
 
 
 def table(value: object) -> Mapping[str, Any]:
-    """The value if it is a table with at most `MOST_VALUES` entries, otherwise an empty table. Used for untrusted
-    files.
+    """The value if it is a table with at most `MOST_VALUES` entries, otherwise an empty table. This check is for files
+    that may come from a stranger.
     """
     return value if isinstance(value, dict) and len(value) <= MOST_VALUES else {}
 
@@ -155,7 +155,7 @@ def read_run(folder: str) -> RunRecord | None:
 
 
 def runs_inside(folder: str) -> list[str]:
-    """The output folders of runs that are directly inside a folder, such as the output folder of a sweep."""
+    """The output folders of runs that lie directly in a folder, as in the output folder of a sweep."""
     try:
         names = _names(folder)
         if names & FILES:
@@ -199,8 +199,8 @@ def _object(run: RunRecord, folder: str, name: str, names: set[str]) -> Mapping[
 
 
 def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) -> list[dict[str, Any]]:
-    """The objects in a file of JSON lines. An incomplete last line is ignored, because it is normal for a run that is
-    active or was killed.
+    """The objects in a file of JSON lines. If the last line is incomplete, it is ignored: this is normal for a run that
+    is active or was killed.
     """
     lines = _bytes(run, folder, name, names, limit).split(b"\n")
     found, bad = [], 0
@@ -220,7 +220,7 @@ def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) 
 
 
 def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A line of measured.jsonl if its values have the types that a run writes; otherwise None."""
+    """A line of measured.jsonl, if its values have the types that a run writes. Otherwise None."""
     if not is_step(line.get("step")):
         return None
     if "started" in line:
@@ -242,8 +242,8 @@ def _measured(line: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _locked(path: str) -> bool:
-    """Whether a process is training in this output folder: it holds a lock on the run's marker file `path`. False on
-    file systems without locks.
+    """Whether a process is training in this output folder. Such a process holds a lock on `path`, the run's marker
+    file. Always false on a file system without locks.
     """
     import fcntl
 

@@ -17,15 +17,17 @@ from xpc.runtime.picture import curves
 FORMAT = 1
 """The version of the JSON output format."""
 POINTS = 2000
-"""Maximum number of points of a curve in JSON. Longer curves are thinned out."""
+"""The largest number of points that a curve has in JSON. From a longer curve, points are left out."""
 HEADS = ("asked", "planned", "ran", "why they differ")
 WIDEST, WIDEST_OF_RUNS = 32, 48
-"""Maximum width in characters to which a column is padded, in the text for one run and in a table of several runs."""
+"""The largest width, in characters, to which a column is padded. The first number is for the text about one run, the
+second for a table of several runs.
+"""
 
 
 def as_text(found: Sequence[Entry]) -> str:
-    """The report for a terminal, in the same order as in Markdown. For several runs, it has only the rows that differ
-    from the plan.
+    """The report for a terminal, in the same order as in Markdown. If there are several runs, it contains only the rows
+    that differ from the plan.
     """
     several = len(found) > 1
     lines = [visible(", ".join(one.label for one in found))]
@@ -58,7 +60,7 @@ def as_text(found: Sequence[Entry]) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
-    """The rows as lines with aligned columns. A cell wider than `widest` shifts the rest of its line."""
+    """The rows as lines with aligned columns. If a cell is wider than `widest`, the rest of its line is shifted."""
     shown = [[visible(one) for one in row] for row in table]
     count = max(map(len, shown), default=0)
     widths = [min(max(len(row[at]) for row in shown if row), widest) for at in range(count)]
@@ -66,8 +68,8 @@ def _aligned(table: Sequence[Sequence[str]], widest: int = WIDEST) -> list[str]:
 
 
 def markdown(found: Sequence[Entry]) -> str:
-    """The report as Markdown. For several runs, it begins with a table of all runs and the differences between their
-    specs.
+    """The report as Markdown. If there are several runs, it begins with a table of all runs, and with the differences
+    between their specs.
     """
     lines = [f"# {cell(', '.join(one.label for one in found))}"]
     if len(found) > 1:
@@ -96,8 +98,8 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def overview(found: Sequence[Entry]) -> list[tuple[str, str, list[str]]]:
-    """The table of several runs as (group, name, a text for each run): every measured row, and the settings that
-    differ.
+    """The table of several runs. Each of its rows is (group, name, a text for each run). It has every measured row, and
+    those settings that differ between the runs.
     """
     groups = list(dict.fromkeys(row.group for one in found for row in one.rows))
     listed = dict.fromkeys((row.group, row.name) for one in found for row in one.rows)
@@ -122,7 +124,7 @@ def _overview(found: Sequence[Entry]) -> list[str]:
 
 
 def as_json(found: Sequence[Entry]) -> str:
-    """The report as JSON. The rows of the table are texts; measurements and curves are numbers."""
+    """The report as JSON. The rows of the table are texts, and the measurements and curves are numbers."""
     return json.dumps({"format": FORMAT, "runs": [_entry(one) for one in found]}, indent=2) + "\n"
 
 
@@ -149,7 +151,7 @@ def _run(run: RunRecord) -> Mapping[str, object]:
 
 
 def _finite(value: object) -> object:
-    """The value for JSON, which has no nan and inf: these become strings."""
+    """The value for JSON. nan and inf, which JSON does not have, become strings."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -1,3 +1,3 @@
-"""Resolve a parsed spec into a typed experiment: names of models and data, the registry, defaults, and the batch
-arithmetic.
+"""Resolve a parsed spec into a typed experiment: look up models and data, read the registry, fill in defaults, and
+compute the batch arithmetic.
 """

@@ -22,16 +22,16 @@ NOT_WRITTEN = (
     "fan_in_fan_out", "layer_replication", "layers_pattern", "layers_to_transform", "lora_bias",
     "projection_prng_key", "rank_dropout", "rank_pattern", "trainable_token_indices", "use_qalora",
 )  # fmt: skip
-"""Options of peft that xpc has no setting for. An adapter with such an option is refused, because training would
-silently continue without it.
+"""Options of peft for which xpc has no setting. A saved adapter with such an option is refused, because its training
+would silently continue without the option.
 """
 CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
-"""Initializations of LoRA that also change the base weights: prefixes of values of `init_lora_weights`."""
+"""Beginnings of values of `init_lora_weights` for those initializations that also change the base weights."""
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """Read the adapter that `lora.from` names, and fill in the settings that the spec does not state; None after an
-    error.
+    """Read the adapter that `lora.from` names, and set the settings that the spec does not state from it. Returns None
+    after an error.
     """
     value = values["lora.from"]
     path, label = str(value.value), value.origin.label
@@ -57,7 +57,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         options.append("init_lora_weights")
     if kind == "LOHA" and config.get("module_dropout"):
         options.append("module_dropout")
-    # these initializations have matrices of another shape
+    # with these initializations, the saved matrices have another shape than the rank says
     if kind == "MISS" and config.get("init_weights") in ("bat", "mini"):
         options.append("init_weights")
     if kind == "VERA" and config.get("save_projection") is False:
@@ -88,8 +88,8 @@ def _no_adapter(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _state(values: dict[Path, Value], config: dict[str, object], kind: str, folder: str) -> str:
-    """Set settings that the spec does not state from adapter_config.json. Returns the name of a required key that is
-    missing or unusable, or "".
+    """Set the settings that the spec does not state, from adapter_config.json. Returns the name of a required key that
+    is missing or unusable; "" if there is none.
     """
     for name, theirs in SHAPES[kind].items():
         path, found = path_of(f"lora.{name}"), stated(config, name)
@@ -101,8 +101,8 @@ def _state(values: dict[Path, Value], config: dict[str, object], kind: str, fold
 
 
 def _bits(folder: str, workspace: Workspace) -> int | None:
-    """The bits of the quantized base model on which an adapter of xpc was trained: 4, 8, or None if not quantized; 0 if
-    unknown.
+    """The number of bits of the base on which an adapter of xpc was trained: 4 or 8, None if the base was not
+    quantized, and 0 if this is unknown.
     """
     marker = f"{folder}/xpc_run.json"
     read = workspace.read(marker) if workspace.kind(marker) else ""

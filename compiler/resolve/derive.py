@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Choose = Callable[[dict[Path, Value], list[Path]], Choice | None]
 
 MANY_ROWS, ROWS_A_SECOND = 50_000, 550
-"""With at least MANY_ROWS rows, several processes tokenize. One process tokenizes ROWS_A_SECOND rows per second, as
+"""From MANY_ROWS rows on, several processes tokenize. One process tokenizes ROWS_A_SECOND rows per second; this was
 measured with rows of 620 tokens.
 """
 RECOMPUTATION: tuple[Path, ...] = ("memory.checkpointing", REENTRANT)
@@ -38,26 +38,31 @@ NOTED: tuple[Path, ...] = (
 )  # fmt: skip
 """The settings whose assumed values are reported in notes, in the order of the notes."""
 SHUFFLE_BUFFER = 10_000
-"""The size of the shuffle buffer of a stream, in rows: the next row is drawn at random from this many."""
+"""The size of the shuffle buffer of a stream, in rows. The next row is always drawn at random from the rows in the
+buffer.
+"""
 TENTH = Amount("share", 0.1)
-"""The default interval, a tenth of the run, at which a run with a stream saves and evaluates."""
+"""A tenth of the run, the default interval at which a run with a stream saves and evaluates."""
 UNCUT = ("wrapped", "bfd_split")
-"""Packing strategies that split a row which is longer than a sequence, and lose no token."""
+"""Packing strategies that lose no tokens: they split a row that is longer than a sequence into several sequences."""
 
 
 class Derivation(OpenSpec):
-    """Fills in `values` in place and collects notes on assumed values. `run` makes the calls in the order in which
-    values depend on each other.
+    """Derives the values that a spec does not state. It changes `values` in place and collects notes on assumed values.
+    `run` calls the other methods in the order in which values depend on each other.
 
-    The plan chooses strategy, recomputation and micro-batch if the spec does not state them. For this, `run` calls
-    `choose` with the names of the missing ones, and with all values, where usual values stand in for the missing ones.
+    If the spec does not state the strategy, recomputation or the micro-batch, the plan chooses them. `run` first sets
+    usual values for these settings, so that every setting has a value, and then calls `choose` with the names of the
+    missing ones.
     """
 
     data: tuple[DataSource, ...] = ()
     choice: Choice | None = None
 
     def run(self, choose: Choose) -> None:
-        """Derive every value that the spec does not state. `choose` is the plan's function (see the class)."""
+        """Derive every value that the spec does not state. `choose` is the function of the plan that
+        chooses settings.
+        """
         self._written_strategy()
         self._precision()
         self._method()
@@ -81,11 +86,13 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """Which of strategy, recomputation and micro-batch the spec does not state."""
+        """Those of strategy, recomputation and micro-batch that the spec does not state."""
         return [path for path in CHOSEN if path not in self.values]
 
     def _stand_ins(self) -> dict[Path, Value]:
-        """Temporary values for the settings that the plan will choose, and for settings that follow from them."""
+        """Usual values that stand in for the settings that the plan chooses later, and for settings that follow from
+        them.
+        """
         facts = self.stack.facts
         usual: dict[Path, object] = {
             "strategy": "ddp",
@@ -100,7 +107,9 @@ class Derivation(OpenSpec):
         return {path: Value(value, Origin(DEFAULT)) for path, value in usual.items()}
 
     def _method(self) -> None:
-        """Set the defaults of an adapter, and of a method other than sft. Only such specs import derive_method."""
+        """Set the defaults of an adapter, and those of a method other than sft. derive_method is imported only for
+        specs that have one of the two.
+        """
         method, tuned = self.get("method"), any(self.get(name) is True for name in ADAPTERS)
         if tuned or method not in (None, USUAL):
             from xpc.compiler.resolve import derive_method
@@ -111,7 +120,9 @@ class Derivation(OpenSpec):
                 derive_method.own_defaults(self, method)
 
     def _sequence(self) -> None:
-        """Set the default sequence length, or the model's context if that is shorter."""
+        """Set the sequence length to its default. If the model's context is shorter than the default, to the length of
+        the context.
+        """
         row = BY_PATH["batch.seq"]
         facts, usual = self.model.facts, row.default
         if "batch.seq" in self.values:
@@ -135,12 +146,14 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a default that only affects speed gets a note: if the plan chose the strategy or the micro-batch."""
+        """Whether a note reports a default that only affects speed. This is so if the plan chose the strategy or the
+        micro-batch.
+        """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)
 
     def _checkpointing(self) -> None:
-        """Turn gradient checkpointing off for families that lack it. Make it reentrant if partly frozen layers need
-        this under ZeRO-3.
+        """Set gradient checkpointing. It is off for families that do not support it. It is reentrant if partly frozen
+        layers under ZeRO-3 need this.
         """
         name, facts = self.model.model_type, self.stack.facts
         open_ = "memory.checkpointing" not in self.values and not self._chosen("memory.checkpointing")
@@ -168,8 +181,8 @@ class Derivation(OpenSpec):
                 self.values[row.path] = Value(row.default, Origin(DEFAULT))
 
     def _optimizer(self) -> None:
-        """Set the defaults of special optimizers and schedules. Only specs that name one of these import
-        derive_optimizer.
+        """Set the defaults of special optimizers and schedules. derive_optimizer is imported only for specs that name
+        one of them.
         """
         optimizer, schedule = str(self.get("optimizer")), str(self.get("schedule"))
         if "_" in optimizer or optimizer == "muon" or schedule in ("reduce_lr_on_plateau", "greedy"):
@@ -178,7 +191,9 @@ class Derivation(OpenSpec):
             derive_optimizer.own_defaults(self, optimizer, schedule)
 
     def _written_strategy(self) -> None:
-        """Replace an old name of a strategy by its current name, and set the defaults of FSDP."""
+        """Replace an old name of a strategy by its current name. For a strategy of FSDP, also set the
+        defaults of FSDP.
+        """
         written = self.get("strategy")
         if isinstance(written, str) and written in OLD_STRATEGIES:
             old = self.values["strategy"]
@@ -231,7 +246,8 @@ class Derivation(OpenSpec):
         if "model.attn" in self.values:
             return
         kind, by_name = self.model.model_type, ""
-        if kind is None and self.model.id is not None:  # every family supports eager, so a wrong guess costs only speed
+        # every family supports eager attention, so a wrong guess of the family costs only speed
+        if kind is None and self.model.id is not None:
             kind, by_name = registry.family_named(self.model.id), ", and the model's name says that it is one"
         family = self.stack.family(kind)
         if family is not None and "sdpa" not in family.attention:
@@ -245,14 +261,14 @@ class Derivation(OpenSpec):
         if "batch.packing.strategy" not in self.values:
             name = next(iter(self.stack.packing))
             self.set("batch.packing.strategy", name, f"{self.stack.name}'s own", DEFAULT)
-        # Rows that are wrapped while they stream do not record where documents end, so attention cannot isolate
-        # documents, and rules refuse `isolate`.
+        # a stream whose rows are wrapped does not record where documents end, so attention cannot isolate them, and
+        # rules refuse `isolate`
         if "batch.packing.isolate" not in self.values and self.get("batch.packing.strategy") != "wrapped":
             self.set("batch.packing.isolate", "flash", "the attention kernel keeps documents apart", DEFAULT)
 
     def _length(self) -> None:
-        """Note the assumed sequence length and what happens to longer rows. There is no note if the target does not
-        truncate rows.
+        """Add a note on the assumed sequence length, and on what happens to longer rows. If the target does not
+        truncate rows, no note is added.
         """
         packed = self.get("batch.packing") is True
         uncut = self.stack.facts.padding_free_needs_no_max_length and self.get("batch.padding_free") is True
@@ -270,8 +286,8 @@ class Derivation(OpenSpec):
         self.note("batch.seq", f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
 
     def _workers(self) -> None:
-        """Use two tokenizing processes per GPU of a node if a single process would keep the GPUs waiting for
-        minutes.
+        """Set the number of tokenizing processes to two per GPU of a node, if the GPUs would wait for a single process
+        for minutes.
         """
         if "data.workers" in self.values or self.get("data.streaming") is True:
             return
@@ -289,8 +305,8 @@ class Derivation(OpenSpec):
             )
 
     def _hub(self) -> None:
-        """Set the defaults of a run that pushes to the hub: the repository's name (by transformers' rule) and the
-        pushed files.
+        """Set the defaults of a run that pushes to the hub: the name of the repository (by transformers' rule), and
+        which files are pushed.
         """
         from xpc.compiler.language.repository_names import of_folder
 

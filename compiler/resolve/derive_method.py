@@ -1,6 +1,5 @@
-"""Set every default of a method or an adapter to the default of the stack's argument class, such as GRPOConfig.
-
-Imported only for specs with an adapter or a method other than sft.
+"""Set defaults of a method or an adapter: each setting that the spec does not state gets the default of the stack's
+argument class, such as GRPOConfig.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from xpc.compiler.stacks.fused_experts import adapted
 from xpc.grammar.record import evolve
 
 LORA = {"rank": 16, "alpha": 32.0, "dropout": 0.05}
-"""LoRA's defaults in TRL's ModelConfig (1.16; 0.18 has the same): lora_r, lora_alpha, lora_dropout."""
+"""LoRA's defaults for lora_r, lora_alpha and lora_dropout, from TRL's ModelConfig (1.16; in 0.18 they are the same)."""
 OTHERS: Mapping[str, Mapping[str, int | float]] = {
     "vera": {"rank": 256, "dropout": 0.0}, "loha": {"rank": 8, "alpha": 8.0, "dropout": 0.0},
     "miss": {"rank": 64, "dropout": 0.0},
@@ -33,24 +32,24 @@ EVA_ROWS = 256
 EMBEDDING_LR = 1e-6
 """LoRA+'s default learning rate for adapters of embeddings; PEFT 0.21 and 0.17 `optimizers/loraplus.py`."""
 ROOM_AFTER_PROMPT = ("cpo", "kto", "orpo")
-"""Methods whose trainers, before TRL 1, cut the answers of long rows to `seq - max_prompt` tokens. A rule reports
-prompts that leave too little room.
+"""Methods whose trainers before TRL 1 keep only `seq - max_prompt` tokens of the answers in a long row. A rule reports
+a `max_prompt` that leaves too little room for answers.
 """
 TOOL_TIMEOUT = 60
 """Default time limit in seconds of one tool call."""
 USUAL_PROMPT = 512
-"""Number of tokens of a prompt that the memory plan assumes if the spec sets no limit. TRL 0.18 has the same default
-limit.
+"""The number of tokens in a prompt that the memory plan assumes if the spec does not limit prompts. It is TRL 0.18's
+default limit.
 """
 
 
 OURS, WHY = "on every stack", {"method.teacher_dtype": "as the model", "method.tool_timeout": "on every stack"}
-"""Phrases that are shown as reasons for defaults which differ from the target's class."""
+"""Two phrases for notes: they give the reason for a default that differs from the default of the target's class."""
 
 
 def adapter(of: OpenSpec) -> None:
-    """Set the adapter's defaults. `qlora` quantizes the base to 4 bits; its unquantized weights get the compute
-    dtype.
+    """Set the defaults of the adapter. With `qlora`, the base is quantized to 4 bits, and its other weights get the
+    dtype in which the model computes.
     """
     if "lora.targets" not in of.values:
         of.set("lora.targets", "all-linear", "every linear layer except the output head", DEFAULT)
@@ -82,11 +81,11 @@ def adapter(of: OpenSpec) -> None:
 
 
 def note_frozen_dtype(of: OpenSpec) -> None:
-    """Note that a frozen base is loaded in fp32 because the spec states no dtype, and suggest bf16.
+    """Add a note if a frozen base is loaded in fp32 because the spec states no dtype. The note suggests bf16.
 
-    bf16 is not the default, because it changes the result: the layers' outputs are added in bf16. In a test, this
-    changed the weights of a tiny adapter by 5 % of their norm after four steps of sft on each stack. A different
-    micro-batch size in bf16 changes them more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
+    bf16 is not the default, because it changes the result: with it, the outputs of layers are added in bf16. In a test
+    with sft, this changed the weights of a tiny adapter by 5 % of their norm after four steps, on each stack. Another
+    size of the micro-batch, in bf16, changes them even more, by 25 % (tests/proof/training/test_frozen_base_dtype.py).
     """
     fp32 = "model.dtype" not in of.values or of.values["model.dtype"].origin.kind == DEFAULT
     rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
@@ -97,7 +96,7 @@ def note_frozen_dtype(of: OpenSpec) -> None:
 
 
 def own_defaults(of: OpenSpec, method: str) -> None:
-    """Set the method's settings that the spec does not state to the defaults of the target's class."""
+    """Set those settings of the method that the spec does not state. Each gets the default of the target's class."""
     base = of.stack.base_arguments(of.stack.config(method))
     why = f"the default of {of.stack.name}"
     own = METHODS[method].defaults
@@ -122,7 +121,8 @@ def own_defaults(of: OpenSpec, method: str) -> None:
 
 def _value(of: OpenSpec, row: Setting, method: str, base: dict[str, Json]) -> object:
     if row.path in ("method.steps_per_generation", "method.rewards"):
-        return None  # `steps_per_generation` follows from the accumulation, and `rewards` have no default
+        # two settings are left out: `steps_per_generation` follows from the accumulation, and `rewards` has no default
+        return None
     value = base.get(next((name for name in row.args if name in base), ""))
     seq = of.integer("batch.seq")
     if row.path == "method.max_prompt" and method in ROOM_AFTER_PROMPT and isinstance(value, int) and seq:
@@ -165,8 +165,8 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
 
 
 def memory(of: OpenSpec, need: Need) -> Need:
-    """Return the quantities for the memory estimate (`need`), adjusted to an adapter or a method. A model with adapters
-    needs no separate reference model: the reference is the model with its adapters switched off.
+    """Return the quantities for the memory estimate (`need`), adjusted to the adapter and the method. A run with
+    adapters has no separate reference model, because the reference is the trained model with its adapters switched off.
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
@@ -190,10 +190,11 @@ def memory(of: OpenSpec, need: Need) -> Need:
 
 
 def _rank(of: OpenSpec, need: Need) -> int:
-    """For the memory estimate: the rank of LoRA with at least as many parameters as the spec's adapters.
+    """The rank that stands for the spec's adapters in the memory estimate: LoRA of this rank has at least as many
+    parameters as they have.
 
-    OFT has n(n-1)/2 parameters for a block of n inputs, and LoHa has two pairs of matrices. VeRA's vectors and shared
-    matrices have fewer parameters than LoRA of rank 2 on every layer.
+    A rotation of OFT has n(n-1)/2 parameters for a block of n inputs. LoHa has two pairs of matrices. VeRA's vectors
+    and shared matrices together have fewer parameters than LoRA of rank 2 on every layer.
     """
     rank = of.integer("lora.rank") or 0
     if of.get("vera") is True:

@@ -1,5 +1,5 @@
-"""Defaults of special optimizers, and of schedules that follow a metric. Imported only for specs that name one of
-these.
+"""Defaults of special optimizers, and of schedules that follow a metric. This module is imported only for specs that
+name one of them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from xpc.compiler.resolve.open_spec import OpenSpec
 FACTORS = {"reduce_lr_on_plateau": 0.1, "greedy": 0.95}
 PATIENCE = 10
 MOMENTUM = 0.95
-"""Muon's defaults: torch 2.13 `optim/_muon.py`; DeepSpeed 0.19.8, LLaMA-Factory and axolotl have the same."""
+"""The defaults of Muon, as in torch 2.13 `optim/_muon.py`. DeepSpeed 0.19.8, LLaMA-Factory and axolotl
+have the same.
+"""
 
 
 def own_defaults(of: OpenSpec, optimizer: str, schedule: str) -> None:
-    """Set the defaults of transformers' own classes, with two exceptions.
+    """Set settings to the defaults of transformers' own classes, with two exceptions.
 
-    GreedyLR would by default raise the learning rate up to 1.0, although `lr` is documented as the peak; so its maximum
-    is `lr`. A schedule-free optimizer needs no decay, so its schedule is constant.
+    By default, GreedyLR would raise the learning rate up to 1.0. But `lr` is documented as the peak, so its maximum is
+    set to `lr`. A schedule-free optimizer needs no decay, so its schedule is set to constant.
     """
     if optimizer in LOW_RANK:
         scale = 0.25 if optimizer in PACKAGES["galore"] else 1.0

@@ -31,8 +31,8 @@ class Sets:
     bundled: dict[str, bytes]
 
     def read(self) -> tuple[EvalSet, ...]:
-        """Read the evaluation sets. Also replaces the value of `eval.data` by the set's name, or a list by a tuple of
-        the sets' names.
+        """Read the evaluation sets. The value of `eval.data` is then replaced by the name of the set, or by a tuple of
+        the names of several sets.
         """
         value, label = self.values["eval.data"], self.loaded.items["eval.data"].label
         node = value.value
@@ -91,14 +91,14 @@ class Sets:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
         if isinstance(value, Wrong):
-            from xpc.compiler.suggest.legal import answer  # imported late, because only wrong specs need it
+            from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
             self.problems.append(answer(value))
             return None
         return value
 
     def _alone(self) -> Reading:
-        """How to read the rows of an evaluation set that is not a `data` block: with the settings of the training
+        """The settings for the rows of an evaluation set that is not a `data` block. They are those of the training
         data.
         """
         turns = self.values.get("data.chat")
@@ -107,8 +107,8 @@ class Sets:
         return Reading(self.workspace, method, roles=roles_of(self.values), chat=chat, documents=documents)
 
     def _source(self, row: Row, block: Reading) -> DataSource:
-        """Find one source of an evaluation set. If neither the spec, the registry nor the first row decides its format,
-        the source has the format of the training data.
+        """Find one source of an evaluation set. Its format is decided by the spec, the registry or the first row. If
+        none of them decides it, the source has the format of the training data.
         """
         known = isinstance(row.ref, Ref) and registry.find_dataset(row.ref.name) is not None
         if block.prompt is None and not known and not row.items:
@@ -131,8 +131,8 @@ class Sets:
 
 
 def _title(node: Ref | String) -> str:
-    """The name of a set that is not a `data` block: its file's name, or its dataset's name with configuration and
-    split.
+    """The name of a set that is not a `data` block: the name of its file, or the name of its dataset with configuration
+    and split.
     """
     if isinstance(node, String):
         name = node.value.rstrip("/").rpartition("/")[2]

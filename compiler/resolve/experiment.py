@@ -1,5 +1,5 @@
-"""Resolve the syntax tree of a spec into a Spec: names, units, registry, extended specs, defaults. Errors are
-collected.
+"""Resolve the syntax tree of a spec into a Spec: look up names, convert units, read the registry and extended specs,
+and set defaults. All errors are collected, so one error does not hide others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from xpc.grammar.source import Span
 from xpc.grammar.tree import Ref, String
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
-"""Settings whose text may be in a file. The spec in the bundle then contains the text instead of the file's name."""
+"""Settings whose text may be in a file. The spec in the bundle contains this text instead of the name of the file."""
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
     """Resolve a loaded spec. Returns a pair: the typed experiment, or None if too much is missing, and all findings.
 
-    The argument `judge` is a function from a spec to its error codes. The plan calls it before it chooses a strategy
-    that the spec does not state.
+    `judge` returns the error codes of a spec. The plan calls it before it chooses a strategy, so that it does not
+    choose one that a rule refuses.
     """
     return _Resolver(loaded, workspace, judge).run()
 
@@ -70,26 +70,26 @@ class _Resolver:
             return None, self.problems
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
-            # imported late, because plain sft does not need it
+            # imported only here, because plain sft does not need it
             from xpc.compiler.resolve.method_settings import MethodCheck
 
             read, help_for = self.workspace.read_relative, self.workspace.help_for
             MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
         if "eval.tasks" in self.values:
-            # imported late, because the table of tasks is large, and few specs name any
+            # imported only here, because the table of tasks is large, and few specs name a task
             from xpc.compiler.resolve.tasks import resolve_tasks
 
             item, kind = loaded.items["eval.tasks"], loaded.kinds["eval.tasks"]
             resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
         teacher = None
         if "method.teacher" in self.values:
-            # imported late, because only distillation has a teacher
+            # imported only here, because only distillation has a teacher
             from xpc.compiler.resolve.teacher import find_teacher
 
             teacher = find_teacher(self.values, self.workspace, self.problems)
         continued = None
         if "lora.from" in self.values:
-            # imported late, because few runs continue an adapter
+            # imported only here, because few runs continue an adapter
             from xpc.compiler.resolve.adapter_folder import read_adapter
 
             continued = read_adapter(self.values, self.workspace, self.problems)
@@ -101,12 +101,12 @@ class _Resolver:
                 self.bundled[one.bundled] = one.content
         lock = self.workspace.pins
         if lock is not None:
-            from xpc.compiler.resolve.locked import copies  # imported late, because few specs have a lock
+            from xpc.compiler.resolve.locked import copies  # imported only here, because few specs have a lock
 
             self.bundled.update(copies(lock, self.workspace.reads))
         evaluated: tuple[EvalSet, ...] = ()
         if "eval.data" in self.values:
-            # imported late, because few specs have separate evaluation sets
+            # imported only here, because few specs have separate evaluation sets
             from xpc.compiler.resolve.evaluation_sets import Sets
 
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
@@ -137,7 +137,8 @@ class _Resolver:
         def choose(values: Mapping[Path, Value], silent: Sequence[Path]) -> Choice | None:
             if wrong or not silent:
                 return None
-            from xpc.compiler.plan.choice import chosen  # imported late, because most specs leave no choice to the plan
+            # imported only here, because most specs leave no choice to the plan
+            from xpc.compiler.plan.choice import chosen
 
             return chosen(complete(values), silent, self.judge)
 
@@ -158,7 +159,7 @@ class _Resolver:
             row = schema.BY_PATH[path]
             value = convert(row, item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # imported late, because only wrong specs need it
+                from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
                 self.problems.append(answer(value))
             else:
@@ -197,8 +198,8 @@ class _Resolver:
         return stack
 
     def _files(self) -> None:
-        """Read the files that are written as `file("x")`. Templates and prompts are copied into the bundle under a
-        plain name.
+        """Read the files that settings name by `file("x")`. Templates and prompts are copied into the bundle, under
+        names without folders.
         """
         paths: tuple[Path, ...] = ("model.chat_template", *INLINE, "launch.setup")
         for path in paths:
@@ -213,13 +214,14 @@ class _Resolver:
                 if path in INLINE:
                     del self.values[path]
                 else:
-                    # the spec states the setting, so no rule may report it as missing
+                    # the spec states this setting, although its file is wrong, so no rule may report the setting as
+                    # missing
                     self.values[path] = Value("", value.origin)
                 continue
             text = self._decoded(read, value)
             if text is None:
                 continue
-            if path in INLINE:  # the spec in the bundle has the text, as if the user had written it there
+            if path in INLINE:  # in the bundle's own spec, the text stands here as if the user had written it
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` contains the invisible character U+{ord(text[span.start]):04X}"
@@ -229,7 +231,9 @@ class _Resolver:
             self.values[path] = Value(self._bundle(read), value.origin)
 
     def _template(self, value: Value, template: Template) -> None:
-        """Copy a chat template into the bundle. Its arguments become Jinja lines at its top."""
+        """Copy a chat template into the bundle. Arguments that the spec gives the template become Jinja lines at the
+        top of the copy.
+        """
         from xpc.compiler.registry import chat_templates as templates
 
         if template.name is not None:
@@ -245,7 +249,7 @@ class _Resolver:
         self.values["model.chat_template"] = Value(template, value.origin)
 
     def _decoded(self, read: Read, value: Value) -> str | None:
-        """The text of a file; None, after an error is reported, if it is not UTF-8."""
+        """The text of a file. If the file is not UTF-8, an error is reported, and the result is None."""
         try:
             return read.data.decode("utf-8-sig")
         except UnicodeDecodeError:

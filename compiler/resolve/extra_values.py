@@ -16,10 +16,10 @@ from xpc.compiler.stacks import Stack
 def extra_values(
     written: Mapping[str, Mapping[str, Item]], stack: Stack, method: str, problems: Problems, gpu: Gpu | None = None
 ) -> dict[str, dict[str, Value]]:
-    """The arguments of a spec's `extra` blocks, by library and name. They are sorted, because their order has no
-    meaning.
+    """The arguments in a spec's `extra` blocks, by library and name. They are sorted, because the order in the spec has
+    no meaning.
 
-    Errors are added to `problems`. Their help does not propose a precision that `gpu` lacks.
+    Errors are added to `problems`. The help of an error never proposes a precision that the GPU does not have.
     """
     out: dict[str, dict[str, Value]] = {}
     for escape, items in written.items():
@@ -35,7 +35,7 @@ def _value(
 ) -> Value | None:
     owning = extras.owner(escape, path, method)
     if owning is not None or path not in extras.legal_names(stack, escape, method):
-        from xpc.compiler.suggest import extra_names  # imported late, because only wrong specs need it
+        from xpc.compiler.suggest import extra_names  # imported only here, because only a wrong spec needs it
 
         found = extra_names.owned(item, path, owning, gpu=gpu) if owning else None
         thought = len(problems) < extra_names.MOST
@@ -53,7 +53,8 @@ def _value(
         return None
     expected = extras.wrong_value(stack, escape, path, value, method)
     if expected is not None:
-        from xpc.compiler.suggest.extra_names import wrong_kind  # imported late, because only wrong specs need it
+        # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.extra_names import wrong_kind
 
         problems.append(wrong_kind(escape, path, item, expected))
         return None

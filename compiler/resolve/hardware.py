@@ -17,7 +17,9 @@ DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
 def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, problems: Problems) -> Hardware:
-    """Find the GPUs or CPU processes of a run. If the spec states none, a default is used, with a note."""
+    """Find the GPUs or the CPU processes of a run. If the spec states no hardware, a default is used, and a note says
+    so.
+    """
     nodes_value = values.get("nodes")
     nodes = nodes_value.value if nodes_value is not None and isinstance(nodes_value.value, int) else 1
     value = values.pop("hardware", None)
@@ -48,7 +50,8 @@ def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, probl
         return Hardware(None, count, nodes)
     gpu = registry.find_gpu(name.name)
     if gpu is None:
-        from xpc.compiler.suggest.registry_names import unknown_gpu  # imported late, because only wrong specs need it
+        # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.registry_names import unknown_gpu
 
         problems.append(unknown_gpu(name, label))
         gpu = registry.find_gpu(DEFAULT_GPU)

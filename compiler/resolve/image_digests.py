@@ -1,7 +1,7 @@
-"""List the image files that rows name by path, with their sizes and digests.
+"""List the image files that rows name by their paths, each with its size and digest.
 
-Images are not copied into the bundle. Instead, it has a list for each data source, with a line of JSON for each image
-in the order of the rows. `xpc check` makes no lists, because hashing takes minutes.
+Images are not copied into the bundle. Instead, the bundle contains a list for each data source, with a line of JSON for
+each image, in the order of the rows. `xpc check` makes no such lists, because computing the digests takes minutes.
 
     {"path": "photos/cat.jpg", "bytes": 20481, "sha256": "5e88..."}
 
@@ -29,15 +29,15 @@ from xpc.grammar.record import evolve
 
 ENDING = ".images.jsonl"
 LARGEST = 64 * 2**20
-"""Maximum size in bytes of an image file that a run reads (runtime/features/rows/images.py), and of a list of
+"""The largest size in bytes of an image file that a run reads (runtime/features/rows/images.py), and also of a list of
 images.
 """
 MANY = 20_000
-"""Number of images between two progress lines."""
+"""A line about the progress is printed after each this many images."""
 UNREAD = ImageList("", b"", "", 0, 0)
 Known = MutableMapping[tuple[str, str], ImageList | None]
-"""A cache of the lists of images that this command has made, by the path of the data source and the digest of its
-rows.
+"""A cache of the lists of images that this command has made. The keys are the path of a data source and the digest of
+its rows.
 """
 
 
@@ -45,10 +45,12 @@ def with_images(
     spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, known: Known | None = None,
     trusted: Callable[[str], bytes | None] | None = None,
 ) -> CheckedSpec:  # fmt: skip
-    """The spec with the lists of its images. `known` is a cache that the members of a sweep share.
+    """Return the spec with the lists of its images. `known` is a cache, so that the members of a sweep make each list
+    only once.
 
-    The argument `trusted` is a function that returns a source's list from the bundle. This list is used, and nothing is
-    hashed, if according to `memory` no image's size, times or inode have changed since the list was made.
+    `trusted` returns the list of a source that an existing bundle contains. This list is used, and no image is read, if
+    no image has changed since the list was made. An image counts as unchanged if its size, its times and its inode are
+    those in `memory`.
     """
     found: dict[str, ImageList] = {}
     known = {} if known is None else known
@@ -64,7 +66,7 @@ def with_images(
 
 
 def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], bytes | None]) -> CheckedSpec:
-    """The spec with the lists of images from its bundle. No image is read."""
+    """Return the spec with the lists of images that its bundle already contains. No image is read."""
     found = {}
     for source in pictured(spec):
         name = list_name(source.path or "")
@@ -75,7 +77,7 @@ def with_listed(spec: CheckedSpec, workspace: Workspace, read: Callable[[str], b
 
 
 def listing(spec: CheckedSpec, images: Mapping[str, ImageList]) -> CheckedSpec:
-    """The spec with these lists of images. They are added to the files of its bundle."""
+    """Return the spec with these lists of images, which are added to the files of its bundle."""
     if not images:
         return spec
     bundled = {**spec.bundled, **{one.name: one.data for one in images.values() if one.name}}
@@ -122,7 +124,7 @@ def _listed(
         if held is not None and _remembered(memory, name, stamp) == sha256(held).hexdigest():
             return _list(name, held)
     data = b"".join(_lines(places))
-    if len(data) > LARGEST:  # a bundle cannot have larger files
+    if len(data) > LARGEST:  # a larger list could not be written into a bundle
         return UNREAD
     made = _list(name, data)
     if memory is not None and changed < time.time() - SETTLED and _stamp(places)[0] == stamp:
@@ -144,8 +146,8 @@ def _lines(places: Mapping[str, str | None]) -> Iterator[bytes]:
 
 
 def _stamp(places: Mapping[str, str | None]) -> tuple[str, float]:
-    """A digest of the sizes, times and inodes of all files, and the time of the last change in seconds since the
-    epoch.
+    """Return a digest of the sizes, times and inodes of all files, and the time at which one of them was last changed,
+    in seconds since the epoch.
     """
     total, newest = sha256(), 0.0
     for path, place in places.items():

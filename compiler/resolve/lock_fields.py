@@ -1,7 +1,7 @@
-"""Validate every field of a lock file: `NAME==VERSION` packages, full commits, digests, counts.
+"""Check every field of a lock file: packages (`NAME==VERSION`), full commits, digests and counts.
 
-A pull request from anybody may contain a lock file, and pip reads a part of it as `constraints.txt`. Each function
-raises ValueError with a sentence if a value is invalid.
+The checks are strict because a pull request from a stranger may contain a lock file, and pip reads a part of it as
+`constraints.txt`. Each function raises ValueError with a sentence for an invalid value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def known(table: Mapping[str, Any], *keys: str) -> None:
 
 
 def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """The value of a key, which must be a printable string. A missing key gives the default, if there is one."""
+    """The value of a key, which must be a printable string. If the key is missing, the default; without a default, an
+    error.
+    """
     value = table.get(key, default)
     if not isinstance(value, str) or not value.isprintable():
         raise ValueError(f"has a `{key}` that is not a text of one line")
@@ -40,8 +42,8 @@ def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
 
 
 def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: str, default: str | None = None) -> str:
-    """The value of a key, which must match the pattern `form`; or the default if the key is missing. `what` names the
-    form in the error.
+    """The value of a key, which must match the pattern `form`. If the key is missing, the default. `what` is the name
+    of the form in an error.
     """
     value = text(table, key, default)
     if value != default and form.fullmatch(value) is None:
@@ -50,8 +52,8 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The value of `revision`, which must be a full commit hash. If the spec asked for a commit (`asked`), it must be
-    the same.
+    """The value of `revision`, which must be the full hash of a commit. If the spec names a commit (`asked`), the two
+    must be equal.
     """
     value = text(table, "revision")
     if not pinned(value):
@@ -98,8 +100,8 @@ def config(table: Mapping[str, Any]) -> str:
 
 
 def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The requested packages and all resolved packages. Each package may occur only once, and a requested package must
-    have the same version in both lists.
+    """Return the requested packages and all resolved packages. A package may be listed only once. A requested package
+    must have the same version in both lists.
     """
     if REQUIREMENTS.fullmatch(title) is None:
         raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")

@@ -1,4 +1,6 @@
-"""What a run uses of a lock file: a copy of the lock, the resolved packages, and commits of kernel repositories."""
+"""What a bundle gets from a lock file: a copy of the lock, the list of resolved packages, and the commits of kernel
+repositories.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from xpc.compiler.stacks import Stack
 
 
 def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
-    """The files that a bundle gets from a lock file: a copy of the lock, with which the bundle's own spec compiles to
-    the same bundle, and the list of packages.
+    """The files that a bundle gets from a lock file: a copy of the lock, and the list of packages. With the copy, the
+    spec in the bundle compiles to the same bundle.
 
-    `reads` are the digests of the files that were read. The result is empty while the lock itself is being made.
+    `reads` are the digests of the files that were read. While the lock itself is being made, there is no lock to copy,
+    so the result is empty.
     """
     if not lock.text:
         return {}
@@ -24,8 +27,8 @@ def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
-    """Map the kernel repository that is used if flash-attn is not installed to its locked commit; empty if the run uses
-    none.
+    """From the kernel repository that the run uses if flash-attn is not installed to the commit of it that is locked.
+    Empty if the run uses no such repository.
     """
     repository = stack.facts.flash_kernels.get(attention)
     if repository is None:

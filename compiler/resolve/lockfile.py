@@ -1,4 +1,4 @@
-"""Read `SPEC.lock`, which `xpc lock` writes next to the spec. Imported only for a spec with a lock.
+"""Read `SPEC.lock`, which `xpc lock` writes next to the spec. This module is imported only for a spec that has a lock.
 
 The lock is TOML, so that a reviewer can read what changed.
 """
@@ -19,13 +19,13 @@ from xpc.grammar.source import Source, Span
 
 FORMAT = 1
 BUNDLE = "\n[bundle]\n"
-"""The last table of a lock, with the digest of the bundle. The bundle has a copy of the lock without this table,
-because a bundle cannot contain its own digest.
+"""The last table of a lock, which contains the digest of the bundle. The copy of the lock in the bundle lacks this
+table, because a bundle cannot contain its own digest.
 """
 
 
 def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
-    """Read the lock next to a spec; None if there is none. An unreadable lock is an error, because otherwise its pins
+    """Read the lock next to a spec. None if there is none. A lock that cannot be read is an error; otherwise, its pins
     would silently be ignored.
     """
     name = workspace.lock
@@ -86,8 +86,8 @@ def _pin(kind: str, one: Mapping[str, Any]) -> Pin:
 
 
 def bundle_digest(files: Mapping[str, bytes]) -> str:
-    """The digest of all files of a bundle or a sweep, except the copy of the lock and the manifests. A manifest has the
-    digest of the spec's source, which changes with every comment.
+    """The digest of all files of a bundle or a sweep. The copy of the lock and the manifests are left out. A manifest
+    contains the digest of the spec's text, which changes with every comment.
     """
     total = sha256()
     for name in sorted(files):
@@ -98,8 +98,8 @@ def bundle_digest(files: Mapping[str, bytes]) -> str:
 
 
 def constraints(lock: Lock) -> bytes | None:
-    """The constraints file for `pip install -c`: the resolved packages of the training environment. None if the lock
-    has none.
+    """The constraints file for `pip install -c`, which lists the resolved packages of the training environment. None if
+    the lock has no packages.
     """
     found = lock.environments.get("requirements.txt")
     return None if found is None else "".join(f"{one}\n" for one in found.resolved).encode()

@@ -1,5 +1,5 @@
-"""Check settings of methods and adapters beyond their types: names of losses, reward functions, and that there is only
-one adapter.
+"""Check settings of methods and adapters in ways that their types do not: that names of losses and reward functions
+exist, and that there is only one adapter.
 
 Imported only for a spec with a method, a method's setting, or an adapter.
 """
@@ -36,8 +36,8 @@ FILE_VALUES: dict[str, tuple[str, str]] = {
 
 @mutable
 class MethodCheck:
-    """Checks and completes the settings of the method in `values`. Reads reward files and copies them into the
-    bundle.
+    """Checks the settings of the method in `values`, and fills in what is missing. Files with rewards are read and
+    copied into the bundle.
     """
 
     loaded: Loaded
@@ -49,7 +49,7 @@ class MethodCheck:
     problems: Problems
 
     def run(self) -> None:
-        """Report every finding about the method and the adapter."""
+        """Report all findings about the method and the adapter."""
         found = self.values.get("method")
         method = DEFAULT if found is None else str(found.value)
         self._of_another_method(method)
@@ -66,7 +66,8 @@ class MethodCheck:
             self._rewards(rewards)
         elif unread is not None and rewards is None:
             origin = Origin(self.loaded.kinds["method.rewards"], unread.label)
-            self.values["method.rewards"] = Value((Weighted(""),), origin)  # the error is already reported
+            # an error for this setting is already reported
+            self.values["method.rewards"] = Value((Weighted(""),), origin)
 
     def _of_another_method(self, method: str) -> None:
         """Report a setting that the spec states although the method does not read it, unless its value is `false`."""
@@ -77,7 +78,8 @@ class MethodCheck:
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
             if place is None and "method" in self.loaded.items:
-                del self.values[path]  # the misspelt name of the method has been reported
+                # the misspelt name of the method is already reported, so nothing is known about its settings
+                del self.values[path]
                 continue
             owners = ", ".join(row.methods)
             instead = f"leave `{row.name}` out"
@@ -115,7 +117,7 @@ class MethodCheck:
         return [(node, item) for node in nodes]
 
     def _unknown(self, path: str, at: Label, name: str, known: list[str], more: str = "") -> None:
-        # imported late, because only wrong specs need it
+        # imported only here, because only a wrong spec needs it
         from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
 
         why = no_such_choice(BY_PATH[path].name, name)
@@ -135,7 +137,7 @@ class MethodCheck:
         written = value.value
         assert isinstance(written, tuple)
         if not known:
-            return  # a rule reports that the target has no such argument
+            return  # a rule already reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
                 self._unknown("method.loss", _place(item, node), one.name, known)
@@ -160,7 +162,7 @@ class MethodCheck:
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
                 out.append(self._function("method.rewards", one, label) or one)
             else:
-                out.append(one)  # keep the wrong reward, so that no rule reports it as missing
+                out.append(one)  # the wrong reward is kept; without it, a rule would report that the reward is missing
                 more = ', or name a function of a file: `"rewards.py:' + one.name[:40] + '"`'
                 self._unknown("method.rewards", label, one.name, list(REWARDS), more)
         self.values["method.rewards"] = Value(tuple(out), value.origin)
@@ -181,7 +183,9 @@ class MethodCheck:
         self.values[path] = Value(tuple(found), value.origin)
 
     def _with_arguments(self, one: Weighted, label: Label) -> Weighted:
-        """The built-in reward function with the arguments that it takes. Other arguments are reported and dropped."""
+        """Return the built-in reward function with those arguments that it takes. Any other argument is reported and
+        dropped.
+        """
         known, kept = REWARD_ARGUMENTS.get(one.name, {}), []
         for name, value in one.arguments:
             kind = known.get(name)
@@ -197,8 +201,8 @@ class MethodCheck:
         return evolve(one, arguments=tuple(kept))
 
     def _function(self, path: Path, one: Weighted, label: Label) -> Weighted | None:
-        """Copy a Python file into the bundle if it defines the function or class; otherwise report an error and return
-        None. The file is parsed and never run.
+        """Copy a Python file into the bundle, if the file defines the function or the class. Otherwise, report an error
+        and return None. The file is parsed, and never executed.
         """
         name, colon, function = one.name.rpartition(":")
         if not colon or not name.endswith(".py") or not function.isidentifier():
@@ -246,8 +250,8 @@ def _place(item: Item, node: Node | None) -> Label:
 
 
 def _defined(data: bytes) -> list[str] | str:
-    """The names that a Python file defines at its top level, from its syntax tree; or a sentence on why it cannot be
-    parsed.
+    """The names that a Python file defines at its top level, found in its syntax tree. If the file cannot be parsed, a
+    sentence that says why.
     """
     import ast
     import warnings

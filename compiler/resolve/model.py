@@ -1,5 +1,5 @@
-"""Find the model that the first line names: in the registry, in a local folder, or as an id of the hub that is not
-registered.
+"""Find the model that the first line of a spec names. It may be in the registry, in a local folder, or on the hub
+without being registered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ WEIGHTS = (
 """Files in which transformers looks for the weights in a folder."""
 
 TRAINED = "qwen2.5-vl"
-"""A text in the names of models that read images and can be trained; other models that read images are refused."""
+"""A text that occurs in the names of those models that read images and can be trained. Other models that read images
+are refused.
+"""
 SENSES = (
     "vision_config", "visual", "vision_tower", "mm_vision_tower", "img_processor", "vision_model", "audio_config",
     "speech_config", "thinker_config", "vlm_config",
@@ -37,8 +39,8 @@ custom code.
 def find_model(
     node: Ref | String, label: Label, config: Read | None, revision: str | None, workspace: Workspace
 ) -> tuple[Model, list[Diagnostic]]:
-    """The model that the first line of the spec names, and findings about it. `config` is the file that `model { config
-    = file(...) }` names.
+    """Return the model that the first line of the spec names, and findings about it. `config` is the file that `model {
+    config = file(...) }` names, if there is one.
     """
     problems = Problems()
     facts: ModelFacts | None = None
@@ -104,7 +106,8 @@ def find_model(
             label, entry.id, None, revision, facts or entry, known or "registry", chat, config=config_json
         ), problems  # fmt: skip
     if "/" not in node.name:
-        from xpc.compiler.suggest.registry_names import unknown_model  # imported late, because only wrong specs need it
+        # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.registry_names import unknown_model
 
         problems.append(unknown_model(node, label))
     elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
@@ -123,8 +126,10 @@ def find_model(
 
 
 def _unregistered(node: Ref, label: Label) -> Diagnostic:
-    """The finding for a model of the hub that the registry lacks; a warning if its name is a typo of another's."""
-    from xpc.compiler.suggest.registry_names import hub_typo  # needed only for such a model
+    """The finding for a model of the hub that is not in the registry. It is a warning if the name is probably a
+    misspelling of another model's name.
+    """
+    from xpc.compiler.suggest.registry_names import hub_typo  # imported only here, because only such a model needs it
 
     message = f"`{node.name[:80]}` is not in the registry: its architecture is not checked"
     help, near = '`config = file("config.json")` gives the architecture', hub_typo(node.name)
@@ -136,8 +141,8 @@ def _unregistered(node: Ref, label: Label) -> Diagnostic:
 
 
 def _is_elsewhere(path: str, workspace: Workspace) -> bool:
-    """Whether neither a model's folder nor its parent folder exists, so that the model may be on the training machine.
-    False for a quoted hub id.
+    """Whether a model's folder may be on the training machine, because neither the folder nor its parent exists here.
+    False for a hub id in quotes.
     """
     above, _, _ = path.rstrip("/").rpartition("/")
     named = is_hub_id(path) or path.startswith("~") or "://" in path
@@ -145,8 +150,8 @@ def _is_elsewhere(path: str, workspace: Workspace) -> bool:
 
 
 def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems) -> bool:
-    """Whether a folder is the output or a checkpoint of a run. If a checkpoint has only sharded weights, this is
-    reported.
+    """Whether a folder is the output folder or a checkpoint of a run. A checkpoint that has only sharded weights is
+    reported, because a model cannot be loaded from it.
     """
     if not any(workspace.kind(f"{folder}/{name}") for name in ("trainer_state.json", "xpc_run.json")):
         return False
@@ -191,8 +196,8 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
 
 
 def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
-    """Read the tokenizer in a model's folder. Returns whether it has a chat template (None: unknown), the template if
-    there is only one, and the end token.
+    """Read the tokenizer in a model's folder. Returns whether it has a chat template (None if this is unknown), the
+    text of the template if there is exactly one, and the end token.
     """
     place = folder.rstrip("/") + "/"
     read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
@@ -215,7 +220,7 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
-    """The tokens of a local model, as spelled in its tokenizer.json; None without this file."""
+    """The tokens of a local model, written as in its tokenizer.json. None if this file does not exist."""
     if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
         return None
     place, found = model.path.rstrip("/") + "/", []
@@ -229,8 +234,8 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
 
 
 def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dict[str, object], list[Diagnostic]]:
-    """Parse a config.json. Returns the model's sizes, its content and findings. The sizes are None for a family whose
-    decoder differs from Llama's.
+    """Parse a config.json. Returns the sizes of the model, the content of the file, and findings. The sizes are None if
+    xpc cannot compute them, because the family's decoder differs from Llama's.
     """
     try:
         config = json.loads(data)

@@ -7,13 +7,13 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 
 def unquoted(name: str, label: Label, code: str, note: str, workspace: Workspace) -> Diagnostic | None:
-    """The finding for a path without quotes: the name looks like a file name, or a local file has this name. None for
-    other names.
+    """The finding for a path that is written without quotes. A name counts as a path if it looks like the name of a
+    file, or if a local file has this name. None for any other name.
     """
     kind = workspace.kind(name)
     if not kind and not name.lower().endswith((*DATA_FORMATS, ".safetensors", ".gguf")):
         return None
-    # imported late, because only wrong specs need it
+    # imported only here, because only a wrong spec needs it
     from xpc.compiler.suggest.registry_names import unquoted as finding
 
     return finding(name, label, note if kind == "folder" else code, kind)

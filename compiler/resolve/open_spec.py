@@ -1,4 +1,4 @@
-"""An incomplete spec: the values known so far, and notes about assumed values."""
+"""A spec that is not complete yet: the values that are known so far, and notes about assumed values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpc.grammar.record import field, mutable
 
 @mutable
 class OpenSpec:
-    """The values that are known so far. A derivation reads them and fills in others, in place."""
+    """The values of a spec that are known so far. Derivations read these values and set further ones in place."""
 
     values: dict[Path, Value]
     model: Model
@@ -27,7 +27,7 @@ class OpenSpec:
     assumed: bool = False
     """Whether the sequence length is assumed, because the spec does not state it."""
     assumptions: dict[Path, Diagnostic] = field(factory=dict)
-    """Map each setting with an assumed value to the note about it."""
+    """The notes on assumed values, each under the path of its setting."""
 
     def get(self, path: Path) -> object:
         """The value of a setting, or None if it is not set yet. Raises KeyError if `path` is not a setting."""

@@ -1,4 +1,4 @@
-"""Find data sources: registered datasets, local files, and unregistered datasets of the hub."""
+"""Find the sources of data: registered datasets, local files, and datasets of the hub that are not registered."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from xpc.grammar.tree import Ref, String
 
 @record
 class Reading:
-    """How the rows of a `data` block are read: `shape` (the setting `format`), `prompt`, `context`, `columns` and
-    `chat` have the values in the spec.
+    """The settings of a `data` block that say how its rows are read. `shape` (the setting `format`), `prompt`,
+    `context`, `columns` and `chat` have the values that the spec states.
 
-    A source's own settings take precedence. `roles` are the names of speakers; `several` is true if the block has more
-    than one source; `documents` says which part of a .txt file makes a row.
+    The settings of a single source take precedence over these. `roles` are the names of speakers. `several` is true if
+    the block has more than one source. `documents` says which part of a .txt file makes a row.
     """
 
     workspace: Workspace
@@ -57,8 +57,8 @@ class Reading:
 
 
 def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]:
-    """Find one data source, with everything known about it, and findings. Online methods read only the prompt, so a
-    prompt column decides the format of the rows.
+    """Return a data source with everything that is known about it, and findings. Online methods read only the prompt of
+    a row, so for them a prompt column alone decides the format.
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
@@ -66,7 +66,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     for item in row.items:
         value = convert(SOURCE_SETTINGS[item.path], item)
         if isinstance(value, Wrong):
-            from xpc.compiler.suggest.legal import answer  # imported late, because only wrong specs need it
+            from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
             problems.append(answer(value))
         elif item.path in settings:
@@ -96,7 +96,8 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     if named is not None and prompt is not None and apart and prompt not in named:
         named = (prompt, *named)
     source, wrong = columns_of(source, shape, named, prompt, own if isinstance(own, str) else block.context)
-    problems += wrong if all(one.code != "XP124" for one in more) else []  # an unknown shape is reported once
+    # an unknown shape is reported once, not for every source
+    problems += wrong if all(one.code != "XP124" for one in more) else []
     if shape is not None or prompt is not None:
         source = evolve(source, stated=True)
     if isinstance(take, Amount):
@@ -161,7 +162,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         fitting = shape is None or shape == entry.shape
         config, split = part, node.split or entry.split
         counted = entry.rows if (config, split) == (entry.config, entry.split) else None
-        if pin is not None:  # the lock has counted the rows of this commit
+        if pin is not None:  # the lock contains the number of rows at this commit
             counted = pin.rows.get(split, counted)
         return DataSource(
             entry.id,
@@ -198,7 +199,8 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 else f"`data(format={usual})` states it",
             )
         ]
-    from xpc.compiler.suggest.registry_names import unknown_dataset  # imported late, because only wrong specs need it
+    # imported only here, because only a wrong spec needs it
+    from xpc.compiler.suggest.registry_names import unknown_dataset
 
     return source, [unknown_dataset(node, label)]
 
@@ -229,18 +231,18 @@ def _local(
         return source, [_not_here(path, label, shape, workspace)]
     if kind == "folder":
         return _folder(source, node, shape, block, named)
-    # imported late, because registered data does not need it
+    # imported only here, because registered data does not need it
     from xpc.compiler.data.rows import first_columns, turn_columns
 
     seen: tuple[list[str], int] | None = None
     try:
         head = workspace.head(path)
-        if pointer(head) is not None:  # an error is reported when the contents are read
+        if pointer(head) is not None:  # if the contents cannot be read, an error is reported when they are needed
             return source, []
         columnar = path.lower().endswith(".parquet")
         whole = not columnar or head[:4] == workspace.tail(path, 4) == b"PAR1"
         if columnar and whole:
-            from xpc.compiler.data.parquet import footer  # imported late, because most data is in another format
+            from xpc.compiler.data.parquet import footer  # imported only here, because most data is in another format
 
             seen = footer(lambda count: workspace.tail(path, count))
     except OSError as error:
@@ -263,15 +265,16 @@ def _shaped(
     named: tuple[str, ...] | None = None,
     turns: Mapping[str, str] | None = None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The source with its format and columns, and findings. If the spec states no format, the columns decide it.
+    """Return the source with its format and its columns, and findings. If the spec does not state the format, the
+    columns decide it.
 
-    `columns` are those of the first row, `shape` and `named` the format and the columns that the spec states, and
-    `turns` those columns of the first row that contain chat turns.
+    `columns` are the columns of the first row. `shape` and `named` are the format and the columns that the spec states.
+    `turns` are those columns of the first row that contain turns of a chat.
     """
     problems, method = Problems(), block.method
     if shape is None and columns is not None:
         order = tuple(SHAPES) if method == DEFAULT else (*METHODS[method].shapes, *SHAPES)
-        # rows with images also have the columns of text rows, so a spec may state a text format
+        # rows with images also have the columns of rows of text, so the spec may state a format for text
         pictured = [one for one in WITH_IMAGES if method == DEFAULT or one in METHODS[method].shapes]
         few = [one for one in WITH_IMAGES if named is not None and len(named) < len(SHAPES[one])]
         order = tuple(one for one in (*pictured, *order) if one not in few)
@@ -281,7 +284,7 @@ def _shaped(
         if found is None and set(ALPACA) <= set(columns):
             source = evolve(source, shape="prompt_completion", columns=ALPACA, context=INPUT)
         elif found is None:
-            # imported late, because only wrong specs need it
+            # imported only here, because only a wrong spec needs it
             from xpc.compiler.suggest.likely_columns import expected_columns
 
             listed = f"its columns are {', '.join(columns[:8])}" if columns else "no column can be read from it"
@@ -305,8 +308,8 @@ def _folder(
     block: Reading,
     named: tuple[str, ...] | None,
 ) -> tuple[DataSource, list[Diagnostic]]:
-    """The data source for a folder, with one part per file, and findings. The first row of the first training file
-    decides the format of all files.
+    """Return the data source for a folder, with one part for each file, and findings. The first row of the first
+    training file decides the format of all files.
     """
     from xpc.compiler.spec import folders
 
@@ -327,8 +330,8 @@ def _folder(
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:
-    """Report a data path that does not exist. It is only a warning if the spec states `format` or if the parent folder
-    does not exist either, because then the data may be on the training machine.
+    """Report a path of data that does not exist. The report is only a warning if the data may be on the training
+    machine: if the spec states `format`, or if the parent folder does not exist here either.
     """
     elsewhere = shape is not None or workspace.kind(path.rpartition("/")[0] or ("/" if path[:1] == "/" else ".")) == ""
     other = workspace.other_kind(path)

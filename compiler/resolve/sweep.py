@@ -1,7 +1,8 @@
-"""Read a `sweep` block into its grid: lists of values and zips of lists, each value with the settings that it changes.
+"""Read a `sweep` block. The result is a grid of lists of values and of zips of lists. Each value has the settings that
+it changes.
 
-The grid is the product of the plain lists and of the zips. An element of a list is read like a value of its setting,
-and findings point at the element. Imported only for a spec with a sweep.
+The grid is the product of all lists and zips. An element of a list is read like a value of its setting outside of a
+sweep, and findings point at the element. This module is imported only for a spec with a sweep.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from xpc.grammar.tree import Call, Clause, List, Name, Ref, Setting, String, Val
 MOST = 10_000
 """Maximum number of members of a sweep."""
 SHOWN = 40
-"""Maximum number of characters of a value in a member's name."""
+"""The largest number of characters that a value takes in the name of a member."""
 HEADER = {"epochs": "train.epochs", "steps": "train.steps"}
-"""Settings of the `train` line whose names in a sweep are not their paths: `epochs` is `train.epochs`."""
+"""Settings of the `train` line. In a sweep, they have short names instead of their paths: `epochs` is
+`train.epochs`.
+"""
 PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "every", "rows_or_share", "share",
          "duration", "flag", "choice")  # fmt: skip
-"""Types of settings whose values have only one spelling after they are normalized."""
+"""Types of settings whose values all have a single spelling once they are normalized."""
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
     "track.name": "delete the line: the tracker gets each member's name",
@@ -40,18 +43,18 @@ OWN = {
     "eval.data": "write it outside of the sweep: one run evaluates on every set of a list",
     "extra": "write one spec for each; with `extends` they share the rest",
 }
-"""Settings that a sweep cannot vary, by path or clause, each with the help text of the error."""
+"""Settings that a sweep cannot vary, by path or clause. Each has the help text for the error."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
-"""Names of functions with which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform` draw
-values instead.
+"""Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
+random values, are not among them.
 """
 BATCHES = "a sweep contains lines such as `lr = [1e-6, 2e-6]`, and `zip { }` blocks of such lines"
 
 
 @entity
 class Pick:
-    """One value of a list, or one value from each list of a zip: the settings that it changes (`items`), and its text
-    in a member's name (`shown`).
+    """One value of a list, or one value from each list of a zip. It has the settings that it changes (`items`), and the
+    text that stands for it in a member's name (`shown`).
     """
 
     shown: tuple[tuple[str, str], ...]
@@ -69,8 +72,8 @@ class Pick:
 
 @mutable
 class Grid:
-    """The grid of a sweep. `groups` are its lists and zips; each member has one pick of every group. `places` maps each
-    swept setting to the position of its name in the block.
+    """The grid of a sweep. `groups` are its lists and zips; a member has one pick from each group. `places` has, for
+    each swept setting, the position of its name in the block.
     """
 
     source: Source
@@ -89,7 +92,7 @@ class Grid:
 
 
 def read(loaded: Loaded) -> Grid:
-    """Read the grid of a spec's sweep. Wrong values are reported and skipped."""
+    """Read the grid of a spec's sweep. Wrong values are reported and left out."""
     return _Reader(loaded).run()
 
 
@@ -121,8 +124,8 @@ class _Reader(Reporter):
         return self.out
 
     def turn_on(self) -> None:
-        """If a setting of a flag is swept, turn on the flag: `lora.rank = [8, 16]` turns on `lora`. Not done if the
-        spec or the sweep sets the flag itself.
+        """If a setting of a flag is swept, turn on the flag: `lora.rank = [8, 16]` turns on `lora`. A flag that the
+        spec or the sweep sets itself is left as it is.
         """
         stated = {*self.loaded.items, *self.out.places}
         for pick in (pick for group in self.out.groups for pick in group):
@@ -142,7 +145,7 @@ class _Reader(Reporter):
         return (isinstance(head, Call) and head.name.text == "zip") or (isinstance(head, Ref) and head.name == "zip")
 
     def zip(self, node: Clause | Value) -> None:
-        """Read a zip: for each position in its lists, one pick that combines the values at this position."""
+        """Read a zip. For each position in its lists, there is one pick, which combines the values at this position."""
         head = node.head if isinstance(node, Clause) else node
         body = [*(head.args if isinstance(head, Call) else ()), *(node.body if isinstance(node, Clause) else ())]
         axes = []
@@ -173,7 +176,9 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Add the picks of a list or a zip to the grid. Repeated picks are reported, wrong picks are skipped."""
+        """Add the picks of a list or of a zip to the grid. A pick that is repeated is reported, and a wrong pick is
+        left out.
+        """
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):
             parts = [one for one in row if one is not None]
@@ -196,8 +201,8 @@ class _Reader(Reporter):
             self.out.groups.append(list(seen.values()))
 
     def no_list(self, node: Clause | Value) -> None:
-        """Report a line that is not a list of values. If it is a block of lists, the help names each setting by its
-        path.
+        """Report a line that is not a list of values. If the line is a block that contains lists, the help shows how to
+        write each setting by its path.
         """
         head = node.head if isinstance(node, Clause) else node
         name = head.name.text if isinstance(head, Call) else head.name if isinstance(head, Ref) else ""
@@ -216,8 +221,8 @@ class _Reader(Reporter):
         self.problem("XP880", f"`{name or self.typed(node.span)}` is not a list of values", node.span, "", help, edit)
 
     def axis(self, node: Setting) -> list[Pick | None] | None:
-        """Read one list: a pick for each value, and None for each wrong value. Returns None if the line is not a list
-        of values for a setting.
+        """Read one list. Returns a pick for each value, or None in the place of a wrong value. Returns None if the line
+        is not a list of values for a setting.
         """
         path = self.path(node.name)
         if path is None:
@@ -229,7 +234,8 @@ class _Reader(Reporter):
             return None
         if not isinstance(node.value, List):
             called = node.value if isinstance(node.value, Call) else None
-            drawn = called is not None and called.name.text not in VALUES  # such as `uniform(1e-6, 1e-4)`
+            # the user wrote a function that draws values, such as `uniform(1e-6, 1e-4)`
+            drawn = called is not None and called.name.text not in VALUES
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
             help = "write each value in a list: a sweep draws no values" if drawn else f"write `{typed}`"
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
@@ -243,7 +249,7 @@ class _Reader(Reporter):
             self.problem("XP880", f"`{node.name.text}` has no values", node.value.span, "", f"write `{form}`", form)
             return None
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
-            return None  # the setting is stated in a file that extends this one
+            return None  # a file that extends this one states the setting, so the sweep would have no effect on it
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
         beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
         if beside is not None:
@@ -274,7 +280,7 @@ class _Reader(Reporter):
         return None
 
     def unknown(self, name: Name) -> None:
-        from xpc.compiler.suggest.extra_form import names  # imported late, because only misspelt sweeps need it
+        from xpc.compiler.suggest.extra_form import names  # imported only here, because only a misspelt sweep needs it
         from xpc.compiler.suggest.meaning import SAME, meaning
 
         rows = [row.path for row in schema.TABLE if row.name == name.text]
@@ -306,8 +312,8 @@ class _Reader(Reporter):
     # -- values -----------------------------------------------------------------------------------------------------
 
     def pick(self, path: str, node: Value) -> Pick | None:
-        """The pick for one value of a list. The value is read in the same way as a value of the setting outside of a
-        sweep; None if it is wrong.
+        """Return the pick for one value of a list, or None if the value is wrong. The value is read in the same way as
+        a value of the setting outside of a sweep.
         """
         label = self.label(node.span)
         if path == "model":
@@ -328,14 +334,14 @@ class _Reader(Reporter):
         for one, item in found.items.items():
             value = convert(schema.BY_PATH[one], item)
             if isinstance(value, Wrong):
-                from xpc.compiler.suggest.legal import answer  # imported late, because only wrong sweeps need it
+                from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong sweep needs it
 
                 problems.append(answer(value))
             shown.append((one, self.shown(schema.BY_PATH[one], item, value)))
         self.out.problems += [fitted(one, path, node.span) for one in problems]
         if problems or not found.items:
             return None
-        # `zero3(offload=cpu)` changes two settings, but is one value of `strategy`
+        # `zero3(offload=cpu)` changes two settings, and is one value of `strategy`
         text = "+".join([shown[0][1], *(f"{one.rpartition('.')[2]}-{value}" for one, value in shown[1:])])
         return Pick(((path, text),), found.items, (label,))
 
@@ -351,8 +357,8 @@ def _values(count: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """A text as a part of a file name. If characters had to be replaced or cut, a digest of the original text is
-    appended.
+    """Change a text so that it can be a part of a file name. If characters had to be replaced or cut, a digest of the
+    original text is appended.
     """
     short = text.strip('[]" ').replace(", ", "+").replace(" x ", "x").replace("%", "pct")
     short = short if "--" in short else short.replace("/", "--")  # org/name becomes org--name, as in the hub's cache
@@ -363,8 +369,8 @@ def _safe(text: str) -> str:
 
 
 def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
-    """The finding for one value of a list. If its edit would replace the complete setting, it is changed to replace
-    only the value.
+    """Adapt the finding for one value of a list. If its edit would replace the complete setting, the edit is changed so
+    that it replaces only this value.
     """
     if found.primary is None or found.primary.span != span or not found.edits:
         return found
@@ -373,7 +379,7 @@ def fitted(found: Diagnostic, path: str, span: Span) -> Diagnostic:
         rest = text.removeprefix(name).lstrip()
         if rest != text and rest.startswith("="):
             text = rest[1:].lstrip()
-    if path in ("train.epochs", "train.steps"):  # the `train` line writes this setting as `for 3 epochs`
+    if path in ("train.epochs", "train.steps"):  # in the `train` line, this setting is written `for 3 epochs`
         text = text.removeprefix("for ").removesuffix(f" {path.partition('.')[2]}")
     whole = len(found.edits) == 1 and found.edits[0].span == span
     if not whole or not text or ("=" in text and "(" not in text):

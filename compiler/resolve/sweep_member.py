@@ -1,4 +1,4 @@
-"""One run of a sweep (a member), with its own name, output folder, tracker name and branch."""
+"""A member of a sweep, which is a single run. It has its own name, output folder, name in trackers, and branch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve, record
 
 APART = ("save", "track.name", "save.hub.revision")
-"""Settings that differ in every member, so they are ignored when two runs are compared."""
+"""Settings that are different in every member. They are ignored when two runs are compared."""
 
 
 @record
 class Member:
-    """One run of a sweep: its stable name, its number from 0, and for every swept setting the text of its value.
+    """One run of a sweep. It has a name that does not change between compilations, its number (from 0), and for each
+    swept setting the text of its value.
 
-    `spec` is None after an error; `problems` and `silences` are those of this member only.
+    After an error, `spec` is None. `problems` and `silences` are those of this member only.
     """
 
     name: str
@@ -26,7 +27,7 @@ class Member:
 
 
 def plain_name(name: str) -> str:
-    """A member's name without `=` and `,`, so that a branch or a tracker's run can have this name."""
+    """A member's name without `=` and `,`. In this form it is legal as the name of a branch or of a tracker's run."""
     return name.replace("=", "-").replace("+", "-").replace(",", "_")
 
 
@@ -37,8 +38,8 @@ def own_folder(save: Value, member: str) -> Value:
 
 
 def keep_apart(values: dict[Path, Value], member: str) -> None:
-    """Give a member of a sweep its own output folder, run name and branch. `values` is changed in place. If the spec
-    states no run name, the run gets the name of its bundle, which contains the member's name.
+    """Give a member of a sweep its own output folder, run name and branch, by changing `values` in place. If the spec
+    states no run name, the run gets the name of its bundle, which contains the name of the member.
     """
     name, hub = values.get("track.name"), values.get("save.hub")
     values["save"] = own_folder(values["save"], member)
@@ -48,6 +49,6 @@ def keep_apart(values: dict[Path, Value], member: str) -> None:
         stated = Origin(hub.origin.kind, hub.origin.label, "one branch for each member")
         values.setdefault("save.hub.revision", Value(plain_name(member), stated))
         repository = values["save.hub.name"]
-        # by default, the repository is named after the folder in the spec's `save`, not the member's
+        # by default, all members share the repository that is named after the folder in the spec's `save`
         if repository.origin.kind not in (SPEC, BASE):
             values["save.hub.name"] = evolve(repository, origin=stated)

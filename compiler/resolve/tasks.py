@@ -1,5 +1,5 @@
-"""Read `eval { tasks = [...] }`: names of lm-evaluation-harness tasks, and task files, which are copied into the
-bundle.
+"""Read `eval { tasks = [...] }`. An entry is the name of a task of lm-evaluation-harness, or a task file, which is
+copied into the bundle.
 """
 
 from __future__ import annotations
@@ -34,11 +34,15 @@ TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
 
 
 class Wrong(Exception):
-    """An error in a task, with the code, the position and the help of its finding. This module catches it."""
+    """An error in a task: the code, the position and the help of its finding. It is raised and caught within this
+    module.
+    """
 
 
 GUESSES = 8
-"""Maximum number of unknown tasks that get a suggestion, because each is compared with the harness's 14,000 names."""
+"""The largest number of unknown tasks that get a suggestion. Each suggestion takes time, because it compares the task
+with the harness's 14,000 names.
+"""
 
 
 def resolve_tasks(
@@ -49,8 +53,8 @@ def resolve_tasks(
     bundled: MutableMapping[str, bytes],
     problems: Problems,
 ) -> None:
-    """Check every task, and replace the name of a task file by the name of its copy in the bundle. `kind` says whether
-    the spec itself or a spec that it extends states the tasks.
+    """Check every task. In the result, a task file is replaced by the name of its copy in the bundle. `kind` says
+    whether the spec itself or a spec that it extends states the tasks.
     """
     value = values[PATH]
     nodes = item.node.items if isinstance(item.node, List) else ()
@@ -90,8 +94,8 @@ def _known(name: str) -> str:
 
 
 def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str, bytes]) -> str:
-    """Read a task file and the files that it includes, and add copies to the bundle. Returns the name of the task
-    file's copy.
+    """Read a task file and the files that it includes, and add copies of them to the bundle. Returns the name of the
+    task file's copy.
     """
     main = _read(name, base, workspace, "the path is relative to the spec")
     files = {posixpath.basename(main.name): main}
@@ -158,7 +162,9 @@ def _text(read: Read) -> str:
 
 
 def _listed(text: str, key: str) -> list[str]:
-    """The words that a YAML text lists under a key, on the key's line and on the indented lines below it."""
+    """The words that a YAML text lists under a key. They stand on the line of the key, and on the indented lines below
+    it.
+    """
     out: list[str] = []
     depth: int | None = None
     for line in text.splitlines():

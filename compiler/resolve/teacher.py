@@ -1,5 +1,5 @@
-"""Find the teacher of a distillation. It is written like the model of the `train` line, and looked up in the same
-places.
+"""Find the teacher of a distillation. The teacher is written like the model in the `train` line, and looked up in the
+same places as a model.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folde
 
 
 def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
-    """The teacher that `method.teacher` names, or None after an error. The setting's value is replaced by the name as
-    text.
+    """Return the teacher that `method.teacher` names, or None after an error. The value of the setting is replaced by
+    the teacher's name as text.
     """
     value = values["method.teacher"]
     node, label = value.value, value.origin.label
@@ -37,8 +37,8 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
 
 
 def _help(one: Diagnostic) -> str | None:
-    """The help for an unknown model, changed for a teacher: it does not suggest `model { config = ... }`, which a
-    teacher lacks.
+    """The help for an unknown model, adapted to a teacher: it does not suggest `model { config = ... }`, because a
+    teacher has no such setting.
     """
     if one.code == "XP109":
         return UNKNOWN

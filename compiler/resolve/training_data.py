@@ -1,5 +1,5 @@
-"""Find the sources of the training data: the dataset in the `train` line, or the sources in the `data` block that this
-line names.
+"""Find the sources of the training data. The `train` line names either a dataset, or a `data` block that lists the
+sources.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def find_data(
         sources.append(source)
         if rows is not loaded.rows and explained:
             found = [one for one in found if one.code != "XP110"]
-        reported = any(one.code == "XP111" for one in problems)  # report XP111 once, not per source
+        reported = any(one.code == "XP111" for one in problems)  # report XP111 once, and not for each source
         problems += [one for one in found if not (reported and one.code == "XP111")]
     prompt = values.get("data.system")
     if prompt is not None and isinstance(prompt.value, str) and not prompt.value.strip():
@@ -50,8 +50,9 @@ def find_data(
 
 
 def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
-    """Return a pair: the sources of the `data` block that the `train` line names, or without such a block the dataset
-    in the `train` line itself; and whether another finding already explains why the name in this line is unknown.
+    """Return a pair. The first part is the sources: those of the `data` block that the `train` line names, or, if there
+    is no such block, the dataset in the `train` line. The second part tells whether another finding already explains
+    why the name in this line is unknown.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source
@@ -60,7 +61,7 @@ def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) 
         named = isinstance(data, Ref) and data.name == title
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
-            pass  # the block is in an extended spec, and the spec's own `train` line names other data
+            pass  # the block belongs to an extended spec, and the `train` line of this spec names other data
         elif title != "data" and not named:
             written = header.slice(data.span)
             problems.report(
@@ -102,8 +103,8 @@ def _is_unknown(data: Ref | String) -> bool:
 
 
 def _begins_block(data: Ref | String, loaded: Loaded) -> bool:
-    """Whether a syntax error is probably in the block that the `train` line names, because the text has a line that
-    begins this block.
+    """Whether a syntax error probably is in the block that the `train` line names. This is so if the text contains a
+    line that begins this block.
     """
     if not isinstance(data, Ref):
         return False

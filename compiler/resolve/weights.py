@@ -1,7 +1,7 @@
 """Compute the digests of the files of local models: weights, tokenizers, adapters.
 
-Local models are not copied into the bundle. Instead, its manifest has their digests. `xpc check` does not compute them,
-because hashing takes minutes.
+Local models are not copied into the bundle; the bundle's manifest contains their digests instead. `xpc check` does not
+compute the digests, because this takes minutes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve
 
 READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
-"""Endings of those files in a model's folder that transformers and peft read."""
+"""How the names of those files in a model's folder end that transformers and peft read."""
 STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Prefixes of files in a checkpoint that a new run does not read, such as optimizer states."""
+"""How the names of those files in a checkpoint begin that a new run does not read, such as optimizer states."""
 RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files that a run of xpc or transformers writes into a model's folder, and that are not a part of the model."""
+"""Files in a model's folder that are not a part of the model, because a run of xpc or transformers writes them as a
+record.
+"""
 
 
 def with_weights(
     spec: CheckedSpec, workspace: Workspace, memory: FileMemory | None = None, trusted: bool = False
 ) -> CheckedSpec:
-    """The spec with the digests of its local models' files, by the name of each file in the spec.
+    """Return the spec with the digests of the files of its local models, each under the file's name in the spec.
 
-    Digests are stored in `memory`; with `trusted`, a stored digest is used without reading the file again.
+    The digests are stored in `memory`. If `trusted` is true, a stored digest is used without reading the file again.
     """
     found: dict[str, str] = {}
     for name in model_files(spec, workspace):
@@ -41,8 +43,8 @@ def with_weights(
 
 
 def local_models(spec: Spec) -> list[str]:
-    """The folders of local models, by their paths in the spec: the model, the teacher and the adapter to continue.
-    Models on the hub are not included.
+    """The folders of local models, each under its path in the spec. These are the model, the teacher, and the adapter
+    whose training continues. Models on the hub are not included.
     """
     models = [spec.model.path, spec.teacher.path if spec.teacher else None]
     folders = [*models, spec.continued.path if spec.continued else None]

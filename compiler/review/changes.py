@@ -1,5 +1,5 @@
-"""Compare the two arguments of `xpc diff`. Members of sweeps are matched by name, and members that differ in the same
-way are grouped.
+"""Compare the two arguments of `xpc diff`. The members of two sweeps are matched by their names, and members that
+differ in the same way form a group.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from xpc.compiler.review.totals import total_changes
 from xpc.grammar.record import evolve, field, record
 
 MEMBER = "MEMBER"
-"""The placeholder for a member's name in folders and run names, so that values which differ only by this name are
-equal.
+"""Replaces a member's own name in the values of its folders and run names, so that values which differ only by this
+name are equal.
 """
 LISTS = ("members.txt", "sweep.toml")
 """Files in a sweep's folder that list its members. Their changes are not reported, because the members are compared."""
@@ -35,13 +35,14 @@ class Group:
 
 @record
 class Comparison:
-    """The result of `xpc diff`. The members in `new` exist only in the second argument, those in `gone` only in the
-    first, and those in `same` are equal in both.
+    """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `gone` only in the
+    first. The members in `same` are equal in both.
 
-    `renamed` are pairs of names of equal members. `swept` are the settings that a sweep varies, if it is compared with
-    a single run. `axes` are the swept settings of each argument with their numbers of values, if they differ.
-    `launchers` are changes in the files that start a sweep. `counts` are the numbers of runs, and `totals` the changes
-    in GPU-hours, disk space and cost, summed over all members that differ.
+    `renamed` are pairs of names of members that are equal but for their names. `swept` are the settings that a sweep
+    varies, if the other argument is a single run. `axes` are the swept settings of each argument with their numbers of
+    values, if the two arguments differ in them. `launchers` are changes in the files that start a sweep. `counts` are
+    the numbers of runs, and `totals` are the changes in GPU-hours, disk space and cost, summed over all members that
+    differ.
     """
 
     before: str
@@ -59,7 +60,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The most severe verdict (one of VERDICTS) over all members."""
+        """The most severe of the members' verdicts (one of VERDICTS)."""
         if self.new or self.gone or self.renamed or self.swept:
             return DIFFERS
         found = [one.difference.verdict for one in self.groups]
@@ -73,8 +74,7 @@ class Comparison:
 
 
 def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
-    """Compare the two arguments of `xpc diff`, which both compile; `prices` maps names of GPUs to the price of a
-    GPU-hour.
+    """Compare the two arguments of `xpc diff`. Both compile. `prices` has the price of a GPU-hour for each GPU.
 
     Raises DoesNotCompile if a member on disk does not compile.
     """
@@ -101,7 +101,7 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
             else:
                 same.append(name)
     groups = [(names, before[names[0]], after[names[0]]) for names in differing_members.values()]
-    if same and not stored:  # the settings are equal, but locked packages and findings may differ
+    if same and not stored:  # the settings are equal, but the locked packages and the findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
     gone, new = (
@@ -118,16 +118,16 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
 
 
 def _value_key(one: Run, other: Run) -> Iterator[object]:
-    """The settings that differ between the old and the new version of a compiled member; empty if they are equal.
-    Members with the same differences form a group.
+    """The settings in which the old and the new version of a compiled member differ; empty if they are equal. This is
+    the key by which members are grouped.
     """
     for found in changes(one.spec, other.spec):
         yield from _without_name(found, one.name)
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """The lines that differ between the files of the old and the new version of a member on disk; empty if they are
-    equal. Members with the same differences form a group.
+    """The lines in which the files of the old and the new version of a member on disk differ; empty if they are equal.
+    This is the key by which members are grouped.
     """
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):
@@ -147,8 +147,8 @@ def _file_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _lines(run: Run, data: bytes) -> list[bytes]:
-    """The lines of a member's file, with its name and the digests of its files replaced, because these differ between
-    any two members.
+    """The lines of a member's file, in which the member's name and the digests of its files are replaced. These differ
+    between any two members, so they say nothing about a change.
     """
     text = data.replace(run.name.encode(), MEMBER.encode())
     if DIGEST.search(text) is not None:
@@ -166,7 +166,9 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
 
 
 def _renamed(gone: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
-    """Pairs of names of members with equal values: adding an axis to a sweep renames its members."""
+    """Pairs of members with equal values and different names. They arise when an axis is added to a sweep, because this
+    renames its members.
+    """
     if not gone or not new:
         return []
     known = {_identity(run): run for run in new}
@@ -189,7 +191,7 @@ def _same_values(one: Run, other: Run) -> bool:
 
 
 def _axes(operand: Operand) -> str:
-    """The swept settings with their numbers of values: `optimizer.lr (3), seed (2)`."""
+    """The swept settings, each with its number of values: `optimizer.lr (3), seed (2)`."""
     return ", ".join(f"{path} ({len(values)})" for path, values in operand.axes)
 
 
@@ -201,7 +203,7 @@ def _compare_members(one: Run, other: Run, prices: Mapping[str, float] | None) -
 
 
 def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
-    """The changes with the member's name replaced by MEMBER."""
+    """Return the changes, in which MEMBER stands for the member's name."""
     if not name:
         return tuple(found)
     return tuple(
@@ -213,11 +215,13 @@ def _without_name(found: Sequence[Change], name: str) -> tuple[Change, ...]:
 
 
 def _run_and_sweep(one: Operand, other: Operand, prices: Mapping[str, float] | None) -> Comparison:
-    """Compare a run with a sweep: list the swept settings, and the differences from the run that all members share."""
+    """Compare a run with a sweep. The result lists the swept settings, and those differences from the run that all
+    members share.
+    """
     counts = len(one.runs), len(other.runs)
     run, members = (one.runs[0], other.runs) if other.sweep else (other.runs[0], one.runs)
     found = [_without_name(changes(run.spec, member.spec)[0], member.name) for member in members]
-    values: dict[str, list[str]] = {}  # for each setting, the run's value and then each member's
+    values: dict[str, list[str]] = {}  # for each setting: the value in the run, and then the value in each member
     for change in (each for one in found for each in one):
         if change.name not in values:
             after_by_name = [{each.name: each.after for each in one} for one in found]

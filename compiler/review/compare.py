@@ -1,4 +1,4 @@
-"""Compute the differences between two runs and their consequences. Pure functions."""
+"""Find the differences between two runs, and what follows from them. All functions are pure."""
 
 from __future__ import annotations
 
@@ -35,29 +35,31 @@ if TYPE_CHECKING:
     from xpc.compiler.review.differences.change import Scalar
 
 SAME, CODE, DIFFERS = VERDICTS = ("same run", "same settings, other code or packages", "differs")
-"""The three possible verdicts of a comparison, the mildest first."""
+"""The possible verdicts of a comparison, the mildest first."""
 READING = {"method", "data.format", "data.columns", "data.prompt", "data.context", "data.chat"}
 """Settings that decide how the rows of a source are read."""
 ABOUT_MEMORY = ("XP960", "XP961")
-"""Rules whose findings repeat the memory plan's verdict (does not fit, fits tightly), which the first line already
-shows.
+"""Rules about memory. Their findings are not compared, because they repeat the verdict of the plan (does not fit, fits
+tightly), which the first line shows.
 """
 SHOWN = 2
-"""Maximum number of files that the first line of a comparison names."""
+"""The largest number of files that the first line of a comparison names."""
 
 
 @record
 class Difference:
-    """The differences between two runs. `settings` are the changed settings that a spec states, `follows` the changed
-    derived values and defaults.
+    """The differences between two runs. `settings` are the changed settings that at least one spec states. `follows`
+    are the other changed values, which are derived or defaults.
 
-    `arguments` are changed keys of the emitted JSON and YAML files; `same_arguments` is the number of unchanged keys.
-    `stacks` are the names of both stacks. If they differ, `renamed` are arguments with another name and the same value;
-    otherwise, `facts` are changed facts for the trainer's code. `new` and `gone` are findings that only the new or only
-    the old run has. `runs_now` and `ran_before` are programs that only the new or only the old run starts next to its
-    trainer. `contents` are lines about rows and texts that differ, `images` about images that rows name by path;
-    `models` are files of local models that differ. `checkpoints` is a sentence on whether the new run can resume from
-    checkpoints of the old one, and `fixed` are library bugs of the old stack that the new stack does not have.
+    `arguments` are the changed keys of the emitted JSON and YAML files, and `same_arguments` is the number of unchanged
+    keys. `stacks` are the names of both stacks. If the stacks differ, `renamed` are the arguments that have the same
+    value under another name; otherwise `facts` are changed facts for the trainer's code.
+
+    `new` and `gone` are the findings that only the new or only the old run has. `runs_now` and `ran_before` are the
+    programs that only the new or only the old run starts in addition to its trainer. `contents` are lines about rows
+    and texts that differ, `images` are lines about images that rows name by path, and `models` are the files of local
+    models that differ. `checkpoints` is a sentence that says whether the new run can resume from the old run's
+    checkpoints. `fixed` are bugs of the old stack's libraries that the new stack does not have.
     """
 
     settings: tuple[Change, ...]
@@ -87,7 +89,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the difference, one of VERDICTS. Findings do not affect it."""
+        """The verdict on the differences, one of VERDICTS. Different findings alone are no difference."""
         if self.settings or self.follows or self.arguments or self.renamed or self.models:
             return DIFFERS
         if any(one.name.startswith(CONTENT) for one in self.files):
@@ -134,25 +136,27 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
 
 
 def _read_by_runs(run: Run, other: Run) -> list[str]:
-    """The names of the JSON and YAML files that the run's trainer reads. Files that a user added to a bundle count only
-    if they exist in both runs.
+    """The names of the JSON and YAML files that the trainer reads. A file that a user added to a bundle is included
+    only if both runs have it.
     """
     listed = run.digests if run.tree is None else run.tree.listed
     return [name for name in run.digests if is_table(name) and (name in listed or name in other.digests)]
 
 
 def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
-    """Known library bugs of the old stack that the new stack does not have."""
+    """The bugs of libraries that the old stack is known to have, and the new stack does not."""
     if one.stack is other.stack:
         return ()
-    # imported late, because it is needed only if the stack changes
+    # imported only here, because it is needed only if the stack changes
     from xpc.compiler.rules.core.advisory_table import mended
 
     return tuple(f"{each.effect} ({', '.join(each.threads)})" for each in mended(other, one.stack, other.stack))
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Return two lists of differing settings: those that at least one spec states, and those that both specs derive."""
+    """Return two lists of settings that differ: those that at least one spec states, and those that both
+    specs derive.
+    """
     settings, read = _structure(one, other)
     follows: list[Change] = []
     values = [{str(path): value for path, value in spec.values.items()} for spec in (one, other)]
@@ -165,7 +169,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    # the change is in the sources themselves, and not in a setting
+    # the sources themselves have changed, and not a setting
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]
@@ -184,8 +188,9 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """Changes outside the table of settings: the model, data sources and `extra`. The second list has data sources with
-    unchanged rows that are read differently, for example with another chat template.
+    """The changes that are not in the table of settings: those of the model, the data sources and `extra`. The second
+    list has the data sources whose rows are the same but are read in another way, for example with another chat
+    template.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []
@@ -225,8 +230,8 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
 
 
 def _headline(found: Difference, settings: str, memory: str) -> str:
-    """The first line of the comparison: what changed, and what a reviewer must know about it. Empty only for equal
-    runs.
+    """The first line of the comparison. It says what changed, and what a reviewer must know about the change. Empty
+    only for equal runs.
     """
     if found.verdict == SAME:
         return ""
@@ -247,12 +252,14 @@ def _headline(found: Difference, settings: str, memory: str) -> str:
 
 
 def _others(found: Difference) -> str:
-    """The first line if no setting changed. It names the first changed derived values, emitted arguments or files."""
+    """The first line if no setting has changed. It names the first derived values, emitted arguments or files that have
+    changed.
+    """
     changes = [*found.follows, *(each for each in found.arguments if not about_images(each.name)), *found.renamed]
     lines = [*found.images, *map(_moved, (*found.models, *changes))] or [
         each.line.replace("  ", " ") for each in found.files
     ]
-    lines = list(dict.fromkeys(lines))  # several files may have the same key
+    lines = list(dict.fromkeys(lines))  # several files may contain a key of the same name
     more = len(lines) - SHOWN
     return "; ".join(lines[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -263,7 +270,7 @@ def _moved(one: Change) -> str:
 
 
 def _stack_summary(found: Difference) -> str:
-    """The end of the first line if the runs use different stacks: how many arguments change."""
+    """The end of the first line if the runs use different stacks. It says how many arguments change."""
     gone, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),

@@ -28,7 +28,9 @@ WAS = {**IS, "no": "too large"}
 
 @record
 class Quantity:
-    """One number of a run, as text for people and as a value for programs; `why` is its calculation."""
+    """One number about a run, such as its hours: as text for people, and as a value for programs. `why` is the
+    calculation of the number.
+    """
 
     text: str
     value: Scalar
@@ -62,7 +64,7 @@ def forecast(spec: Spec, prices: Mapping[str, float] | None = None) -> Forecast:
 
 
 def follows(before: Forecast, after: Forecast) -> list[Change]:
-    """The quantities that differ between two runs."""
+    """The quantities in which two runs differ."""
     names = dict.fromkeys((*before.quantities, *after.quantities))
     out = [
         Change(name, was.text, now.text, now.why, (was.value, now.value))
@@ -81,8 +83,8 @@ TIMES = ("hours", "GPU-hours", "cost")
 
 
 def verdict_change(before: Plan, after: Plan) -> str:
-    """The end of the first line of a comparison if the plan's verdict changes: `memory 24.1 -> 31.0 GiB: tight, was
-    fits`.
+    """The end of a comparison's first line, if the plan's verdict changes: `memory 24.1 -> 31.0 GiB:
+    tight, was fits`.
     """
     one = _memory(before, after)
     return f"memory {one.before} -> {one.after}: {one.why}" if one is not None and ", was " in one.why else ""
@@ -92,7 +94,8 @@ def _memory(before: Plan, after: Plan) -> Change | None:
     was = WAS[before.verdict] if before.verdict != after.verdict else ""
     verdict = f"{IS[after.verdict]}, was {was}" if was else IS[after.verdict]
     sizes = [UNKNOWN if one.peak is None else f"{one.peak.value / GIB:.1f}" for one in (before, after)]
-    if was and sizes[0] == sizes[1]:  # the run takes as much memory as before, but on another GPU
+    # the run takes as much memory as before, so the verdict changed because of another GPU
+    if was and sizes[0] == sizes[1]:
         sizes[0] += f" of {before.capacity / GIB:.1f}"
         sizes[1] += f" of {after.capacity / GIB:.1f}"
     if sizes[0] == sizes[1] and not was:
@@ -131,7 +134,9 @@ def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[
 
 
 def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]]:
-    """How many prompts an online method uses per step, and how many updates follow one generation of completions."""
+    """How many prompts an online method uses per step, and how many updates of the weights follow one round of
+    generation.
+    """
     gbs = spec.integer("batch.gbs")
     group = int(spec.get("method.generations") or 1) if spec.method.grouped else 1
     prompts = gbs / group

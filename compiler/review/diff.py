@@ -18,7 +18,7 @@ from xpc.compiler.review.show import FORMATS, broken_as_json
 from xpc.grammar.record import evolve
 
 STATUS = {SAME: 0, CODE: 4, DIFFERS: 1}
-"""The exit status of each verdict under --exit-code."""
+"""The exit status that stands for each verdict, with --exit-code."""
 BROKEN = 5
 
 EPILOG = (
@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                # If one spec extends the other, it cannot be checked under the other's name, so the second name is
-                # tried.
+                # If one spec extends the other, it cannot be checked under the name of the other, so it is checked
+                # under its own name.
                 break
         if broken:
             return _broken(broken, options)
@@ -69,7 +69,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _with_templates(found: Comparison, before: Operand, after: Operand) -> Comparison:
-    """The comparison with a sample row, rendered with each chat template. Only `xpc diff` renders templates."""
+    """Add a sample row to the comparison, as each of the chat templates renders it. Only `xpc diff`
+    renders templates.
+    """
     from xpc.compiler.review.differences.templates import template_changes
 
     if before.sweep != after.sweep:
@@ -86,7 +88,7 @@ def _with_templates(found: Comparison, before: Operand, after: Operand) -> Compa
 
 
 def _source(options: argparse.Namespace) -> tuple[str, int]:
-    """Show a file of another tool (such as an Axolotl YAML) next to the spec that was imported from it. Raises
+    """Show a file of another tool, such as an Axolotl YAML, next to the spec that was imported from it. Raises
     UsageError.
     """
     from xpc.compiler.review import source_file
@@ -100,7 +102,7 @@ def _source(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _broken(operands: Sequence[Operand], options: argparse.Namespace) -> tuple[str, int]:
-    """Return the output for arguments that do not compile; their errors go to standard error."""
+    """Return the output for arguments that do not compile. The errors themselves are printed to standard error."""
     for operand in operands:
         show_rendered(render(operand.errors, "full"), sys.stderr)
     titles = [one.title for one in operands]

@@ -1,4 +1,6 @@
-"""Set a value in the text of a spec: replace the written value, add the setting to its clause, or append a clause."""
+"""Set a value in the text of a spec. Depending on the text, this replaces the written value, adds the setting to its
+clause, or appends a clause.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from xpc.grammar.tree import Call, Clause, Ref
 
 
 def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
-    """Return the spec's text with the setting `path` set to `value`, which is in the notation of a spec. `name` is the
-    file's name.
+    """Return the text of a spec in which the setting `path` is set to `value`. The value is written as in a spec.
+    `name` is the name of the spec's file.
 
-    The result may not compile if the clause has a form that cannot contain the setting, so the caller must check it.
+    The caller must check the result: it does not compile if the clause has a form that cannot contain the setting.
     """
     found = {str(one): each for one, each in spec.values.items()}.get(path)
     label = None if found is None else found.origin.label
@@ -20,7 +22,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
         start, end = label.span.start, label.span.end
         stated, equals, _ = text[start:end].partition("=")
         if not equals and isinstance(found.value, bool):  # type: ignore[union-attr]
-            if text[end : end + 1] == "(":  # the flag's own settings follow in parentheses
+            if text[end : end + 1] == "(":  # the settings of the flag follow in parentheses
                 end = text.index(")", end) + 1
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
@@ -46,10 +48,10 @@ def statement(path: str, value: str) -> str:
 
 
 def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
-    """Find where to insert a setting: the offset, and whether each setting of the clause is on its own line. None if
-    the spec has no such clause.
+    """Find the place at which a setting must be inserted. Returns an offset, and whether each setting of the clause
+    stands on its own line. None if the spec has no such clause.
 
-    The offset is the start of the last line of a block, the `}` of a block on one line, or the `)` of a call.
+    The offset is the start of a block's last line, the `}` of a block on one line, or the `)` of a call.
     """
     clause, _, inside = path.partition(".")
     for one in parse(Source(name, text))[0].statements:

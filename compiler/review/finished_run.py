@@ -17,16 +17,18 @@ SUMMARY = "summary.json"
 DECISIVE = ("trainer_args.json", "accelerate.yaml", "deepspeed.json")
 """The files of a bundle whose digests a run records in its summary.json (runtime/core/bundle.py)."""
 PLACES = ("deepspeed", "chat_template_path")
-"""Arguments whose value is a file of the bundle. A run records their absolute paths."""
+"""Arguments whose value is the path of a file in the bundle. A run records the absolute path, so these values are not
+compared as texts.
+"""
 LAUNCH = ("vllm_server_host", "disable_tqdm", "use_cpu", "no_cuda", "_n_gpu")
-"""Arguments whose value depends on how the run is launched. They are not compared."""
+"""Arguments whose value depends on how the run is launched, so they are not compared."""
 SHOWN = 60
 """Maximum number of characters of a shown value."""
 
 
 def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
-    """Return the printed text, and status 1 if the run differs from the bundle. `steps` is the expected number of
-    steps, if known.
+    """Return the text to print, and the exit status, which is 1 if the run differs from its bundle. `steps` is the
+    number of steps that the run should have, if it is known.
 
     Raises UsageError.
     """
@@ -72,23 +74,26 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
         if plain_version(there) != version:
             yield f"{name} {there or 'was not installed'}, but the bundle pins {version}"
     for name, value in arguments.items():
-        if name in LAUNCH or name.endswith("_token") or name not in seen:  # a run does not record access tokens
+        # access tokens are not compared, because a run does not record them
+        if name in LAUNCH or name.endswith("_token") or name not in seen:
             continue
         if not same_argument(name, value, seen[name]):
             yield f"{name} was {_cut(seen[name])}, but the bundle states {_cut(value)}"
 
 
 def same_argument(name: str, stated: object, seen: object) -> bool:
-    """Whether the value that a run recorded equals the value in the bundle. A run records paths as absolute paths, and
-    some enums and numbers as strings.
+    """Whether the value that a run recorded is the same as the value in the bundle. The two may be written differently:
+    a run records paths as absolute paths, and some enums and numbers as strings.
     """
     if name in PLACES and stated and seen:
         return os.path.basename(str(stated)) == os.path.basename(str(seen))
     if name == "report_to":
         return _trackers(stated) == _trackers(seen)
-    if isinstance(stated, dict) and isinstance(seen, dict):  # the library's dataclass may add defaults
+    # the recorded value may have further keys, because the library's dataclass adds its defaults
+    if isinstance(stated, dict) and isinstance(seen, dict):
         return all(key in seen and same_argument(key, value, seen[key]) for key, value in stated.items())
-    if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):  # trl unpacks a list with one loss
+    # trl replaces a list of one loss by the loss
+    if isinstance(stated, list) and len(stated) == 1 and not isinstance(seen, list):
         return same_argument(name, stated[0], seen)
     if isinstance(stated, bool) or isinstance(seen, bool) or stated is None or seen is None:
         return stated == seen or (stated is None and seen in ([], {}, ""))
@@ -108,7 +113,7 @@ def _cut(value: object) -> str:
 
 
 def _digest(folder: str) -> str:
-    """The digest of a bundle on disk, computed as a run computes it for its summary."""
+    """The digest of a bundle on disk, computed in the same way as a run computes it for its summary."""
 
     def data(name: str) -> bytes | None:
         path = os.path.join(folder, name)
@@ -121,8 +126,8 @@ def _digest(folder: str) -> str:
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:
-    """The digest of a bundle that a run records in its summary.json. `data` returns the contents of a file by name, or
-    None if the file is missing.
+    """The digest of a bundle, as a run records it in its summary.json. `data` returns the contents of a file by its
+    name; None if the file is missing.
     """
     total = sha256()
     for name in DECISIVE:

@@ -1,4 +1,6 @@
-"""`xpc fmt`: write specs in canonical form. A file is changed only if the new text has provably the same meaning."""
+"""`xpc fmt`: write specs in canonical form. A file is only changed after a check that the new text has the same
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def is_exact(options: argparse.Namespace) -> bool:
-    """Whether the output is the formatted text itself."""
+    """Whether the printed text is the formatted text itself, so that nothing may be added to it."""
     return "-" in options.files and not options.check and not options.diff
 
 
@@ -95,8 +97,8 @@ def formatted(data: bytes, name: str, folder: str) -> tuple[str | None, tuple[Di
 
 
 def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
-    """Whether two texts have the same syntax tree and resolve to the same experiment."""
-    # imported late, because it is slow, and needed only if the text changes
+    """Whether two texts have the same syntax tree, and resolve to the same experiment."""
+    # imported only here, because it is slow, and needed only if the text changes
     from xpc.compiler.review.meaning import meaning_of, plain
 
     trees = (plain(parse_text(decode(one, name)[0])[0]) for one in (data, text.encode()))
@@ -106,7 +108,7 @@ def _means_the_same(data: bytes, text: str, name: str, folder: str) -> bool:
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
-    """The given files, and every spec below the given folders. Specs in bundles are skipped, because `xpc compile`
+    """The given files, and all specs below the given folders. The specs in bundles are left out, because `xpc compile`
     writes them.
     """
     for path in paths:

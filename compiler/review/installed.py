@@ -39,7 +39,9 @@ def verify_environment(folder: str, python: str) -> tuple[str, int]:
 
 
 def _all_pins(folder: str) -> dict[str, str]:
-    """The pins of all requirements files of a bundle. Its README.md tells users to install them all."""
+    """The pins of all requirements files in a bundle. All of them must be installed, because the bundle's README.md
+    tells users to install them.
+    """
     found: dict[str, str] = {}
     for name in sorted(os.listdir(folder)):
         if re.fullmatch(r"requirements(-\w+)?\.txt", name):
@@ -55,7 +57,7 @@ def pins(path: str) -> dict[str, str]:
 
 
 def plain_version(version: str | None) -> str | None:
-    """A version without its local part: `2.8.0` for `2.8.0+cu126`."""
+    """A version without its local part: `2.8.0+cu126` becomes `2.8.0`."""
     return None if version is None else version.partition("+")[0]
 
 

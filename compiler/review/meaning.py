@@ -1,4 +1,6 @@
-"""The meaning of a spec: its content without positions in the source, so that equivalent texts have equal meanings."""
+"""The meaning of a spec: its contents without positions in the text. Two texts that are equivalent have
+equal meanings.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ PLACES = (Label, Source, Span)
 
 
 def plain(node: object) -> object:
-    """A value without positions in the source: a record becomes a tuple of its class name and fields, a mapping a dict.
+    """A value without positions in the text. A record becomes a tuple of its class name and its fields, and a mapping
+    becomes a dict.
 
-    In a syntax tree, comments are dropped, and `optimizer adamw lr=1e-5` equals the same setting in a block `{ lr =
-    1e-5 }`.
+    In a syntax tree, comments are dropped, and a setting on the line of its clause (`optimizer adamw lr=1e-5`) becomes
+    equal to the same setting in a block.
     """
     if isinstance(node, tuple | list):
         return tuple(plain(one) for one in node if not isinstance(one, Comment))
@@ -39,7 +42,7 @@ def plain(node: object) -> object:
 
 
 def meaning(checked: Checked) -> tuple[object, ...]:
-    """Everything that a check returns: the resolved spec, the members of its sweep, all findings, and the findings that
+    """The complete result of a check: the resolved spec, the members of its sweep, all findings, and the findings that
     comments silence.
     """
     members = [(one.name, plain(one.spec), _found(one.spec.problems)) for one in checked.members if one.spec]
@@ -52,5 +55,5 @@ def _found(problems: Iterable[Diagnostic]) -> list[tuple[str, str]]:
 
 
 def meaning_of(data: bytes, name: str, root: str) -> tuple[object, ...]:
-    """The meaning of a spec in the folder `root`. It is equal for two texts that resolve to the same experiment."""
+    """The meaning of a spec in the folder `root`. Two texts that resolve to the same experiment have equal meanings."""
     return meaning(check_text(data, name, Workspace(root)))

@@ -1,4 +1,6 @@
-"""Read an argument of `xpc diff` (a spec, a spec of a commit, a bundle, or a sweep's folder) and its runs."""
+"""Read an argument of `xpc diff`, and find its runs. The argument is a spec, a spec of a commit, a bundle, or the
+folder of a sweep.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ if TYPE_CHECKING:
 MANIFEST = 64 * 2**20
 """Maximum size in bytes of the file that lists a sweep's members."""
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
-"""The program of a run, and the beginning of its line that keeps Python from reading bytecode in the bundle."""
+"""The program of a run, and the beginning of the line in it that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
 UNLISTED = "a folder that is not a member; it is not compared"
 
 
 class DoesNotCompile(Exception):
-    """Raised if a member of a sweep's folder does not compile; `operand` has its errors."""
+    """Raised if a member in a sweep's folder does not compile. `operand` contains the errors."""
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand
@@ -46,18 +48,19 @@ class DoesNotCompile(Exception):
 class Run:
     """One run of an argument of `xpc diff`. `name` is empty unless the run is a member of a sweep.
 
-    `tree` has the run's files, if they are on disk. For a sweep's folder, each member's spec is checked only when it is
-    used, which may raise DoesNotCompile.
+    If the files of the run are on disk, `tree` lists them. In the folder of a sweep, the spec of a member is checked
+    only when it is needed, and this may raise DoesNotCompile.
     """
 
     def __init__(
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
         model_paths: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`unchanged` are the bundle's files that are as the compiler wrote them. Their contents are taken from
-        compiling the checked spec: if it was checked under another file name, the copies on disk differ by this name.
+        """`unchanged` are the files of the bundle that are as the compiler wrote them. Their contents are not read from
+        disk, but taken from compiling the checked spec again. If that spec is checked under another file name, the
+        copies on disk would differ by this name.
 
-        `model_paths` maps files of local models to their paths, for a run that is not on disk.
+        For a run that is not on disk, `model_paths` maps the files of local models to their paths.
         """
         self.name, self.checked, self.tree, self.unchanged = name, checked, tree, unchanged
         self.model_paths = model_paths or {}
@@ -76,7 +79,7 @@ class Run:
 
     @cached_property
     def emitted(self) -> Mapping[str, bytes]:
-        """The files that compiling would write, except the manifest."""
+        """The files that compiling the spec would write. The manifest is left out."""
         from xpc.compiler.lower import emitted
         from xpc.compiler.lower.sweep import named
 
@@ -84,11 +87,11 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """Map each file that a run may read to its digest. A file that is on disk is hashed there; otherwise the digest
-        is that of the file that compiling would write.
+        """The digest of each file that a run may read. A file on disk is read for this; for any other file, the digest
+        is that of the text that compiling would write.
 
-        Bytecode is included unless the program makes Python ignore it. Folders that the compiler did not write are
-        listed but not read.
+        Bytecode is included, unless the program makes Python ignore it. Folders that the compiler did not write are
+        listed, but their files are not read.
         """
         if self.tree is None:
             return _digests(self.emitted)
@@ -100,7 +103,7 @@ class Run:
 
     @cached_property
     def models(self) -> Mapping[str, str]:
-        """Map each file of a local model to its digest from the bundle's manifest (`sha256:...`), or to its path."""
+        """For each file of a local model, its digest in the bundle's manifest (`sha256:...`), or its path."""
         return self.model_paths if self.tree is None else stated_weights(self.tree.folder)
 
     @property
@@ -115,7 +118,7 @@ class Run:
         )
 
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The contents of the named files, without files that do not exist in this run."""
+        """The contents of the named files. Files that this run does not have are left out."""
         names = list(names)
         if self.tree is None:
             return {name: self.emitted[name] for name in names if name in self.emitted}
@@ -131,8 +134,8 @@ def _digests(files: Mapping[str, bytes]) -> dict[str, str]:
 @record
 class Operand:
     """One argument of `xpc diff`. If it has `errors`, `runs` is empty. `axes` are the settings that a sweep varies,
-    with their values. `launchers` maps the files next to a sweep's members to their digests; None if they are not on
-    disk.
+    with their values. `launchers` has the digests of the files next to a sweep's members; None if these files are not
+    on disk.
     """
 
     title: str
@@ -143,7 +146,9 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep, either on disk or as compiling would write them."""
+        """The digests of the files that start a sweep. If they are not on disk, the digests of the files that compiling
+        would write.
+        """
         from xpc.compiler.lower.sweep import starters
 
         if self.launchers is None:
@@ -178,7 +183,9 @@ def open_operand(written: str) -> Iterator[UncheckedOperand]:
 
 @record
 class UncheckedOperand:
-    """An argument of `xpc diff` as read: its bytes, the name of its spec, and the folder if it is a bundle."""
+    """An argument of `xpc diff` that is read, but not checked yet: its bytes, the name of its spec, and for a bundle
+    its folder.
+    """
 
     title: str
     data: bytes
@@ -188,21 +195,23 @@ class UncheckedOperand:
     tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
-        """Check the spec under the file name `name`, so that different file names do not count as a difference."""
+        """Check the spec as if its file were called `name`. If both arguments are checked under one name, different
+        names of files do not count as a difference.
+        """
         if self.workspace is None:
             return _members(self.folder)
-        # also compare runs that do not fit their GPUs
+        # runs that do not fit in their GPUs are compared as well
         self.workspace.hashes = self.workspace.allow_oom = True
         checked = self._checked(name)
         if checked.spec is None:
-            # check again under the spec's own file name, which messages contain
+            # check the spec again under its own file name, because messages contain the name
             problems = check_text(self.data, self.name, self.workspace).problems
             return Operand(self.title, (), tuple(located(problems, self.title)))
         return Operand(self.title, tuple(self._runs(checked, name)), sweep=bool(checked.members), axes=_axes(checked))
 
     def _checked(self, name: str) -> Checked:
-        """The checked spec with the digests of its images: from the lists in the bundle, or otherwise computed from the
-        image files.
+        """The checked spec with the digests of its images. They come from the lists in the bundle; without a bundle,
+        they are computed from the image files.
         """
         assert self.workspace is not None
         checked = check_text(self.data, name, self.workspace)
@@ -238,7 +247,7 @@ class UncheckedOperand:
 
 
 def _members(folder: str) -> Operand:
-    """The members of a sweep's folder with their files. Their specs are not checked here."""
+    """The members in a sweep's folder, with their files. Their specs are not checked here, because that takes time."""
     try:
         text = read_regular(os.path.join(folder, "members.txt"), MANIFEST).decode()
     except (UsageError, ValueError) as error:
@@ -263,7 +272,7 @@ def _members(folder: str) -> Operand:
         raise UsageError(f"{folder} is a sweep without members")
     others = [f"members/{name}" for name in {*os.listdir(os.path.join(folder, "members"))} - {*names}]
     others += [name for name in os.listdir(folder) if name != "members"]
-    # a file takes precedence over an entry of the same name
+    # if a file and an entry of the manifest have the same name, the file counts
     launchers = dict.fromkeys(others, f"{UNLISTED} {folder}") | files_at_top(folder)
     return Operand(folder, tuple(runs), sweep=True, axes=_axes_on_disk(folder), launchers=launchers)
 
@@ -277,7 +286,7 @@ def _axes(checked: Checked) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def _axes_on_disk(folder: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The settings that a sweep varies, with their values, from sweep.toml; empty if the file is damaged."""
+    """The settings that a sweep varies, with their values, from sweep.toml. Empty if sweep.toml is damaged."""
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
         members = [] if table is None else table["member"]

@@ -16,27 +16,28 @@ from xpc.grammar.record import field, mutable, record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    "core.fsmonitor=",  # "" means false to every git; before 2.36, `false` would name a program to run
+    # "" means false to every version of git; versions before 2.36 take `false` for the name of a program
+    "core.fsmonitor=",
     f"core.hooksPath={os.devnull}",
 )
-"""Settings for git's command line, where they override all configuration files. Old versions of git ignore settings
-that they do not know.
+"""Settings for the command line of git, where they take precedence over all configuration files. Older versions of git
+ignore settings that they do not know.
 """
 VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "",  # overrides `protocol.NAME.allow` in every configuration file
+    "GIT_ALLOW_PROTOCOL": "",  # this overrides the `protocol.NAME.allow` of every configuration file
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1",  # with an archive's refs/replace, git would show other files for a commit
+    "GIT_NO_REPLACE_OBJECTS": "1",  # otherwise git would follow refs/replace, and could show other files for a commit
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
 }
 KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
-"""The environment variables that git gets, besides PATH. All others are dropped: tokens, and GIT_DIR, which git hooks
-set.
+"""The environment variables that git gets, in addition to PATH. All others are dropped, such as tokens, and GIT_DIR,
+which hooks of git set.
 """
 POINTER = 4096
-"""Maximum size in bytes of a `.git` file, which has only one line: `gitdir: PATH`."""
+"""The largest size in bytes of a `.git` file. Such a file has a single line, `gitdir: PATH`."""
 
 
 @record
@@ -51,13 +52,14 @@ class Repository:
 
         Raises UsageError if git is not installed.
 
-        Only pass subcommands that run no filters, textconv or external diff, such as `cat-file`.
+        Only pass subcommands, such as `cat-file`, that start no other program: no filter, no textconv and no external
+        diff.
         """
         import shutil
-        import subprocess  # imported late, because most commands need no commits
+        import subprocess  # imported only here, because most commands need no commits
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        # `.` may be a folder of the pull request, so relative entries of PATH are skipped
+        # `.` may be a folder of the pull request, so entries of PATH that are relative are skipped
         path = os.pathsep.join(one for one in folders if os.path.isabs(one))
         program = shutil.which("git", path=path)
         if program is None:
@@ -75,15 +77,15 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
-        """Map blobs to their sizes in bytes. Blobs that a partial clone lacks are skipped."""
+        """The sizes of blobs in bytes. Blobs that are missing in a partial clone are left out."""
         given = "".join(f"{one}\n" for one in blobs).encode()
         answer = self.git("cat-file", "--batch-check=%(objectname) %(objectsize)", given=given) if given else b""
         lines = [line.split(" ") for line in (answer or b"").decode().splitlines()]
         return {one[0]: int(one[1]) for one in lines if len(one) == 2 and one[1].isdecimal()}
 
     def blob(self, path: str, length: int) -> str:
-        """The hash that git would give to the current contents of a file in the working tree. `length` is its number of
-        hexadecimal digits. Empty if the file cannot be read.
+        """The hash that git would give to the contents that a file has now in the working tree. `length` is the number
+        of hexadecimal digits. Empty if the file cannot be read.
         """
         import hashlib
 
@@ -107,7 +109,7 @@ class Repository:
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
     def prefix(self, folder: str) -> str:
-        """The common beginning of the paths of all files below a folder: `specs/`, or "" for the top folder."""
+        """How the paths of all files below a folder begin: `specs/`. "" for the top folder."""
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 
@@ -134,7 +136,7 @@ MOST_LINKS = 40
 
 @mutable
 class Commit:
-    """The files of a commit. The names are listed once; contents are read when needed.
+    """The files of a commit. Their names are listed once, and contents are read when they are needed.
 
     `files` maps each path (relative to the top folder) to its mode and the hash of its blob. `modules` maps each
     submodule to its commit.
@@ -149,7 +151,7 @@ class Commit:
 
     @classmethod
     def of(cls, repository: Repository, hash: str) -> Commit:
-        """The commit with this hash. Raises UsageError if git cannot list it."""
+        """The commit with this hash. Raises UsageError if git cannot list the commit's files."""
         listed = repository.git("ls-tree", "-r", "-z", "--full-tree", hash)
         if listed is None:
             raise UsageError(f"git cannot list the files of {hash}")
@@ -165,7 +167,9 @@ class Commit:
         return next((one for one in above if one in self.modules), None)
 
     def submodule(self, module: str) -> Commit:
-        """The commit to which a submodule points. Raises UsageError if it is not in this clone."""
+        """The commit to which a submodule points. Raises UsageError if this clone does not have the
+        submodule's commit.
+        """
         if module not in self.opened:
             place, hash = os.path.join(self.repository.top, module), self.modules[module]
             found = find(place) if os.path.isdir(place) else None
@@ -182,14 +186,14 @@ class Commit:
         return os.fsdecode(self.data(path) or b"") if self.files.get(path, ("",))[0] == LINK else None
 
     def folder(self, path: str) -> list[str]:
-        """The paths of all files below a folder, relative to the top folder. A forged tree may contain `..`; such paths
-        are skipped.
+        """The paths of all files below a folder, relative to the top folder. Paths with `..`, which only a forged tree
+        can contain, are left out.
         """
         start = "" if path in ("", ".") else path + "/"
         return [one for one in self.files if one.startswith(start) and ".." not in one.split("/")]
 
     def read(self, *paths: str) -> None:
-        """Load the contents of these files with a single call of git."""
+        """Load the contents of all these files with a single call of git."""
         wanted = dict.fromkeys(self.files[one][1] for one in paths if one in self.files)
         missing = [one for one in wanted if one not in self.blobs]
         if not missing:
@@ -209,7 +213,7 @@ class Commit:
     def data(self, path: str) -> bytes | None:
         """The contents of a file; None if the commit has no such file.
 
-        Raises UsageError if a partial clone lacks the contents, because git may not fetch them here.
+        Raises UsageError if a partial clone lacks the contents. git must not fetch them here.
         """
         if path not in self.files:
             return None
@@ -225,8 +229,8 @@ def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
     """Resolve the symbolic links in a path. Yields the path itself, the path after each resolved link, and as the last
     one the path of the file.
 
-    All paths are relative to the top folder. `link` returns the target of a symbolic link, or None. A last path that
-    begins with `..` or `/` is outside the repository.
+    All paths are relative to the top folder. `link` returns the target of a symbolic link, or None if the path is no
+    link. If the last path begins with `..` or `/`, it lies outside of the repository.
     """
     yield path
     for _ in range(MOST_LINKS):
@@ -242,8 +246,8 @@ def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
 
 
 def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:
-    """The path of the file for which a Git LFS pointer stands: the file in the working tree if its digest matches, or
-    the copy in LFS's cache. None if neither exists.
+    """The path of the file that a Git LFS pointer stands for. It is the file in the working tree, if its digest is that
+    of the pointer; otherwise the copy in LFS's cache. None if neither exists.
     """
     from xpc.compiler.files.file_digests import file_digest
 
@@ -262,7 +266,7 @@ def stored_file(repository: Repository, path: str, digest: str, size: int) -> st
 
 
 def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
-    """Split each entry of git's NUL-separated output at its tab: the text before it, and the path after it."""
+    """Split each entry of git's output, which is separated by NUL. An entry has a text, a tab and a path."""
     for one in listed.split(b"\0"):
         facts, tab, path = one.partition(b"\t")
         if tab:
@@ -270,8 +274,8 @@ def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
 
 
 def find(folder: str) -> Repository | None:
-    """Find the repository that contains a folder. git is not asked, because it would accept a folder that only looks
-    like a repository.
+    """Find the repository that contains a folder. This function does not ask git, because git would accept a folder
+    that only looks like a repository.
 
     Raises UsageError if a `.git` file does not name a repository.
     """
@@ -288,7 +292,7 @@ def find(folder: str) -> Repository | None:
 
 
 def _pointed_to(path: str) -> str:
-    """The git folder that a `.git` file names. Linked worktrees and submodules have such a file."""
+    """The git folder that a `.git` file names. Linked worktrees and submodules have such a file instead of a folder."""
     try:
         with open(path, "rb") as handle:
             named = os.fsdecode(handle.read(POINTER)).rstrip("\r\n")
@@ -301,8 +305,8 @@ def _pointed_to(path: str) -> str:
 
 
 def _is_repository(folder: str) -> bool:
-    """Whether git accepts a folder as a git folder. For a linked worktree, `refs` and `objects` are in the folder that
-    the file `commondir` names.
+    """Whether git would accept a folder as a git folder. For a linked worktree, `refs` and `objects` are in another
+    folder, which the file `commondir` names.
     """
     shared = os.path.isfile(os.path.join(folder, "commondir"))
     parts = shared or all(os.path.isdir(os.path.join(folder, one)) for one in ("objects", "refs"))

@@ -1,5 +1,5 @@
-"""Decide whether a run can resume from the checkpoints of an earlier run, with the same test as the trainer's at its
-start.
+"""Decide whether a run can resume from the checkpoints of an earlier run. The trainer makes the same test when it
+starts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ FILES = ("accelerate.yaml", "deepspeed.json")
 
 
 def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
-    """A sentence on whether a run can resume from the checkpoints of another run; empty if their configurations are
-    equal.
+    """A sentence that says whether a run can resume from the checkpoints of another run. Empty if the configurations of
+    the two runs are equal.
 
-    `before` are the keys and values of the earlier run's JSON and YAML files, `after` those of the new run.
+    `before` are the keys and values in the JSON and YAML files of the earlier run, and `after` those of the new run.
     """
     if before == after:
         return ""
@@ -35,8 +35,8 @@ def resumes(before: Mapping[str, object], after: Mapping[str, object]) -> str:
 
 
 def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
-    """Flatten lists of records (the data sources) into single settings such as `data[0].path`, if both runs have
-    equally many records.
+    """Turn lists of records, such as the data sources, into single settings such as `data[0].path`. This is done only
+    if both runs have the same number of records.
     """
     out: dict[str, object] = {}
     for name, value in table.items():
@@ -50,7 +50,7 @@ def _by_key(table: dict[str, object], other: Mapping[str, object]) -> dict[str, 
 
 
 def _settings(tables: Mapping[str, object]) -> dict[str, object]:
-    """Rename the keys of the emitted files to the names of settings that the trainer compares
+    """Rename the keys of the emitted files: they get the names of the settings that the trainer compares
     (runtime/core/same_run.py, `settings`).
     """
     out: dict[str, object] = {}

@@ -1,8 +1,8 @@
-"""Read `REV:file`: a spec as it was in a commit, with the specs that it extends, the templates and the data of that
-commit.
+"""Read `REV:file`, a spec as it was in a commit. The specs that it extends, the templates and the data are also those
+of that commit.
 
-Files that the spec names are copied from git into a temporary folder when they are read. A file that is not in git,
-such as data, is read from the working tree.
+If the spec names a file, it is copied from git into a temporary folder when it is read. A file that git does not have,
+such as large data, is read from the working tree.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from xpc.grammar.record import field, mutable
 class RevisionWorkspace(Workspace):
     """The workspace of a spec in a commit. Files of the commit are copied into the temporary folder `mirror`.
 
-    `paths` maps each path (relative to the top folder) to the file in `mirror` or in the working tree. `tracked` are
-    the files in git's index; None until they are read.
+    `paths` maps each path, relative to the top folder, to the file that stands for it, in `mirror` or in the working
+    tree. `tracked` are the files in git's index; it is None until the index is read.
     """
 
     commit: Commit = field(kw_only=True)
@@ -33,7 +33,7 @@ class RevisionWorkspace(Workspace):
     tracked: dict[str, str] | None = None
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """Like Workspace.locate, after copying the file from git."""
+        """Like Workspace.locate, but the file is copied from git first."""
         name, path = Workspace.locate(self, written, base)
         inside = os.path.relpath(path, self.mirror).replace(os.sep, "/")
         if os.path.isabs(written) or inside.split("/")[0] == ".." or "\0" in written:
@@ -43,7 +43,9 @@ class RevisionWorkspace(Workspace):
         return name, self.paths[inside]
 
     def listed(self, written: str) -> list[str]:
-        """Like Workspace.listed, and lists files that git has only as an LFS pointer; these are not in `mirror`."""
+        """Like Workspace.listed, but files that git has only as an LFS pointer are listed, too, although they are not
+        in `mirror`.
+        """
         start = os.path.relpath(Workspace.locate(self, written)[1], self.mirror).replace(os.sep, "/") + "/"
         found = set(Workspace.listed(self, written))
         there = (one for one, path in self.paths.items() if one.startswith(start) and os.path.isfile(path))
@@ -55,8 +57,8 @@ class RevisionWorkspace(Workspace):
         return sorted(found)
 
     def locate_image(self, folder: str, written: str) -> str | None:
-        """The path of an image as it was in the commit. For an unchanged image, it is the path in the working tree,
-        because copying thousands of images is slow.
+        """The path of an image as it was in the commit. If the image has not changed since then, this is its path in
+        the working tree, because copying thousands of images would be slow.
         """
         commit, top = self.commit, self.commit.repository.top
         below = os.path.relpath(os.path.join(self.root, folder), self.mirror).replace(os.sep, "/")
@@ -79,10 +81,10 @@ class RevisionWorkspace(Workspace):
         return self.tracked
 
     def _put(self, inside: str, path: str, commit: Commit | None = None) -> str:
-        """Copy a file or folder of a commit to `path`, and return `path`. If git does not have it, return its path in
-        the working tree.
+        """Copy a file or folder of a commit to `path`, and return `path`. If the commit does not have it, return its
+        path in the working tree.
 
-        `commit` is the spec's commit by default; for a path in a submodule, it is the submodule's commit.
+        `commit` is the commit of the spec. Only for a path in a submodule, it is the commit of the submodule.
         """
         commit = commit or self.commit
         repository = commit.repository
@@ -118,7 +120,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
     """Yield a function that opens a spec of the commit: it takes the spec's path and returns its bytes, its name and
     its workspace.
 
-    All these specs share one temporary folder. The function raises UsageError for a spec that is not in the commit.
+    All these specs share one temporary folder. The function raises UsageError if the commit does not have the spec.
     """
     from tempfile import TemporaryDirectory
 
@@ -133,7 +135,7 @@ def snapshot(commit: Commit) -> Iterator[Callable[[str], tuple[bytes, str, Works
             root = os.path.join(mirror, os.path.dirname(inside)).rstrip("/")
             os.makedirs(root, exist_ok=True)
             space = RevisionWorkspace(root, commit=commit, mirror=mirror, paths=paths)
-            if f"{inside}.lock" in commit.files:  # use the commit's lock, not one in the working tree
+            if f"{inside}.lock" in commit.files:  # the lock of the commit is used, and not one in the working tree
                 space.lock = os.path.basename(inside) + ".lock"
             return data, os.path.basename(inside), space
 

@@ -1,4 +1,6 @@
-"""The length of a run: its steps, samples, tokens and warm-up, if known. Also compares the lengths of two runs."""
+"""The length of a run, as far as it is known: its steps, samples, tokens and warm-up. Also says how the lengths of two
+runs differ.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ SHOWN = 3
 
 @record
 class RunLength:
-    """The length of one run. `samples` counts all sequences that are trained on, `rows` the rows of one epoch; `epochs`
-    is the number of epochs that the spec states.
+    """The length of one run. `samples` is the number of all sequences that are trained on, and `rows` the number of
+    rows in one epoch. `epochs` is the number of epochs that the spec states.
 
-    Unknown quantities are None: the rows of most datasets, and the number of sequences after packing. `group` is the
-    number of completions per prompt; `each` is `group` times the number of iterations for which every completion is
-    trained on.
+    A quantity that is unknown is None. This is so for the rows of most datasets, and for the number of sequences after
+    packing. `group` is the number of completions per prompt. `each` is `group` times the number of iterations in which
+    a completion is trained on.
     """
 
     steps: int | None
@@ -42,19 +44,19 @@ class RunLength:
 
     @property
     def tokens(self) -> int | None:
-        """Upper bound of the tokens trained on: samples times `seq`."""
+        """The largest possible number of tokens that are trained on: samples times `seq`."""
         return None if self.samples is None or self.online else self.samples * self.seq
 
     @property
     def warm(self) -> tuple[int, float] | None:
-        """The warm-up in steps and as a share of the run; None unless both are known."""
+        """The warm-up in steps, and as a share of the run. None unless both numbers are known."""
         if self.warmup is None or not self.steps:
             return None
         count = self.warmup.steps(self.steps)
         return count, count / self.steps
 
     def steps_why(self) -> str:
-        """The calculation of the steps."""
+        """Explain, as text, how the number of steps was calculated."""
         if self.epochs is None:
             return "as written"
         if self.rows is None:
@@ -63,11 +65,11 @@ class RunLength:
         return f"{self.rows:,} rows{each} x {self.epochs:g} epochs / {self.gbs}"
 
     def tokens_why(self) -> str:
-        """The calculation of the tokens."""
+        """Explain, as text, how the number of tokens was calculated."""
         return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
 
     def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
-        """The change of length for the first line of a comparison: `gbs 528 -> 264: 7,500 steps instead of 3,750, same
+        """What a comparison's first line says about the length: `gbs 528 -> 264: 7,500 steps instead of 3,750, same
         tokens`.
         """
         by_name: dict[str, list[Change]] = {}
@@ -89,13 +91,15 @@ class RunLength:
             yield f"{_times(other._pace() / self._pace())} the steps"
 
     def _prompts(self, other: RunLength) -> Iterator[str]:
-        """A phrase on the change in the number of prompts per step."""
+        """A phrase that says how the number of prompts per step has changed."""
         was, now = self.gbs / self.group, other.gbs / other.group
         if max(self.group, other.group) > 1 and was != now:
             yield f"{now:g} prompts a step instead of {was:g}"
 
     def _samples(self, other: RunLength) -> Iterator[str]:
-        """A phrase on the change in tokens, if the batch or the length of the run changed."""
+        """A phrase that says how the number of tokens has changed, if the batch or the length of the
+        run has changed.
+        """
         moved = (self.gbs, self.epochs, self.steps, self.seq) != (other.gbs, other.epochs, other.steps, other.seq)
         if not moved or self.online or other.online or self.seq != other.seq or self.packed != other.packed:
             return
@@ -108,16 +112,20 @@ class RunLength:
         yield "same tokens" if ratio == 1 else f"{_times(ratio)} the tokens"
 
     def _comparable(self, other: RunLength) -> bool:
-        """Whether the ratio of both runs' steps is known, even if the number of steps is not."""
+        """Whether the ratio between the numbers of steps of both runs is known, even if the numbers
+        themselves are not.
+        """
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """Optimizer steps per row (with packing: per token). Two runs over the same rows can be compared by it."""
+        """How many optimizer steps follow from one row; with packing, from one token. By this number, two runs over the
+        same rows can be compared.
+        """
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 
 
 def run_length(spec: Spec, planned: int | None = None) -> RunLength:
-    """The length of a run. `planned` is the number of steps from the plan, which is also known for online methods."""
+    """The length of a run. `planned` is the number of steps in the plan, which knows it for online methods, too."""
     steps, written = total_steps(spec), spec.get("train.steps")
     steps = planned if steps is None else steps
     epochs = None if isinstance(written, int) else spec.real("train.epochs")
@@ -140,7 +148,9 @@ def run_length(spec: Spec, planned: int | None = None) -> RunLength:
 
 
 def _short(path: str) -> str:
-    """A setting's name without its clause: `optimizer.lr` becomes `lr`. A nested setting keeps its full path."""
+    """The name of a setting without its clause: `optimizer.lr` becomes `lr`. A setting that is nested deeper keeps its
+    complete path.
+    """
     from xpc.compiler.language.schema import BY_PATH
 
     name = path.rpartition(".")[2]
@@ -149,7 +159,9 @@ def _short(path: str) -> str:
 
 
 def _short_change(name: str, found: Sequence[Change]) -> str:
-    """A changed setting for the first line of a comparison. Several data sources are counted instead of named."""
+    """A changed setting, as text for a comparison's first line. If several data sources have changed, their number is
+    given instead of their names.
+    """
     if len(found) > 1:
         return f"{name} ({len(found)} sources change)"
     before, after = short(found[0].before, found[0].after)

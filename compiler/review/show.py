@@ -17,7 +17,7 @@ FORMAT = 1
 NAMED = 6
 """Maximum number of members that a section names."""
 FOLDED = 3
-"""Maximum number of keys that are listed one by one for a file that only one run has."""
+"""If only one run has a file, and the file has more keys than this, the keys are counted instead of listed."""
 
 
 def headline(found: Comparison) -> str:
@@ -142,7 +142,7 @@ def _changes(found: Sequence[Change]) -> list[str]:
 
 
 def _folded(found: Sequence[Change]) -> list[str]:
-    """Lines for the changed arguments. If only one run has a file, its keys become one line with their number."""
+    """Lines about the changed arguments. If only one run has a file, a single line gives the number of its keys."""
     by_file: dict[tuple[str, str], list[Change]] = {}
     for each in found:
         if ABSENT in (each.before, each.after):
@@ -181,7 +181,7 @@ def as_json(found: Comparison) -> str:
 
 
 def _value(value: object) -> object:
-    """Convert a part of a comparison for JSON. For a change, use its typed values, or else its texts."""
+    """Convert a part of a comparison for JSON. A change becomes its typed values, or, if it has none, its texts."""
     if isinstance(value, Change):
         before, after = value.values or (value.before, value.after)
         return {"name": value.name, "before": before, "after": after, "why": value.why}

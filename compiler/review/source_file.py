@@ -1,5 +1,5 @@
-"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file next to the setting that it became in the
-spec.
+"""`xpc diff recipe.yaml recipe.xp`: show each line of another tool's file, and next to it the setting of the spec that
+the line became.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def is_source(name: str) -> bool:
 
 
 def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
-    """Return the lines of the other tool's file, each with its setting in the spec, and whether the spec differs from a
-    new import. Raises UsageError for a file that cannot be imported.
+    """Return two things: the lines of the other tool's file, each with its setting in the spec; and whether the spec
+    differs from what an import of the file would give now. Raises UsageError for a file that cannot be imported.
     """
     draft = _draft(name, spec)
     lines, differs = [_row(name, title), _row("-" * len(name), "-" * len(title))], False
@@ -65,8 +65,8 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
 
 
 HEADER = ("method", "train.steps", "train.epochs", "target")
-"""Settings that an import writes as part of the `train` sentence or as a statement of their own, not inside a
-clause.
+"""Settings that an import writes into the `train` sentence, or as a statement of their own, and not
+inside of a clause.
 """
 
 
@@ -82,8 +82,8 @@ def _draft(name: str, spec: Spec) -> Draft:
 
 
 def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
-    """Return a pair: the settings that a key of the other tool's file became, with their values in the spec, and
-    whether a value differs from the import.
+    """Return a pair: the settings that a key of the other tool's file became, with their values in the spec; and
+    whether one of these values differs from what an import would give.
     """
     paths = [path for path, written in draft.settings.items() if written.entry is not None
              and (written.entry.file, written.entry.key) == (fate.file, fate.key)]  # fmt: skip
@@ -102,8 +102,9 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str, draft: Draft) -> str | None:
-    """The value of a setting in the notation of a spec; None if the spec has no value. The bundle's name of a copied
-    file is replaced by the name that the import gave the file, if their contents are equal.
+    """The value of a setting as it is written in a spec; None if the spec has no value. If the value is the name of a
+    file's copy in the bundle, it is replaced by the name that the import gave the file, provided that both have the
+    same contents.
     """
     value = spec.get(path_of(path))
     if value is None:

@@ -1,4 +1,4 @@
-"""Compare the data sources of two runs: which were added or removed, and which are read differently."""
+"""Compare the data sources of two runs. Sources may be added, removed, or read in another way."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NONE = "none"
 def source_changes(
     name: str, before: Sequence[DataSource], after: Sequence[DataSource]
 ) -> Iterator[tuple[Change, bool]]:
-    """Yield each change, and whether it is only a change in how the rows of a source are read. `name` is `data`, or
-    `eval.data` with the name of an evaluation set.
+    """Yield each change, and whether only the reading of the rows has changed. `name` is `data`, or `eval.data` with
+    the name of an evaluation set.
     """
     names = [[ref(each) for each in sources] for sources in (before, after)]
     if names[0] != names[1] and sorted(map(described, before)) == sorted(map(described, after)):
@@ -47,13 +47,13 @@ def _row_changes(name: str, one: DataSource, other: DataSource) -> Iterator[tupl
 
 
 def described(source: DataSource) -> str:
-    """The description of a source: its name, how its rows are read, and which are used."""
+    """Describe a source: its name, how its rows are read, and which of them are used."""
     return ", ".join((ref(source), *_reading(source), *_chosen(source)))
 
 
 def _reading(source: DataSource) -> list[str]:
-    """Phrases on how the rows of the source are read, which also depends on settings of the complete data block:
-    `columns prompt, answer`.
+    """Phrases that say how the rows of a source are read, such as `columns prompt, answer`. Some of the settings for
+    this are those of the complete data block.
     """
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
@@ -64,7 +64,9 @@ def _reading(source: DataSource) -> list[str]:
 
 
 def _chosen(source: DataSource) -> list[str]:
-    """Phrases on which rows of the source are used: `at most 1000 rows`, `take 10%`, and the digest of a local file."""
+    """Phrases that say which rows of a source are used, such as `at most 1000 rows` or `take 10%`, and the digest of a
+    local file.
+    """
     parts = [] if source.limit is None else [f"at most {source.limit} rows"]
     if source.take is not None:
         take = source.take

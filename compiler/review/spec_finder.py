@@ -1,10 +1,10 @@
 """The specs of a repository: the tracked `.xp` files that describe a run, each with the files that it extends (its
 bases).
 
-A file describes a run if it, or a base of it, has a `train` sentence. Two kinds of files also count, because their
-errors must be reported: files whose bases are missing or cyclic, and files with a syntax error that no other file
-extends. The `spec.xp` of a bundle does not count. Symbolic links do not count either, because they may lead out of the
-repository.
+A file describes a run if it has a `train` sentence, or if a base of it has one. Two kinds of files count as well,
+because their errors must be reported: a file whose bases are missing or cyclic, and a file that has a syntax error and
+that no other file extends. The `spec.xp` of a bundle does not count. Symbolic links do not count either, because they
+may lead out of the repository.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from xpc.compiler.review.repository import LINK, Commit, Repository, followed
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
-"""Maximum number of bases (extended specs) that are followed from a spec. The compiler's own limit is lower."""
+"""The largest number of bases that are followed from a spec. The compiler itself allows fewer, so it reports longer
+chains.
+"""
 BUNDLE = ".bundle"
 
 
 @record
 class Specs:
-    """The specs of a repository. `runs` maps each spec to its bases, nearest first, and `files` are all `.xp` files
-    outside bundles. `links` are symbolic links, which are not read. Paths are relative to the repository's top.
+    """The specs of a repository. `runs` has, for each spec, its bases (the nearest first). `files` are all `.xp` files
+    that are not in bundles. `links` are symbolic links, which are not read. All paths are relative to the top of the
+    repository.
     """
 
     runs: Mapping[str, tuple[str, ...]]
@@ -34,8 +37,8 @@ class Specs:
     links: tuple[str, ...]
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs that are changed themselves, whose lock or base (extended spec) is changed, or that have a base in
-        a changed submodule.
+        """The specs that a change affects by their text: a spec, its lock or one of its bases has changed, or a base is
+        in a submodule that has changed.
         """
         found = set(changed)
         return [
@@ -46,7 +49,7 @@ class Specs:
 
 
 def parents(path: str) -> list[str]:
-    """The folders above a path: `a` and `a/b` for `a/b/c`."""
+    """The folders above a path: `a` and `a/b` for the path `a/b/c`."""
     return [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 
@@ -65,7 +68,7 @@ def specs_of_commit(commit: Commit) -> Specs:
 
 
 def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Specs:
-    """The tracked specs, and `more` files, as they are in the working tree. Raises UsageError if git fails."""
+    """The tracked specs, and the files in `more`, as they are in the working tree. Raises UsageError if git fails."""
 
     def read(path: str) -> bytes | None:
         try:
@@ -86,7 +89,8 @@ def _specs(
     names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
-    # extended specs may have any name; they are read together, because reading from a commit starts a git process
+    # bases may have any name, so they are found in steps; each step reads all its files together, because reading from
+    # a commit starts a process of git
     others: dict[str, _File] = {}
     new = files
     for _ in range(DEEP):
@@ -118,8 +122,8 @@ def _specs(
 
 
 def _in_bundle(path: str, bundles: set[str]) -> bool:
-    """Whether a file is the spec.xp of a bundle: its folder has a manifest, or a folder in its path ends with
-    `.bundle`.
+    """Whether a file is the spec.xp of a bundle. It is one if its folder has a manifest, or if the name of a folder in
+    its path ends with `.bundle`.
 
     Other `.xp` files in such a folder count as specs. Otherwise, a manifest that somebody adds to a folder of specs
     would hide them.
@@ -129,9 +133,7 @@ def _in_bundle(path: str, bundles: set[str]) -> bool:
 
 
 def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
-    """The bases (extended specs) of a file, nearest first. The list ends before a base that is missing or part of a
-    cycle.
-    """
+    """The bases of a file, the nearest first. If a base is missing, or is part of a cycle, the list ends before it."""
     chain: list[str] = []
     here = path
     while len(chain) < DEEP:
@@ -144,15 +146,15 @@ def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
 
 
 def _base(path: str, named: str) -> str:
-    """The path of an extended spec, relative to the repository's top, from the path of a file and the name in its
-    `extends`.
+    """The path of a base, relative to the top of the repository. It follows from the path of a file and from the name
+    in the file's `extends`.
     """
     return os.path.normpath(os.path.join(os.path.dirname(path), named)).replace(os.sep, "/")
 
 
 def _parsed(data: bytes | None, name: str) -> _File:
-    """Whether a file has a `train` sentence, which spec it extends, and whether it has errors. Only files with the word
-    `train` or `extends` are parsed.
+    """Whether a file has a `train` sentence, which spec it extends, and whether it has errors. A file is parsed only if
+    it contains the word `train` or `extends`.
     """
     if data is None:
         return _File(False, None, True)

@@ -13,8 +13,8 @@ TABLES = (".json", "accelerate.yaml")
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""Prefixes of keys that are not compared, because they follow from other values: the stack's name, the model, the
-hardware, and the list of trainer modules.
+"""How the names of those keys begin that are not compared, because they follow from other values: the stack's name, the
+model, the hardware, and the list of the trainer's modules.
 """
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
@@ -22,7 +22,9 @@ BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """The line breaks of YAML 1.1. A text with one of them in a comment has a line that does not look like one."""
 ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
-"""Files that only repeat other files, as text or as digests. Any change of a bundle changes them."""
+"""Files that only repeat the contents of other files, as text or as digests, so that any change of a bundle changes
+them.
+"""
 
 
 def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict[str, object]:
@@ -41,13 +43,13 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
             text = files[name].decode()
             table = json.loads(text) if name.endswith(".json") else _yaml(text)
             out.update({f"{name} {key}": value for key, value in _flat(table, "")})
-        except (ValueError, RecursionError) as error:  # the file of the bundle was edited
+        except (ValueError, RecursionError) as error:  # somebody has edited the file in the bundle
             raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
     return {key: value for key, value in out.items() if not (without and key.startswith(without))}
 
 
 def is_table(name: str) -> bool:
-    """Whether a file of a bundle has keys and values, and not code or text."""
+    """Whether a file of a bundle consists of keys and values, and not of code or text."""
     return "/" not in name and name.endswith(TABLES)
 
 
@@ -83,7 +85,9 @@ def _yaml(text: str) -> dict[str, object]:
 
 
 def without_comment(value: str) -> str:
-    """A YAML value without its trailing comment; `#` begins a comment only at the start or after a space."""
+    """A value of YAML without the comment behind it. `#` begins a comment only at the start of the value, or after a
+    space.
+    """
     quoted = QUOTED.match(value)
     if quoted is not None:
         return quoted[1]

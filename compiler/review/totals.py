@@ -1,4 +1,4 @@
-"""Add up what all runs of one argument of `xpc diff` need: GPU-hours, disk, and cost."""
+"""Add up the GPU-hours, the disk space and the cost of all runs in one argument of `xpc diff`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from xpc.compiler.review.differences.change import Change
 from xpc.compiler.review.operands import DoesNotCompile, Run
 
 INDEPENDENT = frozenset({"optimizer.lr", "seed", "data.seed", "save", "track.name"})
-"""Settings that often differ between members of a sweep, but change neither hours nor disk space."""
+"""Settings that often differ between the members of a sweep, and affect neither hours nor disk space."""
 ADDED = ("GPU-hours", "disk, at most", "cost")
 
 
 def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast]:
-    """The forecast (hours, disk, cost) of each run. Members that differ only in settings of INDEPENDENT share one.
+    """The forecast (hours, disk, cost) of each run. Members that differ only in settings of INDEPENDENT get the same
+    forecast, which is computed once.
 
     Raises DoesNotCompile if a member on disk does not compile.
     """
@@ -31,8 +32,8 @@ def forecasts(runs: Iterable[Run], prices: Mapping[str, float]) -> list[Forecast
 
 
 def _decisive(run: Run) -> Iterator[str]:
-    """The values that may change hours or disk space. For a member on disk, the lines of its spec.xp are used, because
-    checking each member's spec would be slow.
+    """The values that can change hours or disk space. For a member on disk, these are the lines of its spec.xp, because
+    checking the spec of each member would be slow.
     """
     if run.tree is None:
         spec = run.spec
@@ -50,14 +51,14 @@ def _decisive(run: Run) -> Iterator[str]:
 
 
 def added(found: Sequence[Forecast], name: str) -> float | None:
-    """The sum of a quantity over all runs; None if it is unknown for one run."""
+    """The sum of a quantity over all runs. None if it is unknown for one of the runs."""
     values = [one.number(name) for one in found]
     return None if None in values else sum(one for one in values if one is not None)
 
 
 def total_changes(before: Sequence[Run], after: Sequence[Run], prices: Mapping[str, float]) -> Iterator[Change]:
-    """The sums over all runs, such as GPU-hours, that differ between the two arguments of `xpc diff`. Empty if a member
-    on disk does not compile.
+    """The sums over all runs, such as GPU-hours, in which the two arguments of `xpc diff` differ. Empty if a member on
+    disk does not compile.
     """
     try:
         sides = [forecasts(runs, prices) for runs in (before, after)]

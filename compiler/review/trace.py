@@ -1,9 +1,9 @@
-"""Find which keys of the emitted files a setting decides: `optimizer.lr` decides `trainer_args.json
+"""Find the keys in the emitted files that a setting decides: `optimizer.lr` decides `trainer_args.json
 arguments.learning_rate`.
 
 The compiler keeps no list of these keys. Instead, the checked spec is lowered again with another value of the setting,
-and the keys that differ are returned. Derived settings keep their values, so a key that depends on the setting only
-through another setting is not found.
+and the keys whose values then differ are returned. Settings that are derived keep their values, so a key that depends
+on the setting only through a derived one is not found.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Trace:
         self.keys = tables(self.files)
 
     def keys_of(self, path: str) -> list[str]:
-        """The keys of the bundle that a setting decides, as `file key = value`; files without keys are listed by
-        name.
+        """The keys of the bundle that a setting decides, as `file key = value`. A file that has no keys is listed by
+        its name.
         """
         values: Mapping[str, Value] = {str(name): value for name, value in self.spec.values.items()}
         value = values[path]
@@ -44,13 +44,13 @@ class Trace:
                     spec = evolve(spec, hardware=_machines(spec, path))
                 files = emitted(CheckedSpec.of(spec, self.spec.problems, self.spec.silenced))
             except (AssertionError, AttributeError, KeyError, LookupError, TypeError, ValueError):
-                continue  # this value is impossible unless another setting changes, too
+                continue  # this value cannot be lowered unless another setting changes, too
             out.update(dict.fromkeys(self._different(files)))
         return list({**out, **dict.fromkeys(self._table_arguments(path))})
 
     def _table_arguments(self, path: str) -> Iterator[str]:
-        """The trainer arguments that the table of settings lists for this setting. They are the only answer if no value
-        of the setting can be changed alone.
+        """The trainer arguments that the table of settings lists for this setting. They are the only answer if no other
+        value of the setting can be lowered.
         """
         for name in BY_PATH[path].args:
             here = self.spec.stack.rename(name) or name
@@ -79,8 +79,8 @@ def _machines(spec: CheckedSpec, path: str) -> object:
 
 
 def _others(path: str, value: object) -> Iterator[object]:
-    """Other values of the same type, the nearest first. They need not be valid: `adamw` also becomes `adamwx` if there
-    are no choices.
+    """Other values of the same type, those nearest to the setting's value first. They need not be legal: a text without
+    choices, such as `adamw`, becomes `adamwx`.
     """
     row = BY_PATH[path]
     if isinstance(value, bool):

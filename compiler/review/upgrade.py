@@ -1,5 +1,5 @@
-"""`xpc upgrade FILE --target T`: move a spec to another stack, and write into the spec the values that would otherwise
-change.
+"""`xpc upgrade FILE --target T`: move a spec to another stack. Values that the move would change are written into the
+spec, so that they stay the same.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ EPILOG = (
 
 @record
 class Pin:
-    """A setting that is written into the spec so that its value does not change: its path, its text, and the value that
-    it would otherwise have.
+    """A setting that is written into the spec so that the move does not change its value. It has its path, its text,
+    and the value that it would have otherwise.
 
-    If the setting is written for the sake of a trainer argument, `argument` is that argument's name and `value` its
-    required value.
+    If the setting is written in order to keep the value of a trainer argument, `argument` is the name of this argument,
+    and `value` the value that it must keep.
     """
 
     path: str
@@ -59,8 +59,8 @@ class Pin:
 
 @mutable
 class Upgrade:
-    """A spec that is being moved to another stack: `before` is the run before the move, `text` the current text, and
-    `pins` the settings that were written into it.
+    """A spec that is being moved to another stack. `before` is the run before the move, `text` is the text of the spec
+    so far, and `pins` are the settings that were written into it.
     """
 
     before: CheckedSpec
@@ -70,24 +70,24 @@ class Upgrade:
     pins: list[Pin]
 
     def spec(self, text: str) -> tuple[CheckedSpec | None, tuple[Diagnostic, ...]]:
-        """Check a text as this spec. Returns the checked spec (of a sweep: its first member), or None, and the
-        findings.
+        """Check a text as if it were this spec. Returns the checked spec, or None if there are errors, and the
+        findings. For a sweep, the spec is that of its first member.
         """
         checked = check_text(text.encode("utf-8", "surrogateescape"), self.name, self.workspace)
         return checked.spec, checked.problems
 
     def difference(self, after: CheckedSpec) -> Difference:
-        """The differences between the run before the move and the run `after` it."""
+        """The differences between the run before the move and the run `after`."""
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:
-        """For each setting that the move changes, write its earlier value into the spec, unless this changes something
-        else. Returns the remaining differences.
+        """Write the earlier value of each setting that the move changes into the spec. A value is not written if this
+        would change something else. Returns the differences that remain.
         """
         after, _ = self.spec(self.text)
         assert after is not None
         left = self.difference(after)
-        # settings first, because one setting may decide several arguments
+        # settings come first, because a setting may decide several arguments
         for candidates in (self._settings, self._arguments):
             done: set[str] = set()
             for one in list(candidates(left)):
@@ -98,7 +98,7 @@ class Upgrade:
                 if found is None or (one.argument and stated(found).get(one.argument) != one.value):
                     continue
                 closer = self.difference(found)
-                if _differing(closer) < _differing(left):  # the pin removes a difference and adds none
+                if _differing(closer) < _differing(left):  # this pin removes a difference, and adds none
                     self.text, after, left = text, found, closer
                     self.pins.append(one)
                     done |= {one.argument} - {""}
@@ -150,7 +150,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     data, name, workspace = read_spec(options.file)
-    workspace.hashes = workspace.allow_oom = True  # also upgrade runs that do not fit their GPUs
+    workspace.hashes = workspace.allow_oom = True  # runs that do not fit in their GPUs are upgraded as well
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return render(located(checked.problems, options.file), "full"), 1
@@ -177,7 +177,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _moved(spec: CheckedSpec, target: str) -> str:
-    """The text of the spec with the new target."""
+    """The text of the spec, in which the target is replaced by the new one."""
     text = spec.source.text
     label = spec.values["target"].origin.label
     if label is None or label.source is not spec.source:

@@ -77,8 +77,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _all(options: argparse.Namespace) -> tuple[str, int]:
-    """Verify everything in a folder, from the git commit to the files of local models, with one line per item
-    (`--all`).
+    """Verify everything in a folder: the git commit, the specs, the bundles, the runs, and the files of local models.
+    Prints one line for each item (`--all`).
     """
     from xpc.compiler.review.verifying.chain import chain
 
@@ -86,7 +86,7 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
         own = argparse.Namespace(**{**vars(options), "spec": spec})
         try:
             return _verified(folder, own)
-        except UsageError as error:  # print the lines on other bundles in any case
+        except UsageError as error:  # print the lines about the other bundles even if one bundle cannot be read
             return f"{visible(str(error))}\n", 2
 
     def verify_run(folder: str, out: str | None) -> tuple[str, int]:
@@ -100,8 +100,8 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _bundle_of(path: str) -> str:
-    """The bundle or sweep that contains a file, because pre-commit passes the paths of files. A folder is returned
-    unchanged.
+    """The bundle or the sweep that contains a file. pre-commit passes the paths of files, not those of bundles. A
+    folder is returned as it is.
     """
     folder = path
     while os.path.isfile(path) and folder and os.path.dirname(folder) != folder:
@@ -116,12 +116,12 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.odd:  # links and other special files: a folder with such entries is not read
+    if found.odd:  # a folder that contains links or other special files is not read
         name, why = next(iter(found.odd.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))
     if options.env:
-        from xpc.compiler.review.installed import verify_environment  # imported late, because only --env needs it
+        from xpc.compiler.review.installed import verify_environment  # imported only here, because only --env needs it
 
         return verify_environment(bundles[0][0], options.python or os.environ.get("PYTHON") or "python3")
     if options.run is not None:
@@ -171,7 +171,7 @@ def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
 def _compared(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[str, int]:
-    """Compare every file of a bundle or sweep with the file that its own spec.xp compiles to."""
+    """Compare every file of a bundle or sweep with the file to which its own spec.xp compiles."""
     from xpc.compiler.files.file_memory import user_memory
 
     memory = user_memory()

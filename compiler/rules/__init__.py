@@ -1,4 +1,6 @@
-"""The legality rules. `core/index.py` lists their modules; a module is imported only where its `WHEN` is true."""
+"""The legality rules. `core/index.py` lists the modules of rules. To save time, a module is imported only if its `WHEN`
+is true for the spec.
+"""
 
 from __future__ import annotations
 
@@ -11,30 +13,32 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.package_data import read_json
 
 FIRST_RULE = "XP200"
-"""Codes below this one are about syntax and names. After such an error, xpc does not know the values of settings that
-the spec does not state.
+"""Codes below this one are about syntax and names. After an error with such a code, xpc cannot tell which settings the
+spec leaves out on purpose.
 """
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
-"""Settings with choices. If a spec misspells a choice, xpc goes on with the default, and findings about the setting are
-dropped.
+"""Settings whose value is one of a list of choices. If a spec misspells a choice, xpc goes on with the default choice.
+Findings about the setting would then concern the default, so they are dropped.
 """
 
 
 @cache
 def rules(module: str) -> list[Rule]:
-    """The rules of a module. Importing the module takes most of the time, so it is done only when needed."""
+    """Import a module of rules, and return its rules. The import takes most of the time, so callers import a module
+    only if its rules apply.
+    """
     return [one for one in vars(import_module(f"xpc.compiler.{module}")).values() if isinstance(one, Rule)]
 
 
 def check(spec: Spec) -> list[Diagnostic]:
     """Run every rule that applies to the spec, and return all findings."""
-    # imported here, because core/build.py imports this package before it writes the index
+    # Imported here, because core/build.py imports this package before it writes the index.
     from xpc.compiler.rules.core.index import MODULES
 
     found = [one for module, applies in MODULES if applies(spec) for rule in rules(module) for one in rule.run(spec)]
     misspelt = spec.wrong.intersection(CHOSEN)
     if misspelt:
-        read = codes()  # drop findings about a misspelt choice, which a default has replaced
+        read = codes()  # the spec misspells the choice, so a finding would be about the default that replaced it
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.spec.folders import fewer
@@ -44,13 +48,15 @@ def check(spec: Spec) -> list[Diagnostic]:
 
 
 def codes() -> dict[str, tuple[str, list[str]]]:
-    """For each code of a rule, its module and the settings that the rule reads, without importing any rule."""
+    """For each code of a rule: its module, and the settings that the rule reads. Both are read from `rules.json`, so
+    that no rule is imported.
+    """
     table = read_json(__file__, "rules.json")
     return {code: (module, reads) for module, found in table.items() for code, reads in found.items()}
 
 
 def every() -> tuple[Rule, ...]:
-    """All rules, for `xpc explain`, the reference pages and the tests."""
+    """Import every module of rules, and return all rules, for `xpc explain`, the reference pages and the tests."""
     from xpc.compiler.rules.core.index import MODULES
 
     return tuple(rule for module, _ in MODULES for rule in rules(module))

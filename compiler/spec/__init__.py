@@ -1,6 +1,6 @@
 """The class `Spec`, a resolved experiment: all settings with their values, and where each value comes from.
 
-A `Spec` has a `Value` for each setting that the spec states, that has a default, or that xpc derives. Stages after
+A `Spec` has a `Value` for each setting that the user states, that has a default, or that xpc derives. Stages after
 `resolve` read settings with typed getters such as `spec.integer("batch.micro")`, which raise TypeError for a setting of
 another type.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 EVALUATED: Final = ("data.holdout", "eval.split", "eval.data")
-"""The settings that select evaluation rows; a run evaluates if one of them has a value."""
+"""The settings that select evaluation rows. A run evaluates if at least one of them has a value."""
 CALLED: tuple[WeightedPath, ...] = ("method.tools", "method.environment")
 """The settings that name functions or classes that the model may call while it generates."""
 IN_MXFP4: Final = tuple(
@@ -87,15 +87,17 @@ class Spec(Getters):
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the spec's chat template or, without one, of the local model's template. None if the text is
-        unknown.
+        """The text of the chat template that the spec states. If it states none, the text of the local model's own
+        template. None if the text is unknown.
         """
         found = self.template
         return self.model.template if found is None else self.bundled.get(found.file, b"").decode("utf-8", "replace")
 
     @property
     def template(self) -> Template | None:
-        """The chat template that the spec states; None if the model's own template renders the rows."""
+        """The chat template that the spec states. None if it states none, so that the model's own template renders the
+        rows.
+        """
         value = self.get("model.chat_template")
         return value if isinstance(value, Template) else None
 
@@ -112,7 +114,7 @@ class Spec(Getters):
 
     @property
     def files(self) -> tuple[DataSource, ...]:
-        """Every source of data, with folders replaced by the files of the splits that are read."""
+        """Every source of data. A folder is replaced by its files that belong to the splits that are read."""
         split = self.get("eval.split")
         found: list[DataSource] = []
         for source in self.sources:
@@ -123,11 +125,11 @@ class Spec(Getters):
 
     @property
     def mixes_shapes(self) -> bool:
-        """Whether rows of several kinds (conversations, texts, ...) are mixed, so that the run prepares each by its
-        kind.
+        """Whether the data contains rows of several kinds (conversations, texts, ...), so that the run must prepare
+        each row by its kind.
 
-        This is true if the training data or one evaluation set joins several kinds. It is also true if the loss is
-        masked and an evaluation set has rows of another kind than the training data.
+        This is true if the training data, or one evaluation set, contains rows of several kinds. It is also true if the
+        loss is masked and the rows of an evaluation set are of another kind than the training rows.
         """
         masked = self.flag("method.assistant_only") or self.flag("method.completion_only")
         sets = (self.sources,) if masked else (self.data, *(one.sources for one in self.evaluated))
@@ -135,7 +137,7 @@ class Spec(Getters):
 
     @property
     def by_share(self) -> bool:
-        """Whether the training sources are mixed by their shares."""
+        """Whether the sources of the training data are mixed by their shares (`share`)."""
         return any(source.share is not None for source in self.data)
 
     @property
@@ -145,12 +147,14 @@ class Spec(Getters):
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The names of several evaluation sets, which their metrics contain (`eval_NAME_loss`); empty for one set."""
+        """The names of the evaluation sets, if there are several. The metrics of a set contain its name
+        (`eval_NAME_loss`). Empty if there is only one set.
+        """
         return tuple(one.name for one in self.evaluated) if isinstance(self.get("eval.data"), tuple) else ()
 
     @property
     def config(self) -> str:
-        """The dotted name of the class of the trainer's arguments, such as `trl.SFTConfig`."""
+        """The dotted name of the class of the trainer's arguments, such as `trl.SFTConfig` for sft."""
         return self.stack.config(self.text("method"))
 
     def fields(self) -> Mapping[str, Field]:
@@ -169,24 +173,28 @@ class Spec(Getters):
 
     @property
     def low_rank(self) -> bool:
-        """Whether the adapters are LoRA's pairs of matrices (`lora`, `qlora`). Also true for a run without adapters."""
+        """Whether the adapters are pairs of matrices as in LoRA (`lora`, `qlora`). Also true for a run that has no
+        adapters.
+        """
         return self.adapter in ("lora", "qlora")
 
     @property
     def owns_optimizer(self) -> bool:
-        """Whether DeepSpeed creates the optimizer, which is then DeepSpeed's AdamW with one group of parameters and one
-        learning rate.
+        """Whether DeepSpeed creates the optimizer. It is then DeepSpeed's AdamW, which has one group of parameters and
+        one learning rate.
         """
         return self.zero_stage > 0 and self.text("optimizer") == "adamw" and self.get("lora.lr_ratio") is None
 
     @property
     def bits(self) -> int | None:
-        """The bits of a quantized base, 4 or 8; None for an unquantized base or no adapter."""
+        """The number of bits of a quantized base, 4 or 8. None if the base is not quantized, or if the run has no
+        adapter.
+        """
         return self.get("lora.bits") if self.lora else None
 
     @property
     def in_mxfp4(self) -> bool:
-        """Whether the model's weights are published in MXFP4, by its config.json or, if that is not known, by its id on
+        """Whether the model's weights are published in MXFP4. Its config.json decides; if that is unknown, its id on
         the hub.
         """
         found = self.model.config.get("quantization_config")
@@ -206,14 +214,16 @@ class Spec(Getters):
 
     @property
     def reentrant_after_generation(self) -> bool:
-        """Whether the run generates completions with a trainer that afterwards leaves reentrant checkpointing switched
-        on.
+        """Whether reentrant checkpointing stays switched on after the trainer has generated completions, because of a
+        flaw of the stack.
         """
         return self.stack.facts.generation_ends_reentrant and generates_itself(self.method, self.get)
 
     @property
     def compares(self) -> bool:
-        """Whether the loss needs log-probabilities of a reference model, loaded next to the model or precomputed."""
+        """Whether the loss needs log-probabilities of a reference model. The reference may be loaded next to the model,
+        or its log-probabilities computed before training.
+        """
         return self.method.references(lambda path: None if path == "method.precompute" else self.get(path)) > 0
 
     @property
@@ -228,8 +238,8 @@ class Spec(Getters):
 
     @property
     def drops_masks(self) -> tuple[FlagPath, ...]:
-        """Flags that are on, such as packing, and with which the stack's trainer (trl 0.18) drops the completion mask
-        and trains on all tokens.
+        """The flags that are on, such as packing, and because of which the stack's trainer (trl 0.18) drops the
+        completion mask and trains on all tokens.
         """
         paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
         conflicts = self.stack.facts.completion_only_conflicts
@@ -244,9 +254,9 @@ class Spec(Getters):
     def learns_from_micro(self) -> bool:
         """Whether the size of the micro-batch changes what is learned, even if the global batch stays the same.
 
-        True for losses with a part that is a mean over a micro-batch, and for all losses if DeepSpeed splits sequences
-        between processes. Also true for kto, which estimates its KL term from the micro-batch, and for distillation
-        that generates row by row, because it draws random numbers for each micro-batch.
+        True for losses with a part that is a mean over each micro-batch, and for all losses if DeepSpeed splits
+        sequences between processes. True for kto, because it estimates its KL term from the micro-batch. True for
+        distillation that generates completions row by row, because it draws random numbers for each micro-batch.
         """
         name = self.text("method")
         if self.ulysses:
@@ -276,16 +286,16 @@ class Spec(Getters):
 
     @property
     def ulysses(self) -> bool:
-        """Whether DeepSpeed splits each sequence between processes (Ulysses). In attention, a process has all tokens of
-        some heads.
+        """Whether DeepSpeed splits each sequence between processes (Ulysses). Each process then computes attention over
+        all tokens, but only for some of the heads.
         """
         return self.context_parallel > 1 and self.zero_stage > 0
 
     @property
     def shared_multiple(self) -> int:
-        """The number of tokens by which the length of a split sequence must be divisible. torch splits it into two
-        pieces per process, DeepSpeed into one. On CPUs all pieces have the same length, because gloo cannot gather
-        pieces of different lengths.
+        """The length of a sequence that several processes share must be a multiple of this number of tokens. torch
+        splits the sequence into two pieces per process, and DeepSpeed into one. On CPUs, the sequences must also have
+        equal lengths, because gloo cannot gather pieces of different lengths.
         """
         size = self.context_parallel
         if not self.ulysses:
@@ -294,10 +304,10 @@ class Spec(Getters):
 
     @property
     def replicas(self) -> int:
-        """The number of data-parallel replicas, each of which reads different rows: global batch = micro-batch x
-        accumulation x replicas.
+        """The number of replicas that train in parallel on different rows: global batch = micro-batch x accumulation x
+        replicas.
 
-        Their number is the world size, except with context parallelism, where a group of processes reads one
+        It is the number of processes. With context parallelism it is smaller, because a group of processes reads one
         micro-batch together.
         """
         return max(1, self.hardware.world // self.context_parallel)
@@ -309,7 +319,7 @@ class Spec(Getters):
 
     @property
     def by_fsdp1(self) -> bool:
-        """Whether PyTorch's older FSDP (fsdp1) shards the model, also under hsdp."""
+        """Whether the model is sharded by PyTorch's older FSDP, under the strategy fsdp1 or, on some stacks, hsdp."""
         strategy = self.text("strategy")
         return strategy == "fsdp1" or (strategy == "hsdp" and self.stack.facts.hsdp == "fsdp1")
 

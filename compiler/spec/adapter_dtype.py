@@ -1,4 +1,4 @@
-"""The dtypes that a trainer gives to adapters, and to the unquantized weights of a quantized base."""
+"""Which dtypes a trainer gives to adapters, and to those weights of a quantized base that are not quantized."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from xpc.compiler.spec import Spec
 
 
 def adapter_dtype(spec: Spec) -> str | None:
-    """The dtype of the adapters' weights: float32, except where the stack changes it in bf16 runs and under ZeRO-3.
+    """The dtype of the adapters' weights. It is float32, unless the stack changes it: in bf16 runs, or under ZeRO-3.
 
-    None for sharded 4-bit weights with TRL before 1: there, TRL chooses the dtype at the launch, by the weights'
-    device.
+    None for adapters over sharded 4-bit weights with TRL before 1, because TRL chooses this dtype only at the launch,
+    by the device of the weights.
 
-    TRL 1.16 trains adapters over a quantized base in bfloat16 in every precision; the runtime allows that only in bf16.
-    ZeRO-3 gathers weights of one dtype, so under ZeRO-3 TRL 1.16 gives adapters the dtype of an unquantized base.
-    DeepSpeed always loads that base in the dtype of the run's precision, and not in `model.dtype` (zero.Init). TRL 1.16
-    leaves DoRA's magnitudes in float32, and FSDP2 requires one dtype for all trained weights, so under FSDP2 the
-    runtime leaves all weights of DoRA adapters in float32.
+    TRL 1.16 trains adapters over a quantized base in bfloat16, whatever the precision is; the bundle's runtime allows
+    this only in bf16. ZeRO-3 gathers weights of one dtype, so TRL 1.16 then gives adapters the dtype of an unquantized
+    base. That is the dtype of the run's precision and not `model.dtype`, because DeepSpeed loads the base in it
+    (zero.Init). For DoRA, TRL 1.16 leaves the magnitudes in float32. FSDP2 needs one dtype for all trained weights, so
+    under FSDP2 the runtime leaves all weights of DoRA adapters in float32.
     """
     methods, own = spec.stack.facts.quantized_adapters_bf16, spec.stack.facts.zero3_adapters_as_base
     if spec.bits is None:
@@ -29,11 +29,12 @@ def adapter_dtype(spec: Spec) -> str | None:
 
 
 def norms_widened(spec: Spec) -> bool:
-    """Whether the norms of a quantized base become float32 in half precision, while its embeddings and head stay bf16.
+    """Whether the norms of a quantized base become float32 in a half-precision run, while its embeddings and its head
+    stay bf16.
 
-    TRL before 1 widens the norms of a 4-bit base in bf16: peft_module_casting_to_bf16 makes every norm float32, and
-    many families then compute the residual stream in float32. TRL does not widen the norms of sharded 4-bit weights,
-    and DeepSpeed undoes the widening by casting the model.
+    TRL before 1 does so for a 4-bit base in bf16: peft_module_casting_to_bf16 makes every norm float32. Many families
+    then compute the residual stream in float32. TRL does not do so for sharded 4-bit weights, and with DeepSpeed it has
+    no effect, because DeepSpeed casts the model afterwards.
     """
     widened = spec.get("method") in spec.stack.facts.quantized_widened and not spec.weights_sharded
     return bool(widened and spec.bits == 4 and spec.text("precision") == "bf16" and not spec.zero_stage)
@@ -42,9 +43,9 @@ def norms_widened(spec: Spec) -> bool:
 def tables_dtype(spec: Spec) -> str:
     """The dtype of the embeddings and the head of a quantized base.
 
-    TRL before 1 makes them float32 (peft's prepare_model_for_kbit_training) and then, for 4 bits in bf16, makes all
-    except the norms bf16 again (peft_module_casting_to_bf16). TRL does neither to sharded 4-bit weights, and DeepSpeed
-    casts the model afterwards.
+    TRL before 1 first makes them float32 (peft's prepare_model_for_kbit_training). For 4 bits in bf16, it then makes
+    all weights except the norms bf16 again (peft_module_casting_to_bf16). For sharded 4-bit weights, TRL does neither.
+    With DeepSpeed, both have no effect, because DeepSpeed casts the model afterwards.
     """
     stays = spec.bits == 4 and (spec.weights_sharded or spec.text("precision") == "bf16")
     if spec.zero_stage:

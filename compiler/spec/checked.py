@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from xpc.grammar.diagnostic import Diagnostic, Silenced
 
 ABOUT_THE_TEXT = ("XP125", "XP901", "XP902")
-"""Codes of findings about a spec's text and not about the run: a missing edition line, and useless comments that
-silence findings.
+"""The codes of findings that are about a spec's text, and not about its run: a missing edition line, and comments that
+silence nothing.
 """
 
 
 class CheckedSpec(Spec):
-    """An experiment without errors after all rules: the input of `lower`.
+    """An experiment in which no rule found an error. It is the input of `lower`.
 
-    `problems` are its warnings and notes, `silenced` the findings that comments silence. Both leave out findings about
-    the spec's text (`ABOUT_THE_TEXT`), because the bundle contains the spec in another notation.
+    `problems` are its warnings and notes, and `silenced` are the findings that comments silence. Findings about the
+    text of the spec (`ABOUT_THE_TEXT`) are left out of both, because the bundle contains the spec as another text.
     """
 
     problems: tuple[Diagnostic, ...]

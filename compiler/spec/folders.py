@@ -1,9 +1,10 @@
 """Data folders: find the files that belong to a split, as the datasets library does.
 
-The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`): first for shards
-`data/SPLIT-00000-of-00001.*`, then for a split's word, such as `train`, in the names of folders, then in the names of
-files. If no name in a folder mentions a split, all its files belong to the split `train`. The runtime does the same
-(runtime/features/rows/split_files.py); a test compares the library, the runtime and this module.
+The library looks only at names (datasets 5.2 and 5.0 `data_files.py`, `_get_data_files_patterns`). It looks first for
+shards `data/SPLIT-00000-of-00001.*`, then for a word that means a split, such as `train`, in the names of folders, and
+then for such a word in the names of files. If no name in a folder mentions a split, all its files belong to the split
+`train`. The runtime does the same (runtime/features/rows/split_files.py); a test compares the library, the runtime and
+this module.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ IGNORED = ("README.md", "config.json", "dataset_info.json", "dataset_infos.json"
 """Names of files in data folders that contain no rows."""
 SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 TOLD = 3
-"""If a rule reports many files of a folder, only this many are shown."""
+"""If a rule reports many files of a folder, only this many of the findings are shown."""
 KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
-"""The reader of the datasets library for each file ending."""
+"""For each ending of a file, the reader of the datasets library that reads such files."""
 
 
 @lru_cache(maxsize=64)  # cached, because every rule about rows calls this function
@@ -39,7 +40,8 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
         return tuple(name for name in names if shards.get(name) == split)
     words = KEYWORDS.get(split, (split,))
     known = _has(*words, *(word for several in KEYWORDS.values() for word in several))
-    for parts in (slice(-1), slice(-1, None)):  # first the names of the folders around a file, then its own name
+    # the names of the folders above a file are searched first, and then its own name
+    for parts in (slice(-1), slice(-1, None)):
         if any(known(part) for name in names for part in name.split("/")[parts]):
             has = _has(*words)
             return tuple(one for one in names if any(has(part) for part in one.split("/")[parts]))
@@ -47,8 +49,8 @@ def of_split(names: tuple[str, ...], split: str) -> tuple[str, ...]:
 
 
 def _has(*words: str) -> Callable[[str], object]:
-    """Make a test for names that contain one of the words as a separate word: `train` in `my-train1.jsonl`, but not in
-    `training`.
+    """Make a function that tests whether a name contains one of the words as a separate word: `my-train1.jsonl`
+    contains `train`, and `training` does not.
     """
     return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
@@ -65,8 +67,8 @@ def kinds(names: Sequence[str]) -> set[str]:
 
 
 def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Shorten repeated findings: if a rule reports more than three files of a folder, keep three, and count the others
-    in the last message.
+    """Shorten findings that repeat each other. If a rule reports more than three files of a folder, only three findings
+    are kept, and the message of the last one counts the others.
     """
     alike: dict[object, list[Diagnostic]] = {}
     for one in problems:

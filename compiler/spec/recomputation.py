@@ -1,4 +1,4 @@
-"""Whether activation checkpointing is reentrant if the spec does not state it."""
+"""Decide whether activation checkpointing is reentrant, for a spec that does not state it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ REENTRANT: FlagPath = "memory.checkpointing.reentrant"
 def why_reentrant(stack: Stack, get: Get) -> str:
     """The reason why a run must use torch's older, reentrant checkpointing; "" if it uses the non-reentrant kind.
 
-    TRL 1.16 always uses reentrant checkpointing for adapters under ZeRO-3, with a warning. Partly frozen layers need it
-    under ZeRO-3 on some stacks (the rule XP572). On other stacks a trainer that has generated completions leaves it
-    switched on (`generation_ends_reentrant`).
+    There are three cases. TRL 1.16 always uses reentrant checkpointing for adapters under ZeRO-3, with a warning. On
+    some stacks, partly frozen layers need it under ZeRO-3 (the rule XP572). On other stacks, a trainer that has
+    generated completions leaves it switched on (`generation_ends_reentrant`).
     """
     if get("strategy") == "zero3" and _adapted(get):
         return "adapters under zero3 need it"
@@ -28,14 +28,14 @@ def why_reentrant(stack: Stack, get: Get) -> str:
 
 
 def frozen_runs_twice(stack: Stack, get: Get) -> bool:
-    """Whether the trainer runs a partly frozen model forward twice before the backward pass. Under ZeRO-3 no kind of
-    checkpointing supports that.
+    """Whether the trainer runs a partly frozen model forward twice before the backward pass. Under ZeRO-3, neither kind
+    of checkpointing supports this.
     """
     return stack.facts.reward_runs_twice and _method(get).name == "reward" and _partly_frozen(stack, get)
 
 
 def _partly_frozen(stack: Stack, get: Get) -> bool:
-    """Whether `freeze` leaves layers partly frozen under ZeRO-3, on a stack where such layers need reentrant
+    """Whether `freeze` leaves layers partly frozen under ZeRO-3, on a stack on which such layers need reentrant
     checkpointing (the rule XP572).
     """
     layers = stack.facts.zero3_frozen_reentrant and bool(get("freeze.layer_modules"))

@@ -62,10 +62,10 @@ class DataSource:
     parts: tuple[DataSource, ...] = field(default=(), repr=False)
 
     def of_split(self, split: str) -> tuple[DataSource, ...]:
-        """The files of a folder that belong to a split; for a source that is not a folder, the source itself."""
+        """The files of a folder that belong to a split. For a source that is not a folder, the source itself."""
         if not self.parts:
             return (self,)
-        from xpc.compiler.spec import folders  # imported only for data folders
+        from xpc.compiler.spec import folders  # imported only here, because only data folders need it
 
         named = {part.inside(self): part for part in self.parts}
         return tuple(named[name] for name in folders.of_split(tuple(named), split))
@@ -76,13 +76,13 @@ class DataSource:
 
     @property
     def name(self) -> str:
-        """The source's name in messages: its hub id, file or folder."""
+        """The name of the source in messages: its hub id, or the path of its file or folder."""
         return self.id or self.path or ""
 
     @property
     def kind(self) -> str:
-        """The kind of rows that the trainer gets. `messages` and from/value conversations are the same kind; texts and
-        conversations are different kinds.
+        """The kind of rows that the trainer gets from this source. `messages` and from/value conversations are one
+        kind; texts and conversations are two.
         """
         shape = "messages" if self.shape == "conversations" else self.shape
         return f"{shape} as turns" if self.chat else shape
@@ -94,7 +94,7 @@ def kinds(mixture: Sequence[DataSource]) -> tuple[str, ...]:
 
 
 def known_rows(data: Sequence[DataSource]) -> int:
-    """The sum of the sources' numbers of rows; a source of unknown length counts as 0."""
+    """The number of rows in all sources together. A source whose number of rows is unknown counts as 0."""
     rows = 0
     for source in data:
         known, take = source.rows or 0, source.take
@@ -104,10 +104,11 @@ def known_rows(data: Sequence[DataSource]) -> int:
 
 @record
 class ImageList:
-    """A file that lists the images in a source's rows with their digests: its name in the bundle, its bytes and their
-    SHA-256.
+    """A file that lists the images in a source's rows with their digests. `name` is its name in the bundle, and its
+    bytes and their SHA-256 are kept, too.
 
-    `missing` is the number of image files that do not exist. The name is empty if xpc does not read the rows.
+    `missing` is the number of image files that do not exist. If xpc does not read the rows of the source, the name is
+    empty.
     """
 
     name: str
@@ -119,7 +120,7 @@ class ImageList:
 
 @record
 class EvalSet:
-    """Rows for evaluation: the name of the set in metrics, and its sources, which are joined.
+    """One evaluation set: its name in metrics, and its sources, whose rows are joined.
 
     `prompt` is the prompt's column, if the block names one.
     """
@@ -134,9 +135,10 @@ class EvalSet:
 class Model:
     """A model: its hub id or local folder, and its architecture if known.
 
-    `chat` is whether the tokenizer has a chat template (None: not known). For a local model, `template` is that
-    template, `eos` its tokenizer's end token, and `vocabulary` the files with its tokens. `config` is its config.json,
-    which states the family even if xpc cannot compute the sizes. `of_run` is whether a run of xpc wrote the folder.
+    `chat` tells whether the tokenizer has a chat template; None if this is unknown. For a local model, `template` is
+    the text of this template, `eos` is the tokenizer's end token, and `vocabulary` has the files that contain its
+    tokens. `config` is the model's config.json, which states the family even if xpc cannot compute the sizes. `of_run`
+    tells whether a run of xpc wrote the folder.
     """
 
     label: Label
@@ -172,7 +174,8 @@ class Model:
 
 @record
 class AdapterFolder:
-    """The adapter of an earlier run: its folder, its adapter_config.json with the SHA-256, and the bits of its base.
+    """The adapter of an earlier run: its folder, its adapter_config.json with the SHA-256, and the number of bits of
+    its base.
 
     `bits` is None for an unquantized base, and 0 if the base is not known.
     """
@@ -185,7 +188,9 @@ class AdapterFolder:
 
 @record
 class Hardware:
-    """The machines: `processes` on each of `nodes`; `gpu` is None on the CPU."""
+    """The machines of a run. There are `nodes` machines with `processes` processes on each. `gpu` is None for a run on
+    CPUs.
+    """
 
     gpu: Gpu | None
     processes: int

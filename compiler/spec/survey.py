@@ -1,5 +1,5 @@
-"""Counts of a local file's rows, such as rows without an answer. `data/survey.py` computes them, and a `DataSource`
-contains them.
+"""The results of reading all rows of a local file, such as the number of rows without an answer. `data/survey.py`
+computes them, and a `DataSource` contains them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from xpc.grammar.record import field, record
 
 @record
 class Tally:
-    """The number of rows with a property, and the index of the first such row (from 0)."""
+    """How many rows have a property, and the index of the first such row (from 0)."""
 
     count: int
     first: int
@@ -21,9 +21,10 @@ class Tally:
 class Survey:
     """What a complete reading of a file found out about its rows.
 
-    `rows` is the number of rows that could be read; `broken` tells why reading stopped, or is None; `columns` are the
-    columns of all rows together; `wrong` is the index of the first row that does not have the source's shape, with the
-    reason. `talks` is whether the first row contains messages. `tallies` counts the rows with each of these properties:
+    `rows` is the number of rows that could be read. `broken` says why the reading stopped before the end; None if it
+    did not. `columns` are the columns of all rows together. `wrong` is the index of the first row that does not have
+    the shape of the source, with the reason. `talks` tells whether the first row contains messages. `tallies` counts
+    the rows that have each of these properties:
 
     - `unanswered`: a conversation without a turn of the assistant
     - `empty_answer`: an answer or a text without a letter
@@ -53,14 +54,14 @@ class Survey:
     largest: tuple[int, int] | None = None
 
     def count(self, kind: str) -> int:
-        """The number of rows with a property, such as `unanswered`; 0 if there are none."""
+        """The number of rows that have a property, such as `unanswered`."""
         return self.tallies[kind].count if kind in self.tallies else 0
 
 
 @record
 class Broken:
-    """Why reading stopped: the row (from 0), its line (from 1), and the reason. `encoding` is true if the bytes are not
-    UTF-8.
+    """Why the reading of a file stopped: the row (from 0), its line (from 1), and the reason. `encoding` is true if the
+    bytes are not UTF-8.
     """
 
     row: int

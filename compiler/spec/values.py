@@ -12,8 +12,8 @@ from xpc.grammar.record import record
 
 @record
 class Origin:
-    """Where a value comes from. `kind` is "spec", "base", "default" or "derived". A value in a spec or base has its
-    location in `label`; a derived value has its calculation or reason in `why`.
+    """Where a value comes from. `kind` is "spec", "base", "default" or "derived". For a value in a spec or a base,
+    `label` is its location. For a derived value, `why` is its calculation or its reason.
     """
 
     kind: str
@@ -29,8 +29,8 @@ class Origin:
 
     @property
     def name(self) -> str:
-        """The origin as text for a bundle. It has no line number, so that a new comment above a setting does not change
-        the bundle.
+        """The origin as text for a bundle. It contains no line number; otherwise, a new comment above a setting would
+        change the bundle.
         """
         if self.label is not None:
             return self.label.source.name

@@ -1,9 +1,9 @@
-"""The stacks: sets of library versions, such as `trl-1.16`, for which bundles are written. Each folder here is one
+"""The stacks: sets of library versions, such as `trl-1.16`, for which xpc writes bundles. Each folder here is one
 stack.
 
-The compiler loads `NAME/stack.json`. `generate.py` reads the half "library" of that file from the installed classes;
-the half "policy" is written by hand in `NAME/policy.toml`. To add a stack, write the TOML file and run the script in an
-environment with those versions.
+The compiler loads `NAME/stack.json`, which has two parts. `generate.py` reads the part "library" from the installed
+classes. The part "policy" is written by hand in `NAME/policy.toml`. To add a stack, write its policy.toml, and run
+generate.py in an environment with the stack's versions.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SFT = "trl.SFTConfig"
 class Field:
     """One argument of a configuration class.
 
-    `declared` is the default in the class, `effective` the value in an instance built without arguments (TRL turns an
-    unset bf16 on, for example). `machine` is true if the effective default depends on the machine; then `effective` is
-    the value on a machine with a GPU if known, else the declared default. `choices` is empty if any value of the type
-    is allowed.
+    `declared` is the default in the class. `effective` is the value in an instance that is built without arguments;
+    TRL, for example, turns on bf16 if it is not set. `machine` is true if the effective value depends on the machine.
+    `effective` is then the value on a machine with a GPU, or the declared default if that value is unknown. `choices`
+    is empty if any value of the type is allowed.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Field:
 class Family:
     """How a stack supports one `model_type`.
 
-    `layers` are the classes that FSDP wraps, `attention` the implementations other than eager. `packing` tells whether
-    packed documents are kept apart without flash attention: "exact" (yes, the mask reads position ids), "unaware" (no,
-    the mask ignores them), "stateful" (no, a recurrent state leaks) or "kernel" (yes with the package causal-conv1d,
-    and an error without it).
+    `layers` are the classes that FSDP wraps. `attention` are the attention implementations other than eager. `packing`
+    tells whether packed documents are kept apart without flash attention: "exact" (yes, because the mask reads position
+    ids), "unaware" (no, because the mask ignores them), "stateful" (no, because a recurrent state passes from one
+    document into the next) or "kernel" (only with the package causal-conv1d; without it, the model raises an error).
     """
 
     model_type: str
@@ -68,7 +68,7 @@ class Family:
 
 @entity  # there is one instance for each name; a generated `repr` would print the complete table
 class Stack:
-    """A supported stack, such as `trl-1.16`. Configuration classes are named by their dotted path, such as
+    """A supported stack, such as `trl-1.16`. Its methods name configuration classes by dotted path, such as
     `trl.SFTConfig`.
     """
 
@@ -99,7 +99,7 @@ class Stack:
         """The pinned packages of a bundle: those that all bundles need, and those of the given `extras` (`zero`,
         `liger`, ...).
 
-        With `vllm`, these are the versions that install together with vLLM, and vLLM itself.
+        With `vllm` among the extras, these are versions that can be installed with vLLM, and vLLM itself.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
@@ -115,16 +115,16 @@ class Stack:
 
     @cached_property
     def arguments(self) -> Mapping[str, str]:
-        """For arguments whose name differs between stacks: from xpc's name (`warmup_ratio`) to this stack's name."""
+        """Arguments whose name differs between stacks: xpc's name (`warmup_ratio`), and the name in this stack."""
         return {meaning: str(name) for meaning, name in self._policy("arguments").items()}
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """For each optimizer of xpc that the stack has, the value of the argument `optim`."""
+        """The optimizers of xpc that the stack has, each with its value of the argument `optim`."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:
-        """The `optimizers` or `schedules` (the argument `what`) that the stack lacks, each with the reason."""
+        """The `optimizers` or `schedules` (the argument `what`) that the stack lacks, each with a reason."""
         return {choice: str(reason) for choice, reason in self._policy(f"{what}_lacking").items()}
 
     def config(self, method: str) -> str:
@@ -159,13 +159,13 @@ class Stack:
         return {name: str(reason) for name, reason in self._policy("removed").items()}
 
     def rename(self, old: str) -> str | None:
-        """The name in this stack for an argument of another version (`old`); None if the argument was not renamed."""
+        """This stack's name for an argument that another version calls `old`, or None."""
         new = self._policy("renames").get(old)
         return None if new is None else str(new)
 
     @property
     def renamed(self) -> tuple[str, ...]:
-        """The arguments of other versions that have another name in this stack."""
+        """Arguments that other versions call differently: the other name, and this stack's name."""
         return tuple(self._policy("renames"))
 
     def fields(self, config: str = SFT) -> Mapping[str, Field]:
@@ -173,15 +173,15 @@ class Stack:
         return _fields(self, config)
 
     def legal(self, method: str, name: str) -> Mapping[str, Json]:
-        """The legal values of an argument whose class takes any number or text: `low`, `above` (exclusive), `high`,
-        `below` (exclusive), `other_than`, or `one_of`. Empty if every value is legal. The limits may differ between
-        methods.
+        """The legal values of an argument whose class accepts any number or text. The keys are the bounds `low`,
+        `above` (exclusive), `high` and `below` (exclusive), the excluded values `other_than`, and the list `one_of`.
+        Empty if every value is legal. The limits may differ between methods.
         """
         legal = self._policy("legal")
         return mapping_of(legal.get(f"{method}.{name}", legal.get(name, {})))
 
     def free(self, method: str, name: str) -> str | None:
-        """The reason why any number is legal for a numeric argument; None if the argument has limits."""
+        """The reason why every number is legal for a numeric argument. None if the argument has limits."""
         reason = self._policy("free").get(name)
         return None if reason is None or self.legal(method, name) else str(reason)
 
@@ -192,8 +192,8 @@ class Stack:
     def base_arguments(self, config: str = SFT) -> dict[str, Json]:
         """All arguments that a bundle states, each with the value that it has if the spec does not set it.
 
-        These are the library's effective defaults, except those that depend on the machine. The caller may change the
-        result.
+        The values are the library's effective defaults; arguments whose default depends on the machine are left out.
+        The caller may change the returned dictionary.
         """
         return {name: copy_of(value) for name, value in _base_arguments(self, config).items()}
 
@@ -236,12 +236,13 @@ class Stack:
         return frozenset(name for one in families if one is not None for name in strings_of(mapping_of(one)["layers"]))
 
     def keys(self, where: str) -> frozenset[str]:
-        """The keys that a part of the launch configuration accepts and reads.
+        """The keys that one part of the launch configuration accepts and reads.
 
-        `where` is `accelerate` (top level of the YAML file), `fsdp_config`, `parallelism_config` or `deepspeed_config`
-        (its blocks), `deepspeed` (top level of the JSON file), `zero_optimization`, `offload_optimizer`,
-        `offload_param`; `deepspeed_removed` and `zero_removed` are keys of older versions, which this version refuses
-        with any value. Keys of fsdp_config and parallelism_config carry their full prefix.
+        `where` names the part. In accelerate's YAML file: `accelerate` (the top level), `fsdp_config`,
+        `parallelism_config` and `deepspeed_config` (the blocks). In DeepSpeed's JSON file: `deepspeed` (the top level),
+        `zero_optimization`, `offload_optimizer` and `offload_param`. `deepspeed_removed` and `zero_removed` are keys of
+        older versions, which this version refuses with any value. Keys of two blocks keep their prefix, such as
+        `fsdp_`.
         """
         accelerate, deepspeed = self.table["library"]["accelerate"], self.table["library"]["deepspeed"]
         match where:
@@ -260,11 +261,11 @@ class Stack:
         raise KeyError(where)
 
     def launch_keys(self, file: str) -> Mapping[str, Mapping[str, Json]]:
-        """Describe each key with a plain value, by its dotted name: its `type`, `default`, and if known `choices`,
-        `low`, `above` (exclusive) and `high`.
+        """Describe each key whose value is plain (not a block) by its dotted name: its `type`, its `default`, and if
+        known its `choices`, `low`, `above` (exclusive) and `high`.
 
-        `file` is `accelerate` (the top level, and `fsdp_config` under its full names) or `deepspeed` (the top level,
-        `zero_optimization` with its offload blocks, and the blocks with plain keys). Deprecated keys are excluded.
+        `file` is `accelerate` (keys at the top level, and those of `fsdp_config` under their full names) or `deepspeed`
+        (the top level, `zero_optimization` and its offload blocks, and blocks with plain keys). No deprecated keys.
         """
         library = mapping_of(self.table["library"][file])
         if file == "accelerate":
@@ -301,7 +302,7 @@ def load(name: str) -> Stack | None:
 
 
 def default() -> Stack:
-    """The stack for a spec without `target`."""
+    """The stack that a spec without `target` gets."""
     return _read(DEFAULT)
 
 
@@ -316,8 +317,8 @@ def _read(name: str) -> Stack:
 
 
 def able(can: Callable[[Stack], object]) -> str:
-    """Return the name of a stack for which the function `can` returns true, for a help such as `write target NAME`.
-    Prefers the default stack, then the last by name; returns the default stack if there is none.
+    """Return the name of a stack that has some ability, for a help such as `write target NAME`. `can` tests a stack for
+    it; the default stack is tested first, and returned if no stack has it.
     """
     return next((name for name in (DEFAULT, *reversed(STACKS)) if can(_read(name))), DEFAULT)
 

@@ -1,9 +1,9 @@
-"""The facts of a stack: what its library versions can do. They are typed attributes, so that a misspelt fact is a type
-error.
+"""The facts of a stack: what its library versions can do, and what they do wrong. Each fact is a typed attribute of a
+class, so mypy finds a misspelt fact.
 
-The values are under [facts] in the stack's policy.toml, each with its source; tests/stacks/test_stack_facts.py compares
-names and types of every stack with this class. No other code may compare a stack's name: code that depends on a
-library's version reads a fact.
+The values are under [facts] in the stack's policy.toml, each with its source. tests/stacks/test_stack_facts.py checks
+that every stack has exactly the facts of this class, with the right types. Code that depends on the version of a
+library must read a fact, and must not compare the name of a stack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ Names = tuple[str, ...]
 
 
 class Facts:
-    """The facts of one stack. This is a plain class, because attrs would need a millisecond at every start."""
+    """The facts of one stack. This is a plain class, because a class of attrs would take a millisecond more at every
+    start.
+    """
 
     # Versions and installation
     kernels: str
@@ -26,9 +28,9 @@ class Facts:
     transformers does not use the package.
     """
     flash_kernels: Mapping[str, str]
-    """For each flash attention, the hub repository (and branch) with kernels that replace the package flash-attn.
-    Kernel repositories have a branch for each version; a repository without a branch here is an ordinary model
-    repository.
+    """For each flash attention, the hub repository, or repository and branch, whose kernels replace the package
+    flash-attn. A repository of kernels has a branch for each version. A repository without a branch here is an ordinary
+    model repository.
     """
     vllm_capability: tuple[int, int]
     """The lowest compute capability that the stack's vLLM supports."""
@@ -43,59 +45,62 @@ class Facts:
 
     # Model families (by `model_type`)
     families_convolving: Names
-    """Families that keep packed documents apart only with the package causal-conv1d, and raise an error without it.
+    """Families that keep packed documents apart only if the package causal-conv1d is installed. Without the package,
+    they raise an error.
     """
     families_stateful: Names
-    """Families whose recurrent state leaks from one packed document into the next."""
+    """Families whose recurrent state passes from one packed document into the next."""
     families_unaware: Names
-    """Families whose attention mask ignores position ids."""
+    """Families whose attention mask ignores position ids, so that packed documents attend to each other."""
     family_lacks: Mapping[str, Names]
-    """Attention implementations that fail although the family's class declares them."""
+    """For each family, the attention implementations that fail although the family's class declares them."""
     flash_mixes: Names
     """Families whose flash attention ignores position ids, so that packed documents attend to each other."""
     decays_norms: Names
-    """Families in which the trainer applies weight decay to norms, because it does not recognize them by class or name.
+    """Families in which the trainer applies weight decay to norms, because it recognizes norms neither by their class
+    nor by their name.
     """
     mask_mixes: Names
-    """Families whose attention mask ignores position ids on this stack, although `isolate_mask` is true for other
-    families.
+    """Families whose attention mask ignores position ids on this stack, although `isolate_mask` is true because the
+    masks of other families read them.
     """
     fused_head_fails: Names
-    """Families that fail with the fused head in which the trainer computes the loss."""
+    """Families that fail with the fused head, with which the trainer computes the loss."""
     image_families: Names
     """Families that the stack's trainer is known to train on rows with images."""
     renames_saved: Names
-    """Families whose saved weights differ from the model's state dict: they have other names, or stacked experts are
-    saved one by one.
+    """Families that save weights in another form than the model's state dict: under other names, or with stacked
+    experts saved one by one.
     """
     liger_models: Names
-    """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. Liger does nothing for other families."""
+    """Families in liger_kernel's MODEL_TYPE_TO_APPLY_LIGER_FN. In other families, Liger changes nothing."""
     no_checkpointing: Names
     """Families whose class has `supports_gradient_checkpointing = False`, so that train() raises ValueError."""
     scaled_families: Names
-    """Families whose code reads all scalings of rotary positions (`rope`), as tested on tiny models."""
+    """Families whose code can apply all kinds of scaling of rotary positions (`rope`), as tested on tiny models."""
     experts_required: Names
-    """Families whose layers cannot be computed if config.json states no experts (`num_local_experts` of 0)."""
+    """Families whose layers fail in the forward pass if config.json states no experts (`num_local_experts` of 0)."""
     router_loss_fails: Names
-    """Families whose balancing loss the fused head cannot compute."""
+    """Families whose balancing loss of experts the fused head cannot compute."""
     router_loss_fails_if_stated: Names
-    """Families that have a balancing loss only if the spec states its coefficient; the fused head cannot compute that
-    loss.
+    """Families that have a balancing loss only if the spec states its coefficient. The fused head cannot compute this
+    loss for them.
     """
     expert_blocks: Mapping[str, str]
-    """For families that call only the experts that get tokens: the class of the layer with the experts. Each process
-    calls the experts of its own tokens, so ZeRO-3 must gather this layer as one module.
+    """For families whose layers call only those experts that get tokens: the class of the layer with the experts. Each
+    process calls other experts, so ZeRO-3 must gather the layer as one module.
     """
     output_heads: Mapping[str, str]
-    """For families whose output head is not called `lm_head`: its name."""
+    """The name of the output head, for families that do not call it `lm_head`."""
     experts_stacked: bool
-    """Whether transformers stacks the experts of a layer in one parameter, which PEFT adapts if `targets` names the
-    layers of the experts.
+    """Whether transformers stacks the experts of a layer in one parameter. PEFT then adapts this parameter if `targets`
+    names the experts' layers.
     """
     sharded_parameters: bool
     """Whether PEFT can adapt a single parameter (`lora.parameters`) that ZeRO-3 has sharded."""
     tied_by_config: bool
-    """Whether transformers ties embeddings and head when it saves a merged model, even if training made them different.
+    """Whether transformers saves embeddings and head of a merged model as one weight if the configuration says that
+    they are tied, even if training made the two weights different.
     """
 
     # Attention, packing, kernels
@@ -105,25 +110,27 @@ class Facts:
     """Whether the trainer always flattens rows that were packed with the strategy `bfd` into one row with position ids.
     """
     isolate_attention: Names
-    """The attention implementations that keep documents in a flattened row apart."""
+    """The attention implementations that keep the documents in a flattened row apart."""
     isolate_mask: bool
     """Whether attention masks read position ids, so that every kind of attention keeps packed documents apart."""
     padding_free_needs_no_max_length: bool
-    """Whether `padding_free` without packing needs `max_length = null`; otherwise TRL raises ValueError."""
+    """Whether `padding_free` without packing needs `max_length = null`. If so, TRL raises ValueError for any other
+    value.
+    """
     dpo_padding_free: bool
-    """Whether dpo can flatten rows (`padding_free`); otherwise the trainer warns and pads the rows."""
+    """Whether dpo can flatten rows (`padding_free`). If it cannot, its trainer warns and pads the rows."""
     liger: Literal["argument", "runtime"]
     """Who applies Liger's kernels: transformers, because of the argument `use_liger_kernel`, or the bundle's runtime.
     """
     liger_fused_loss: bool
-    """Whether `liger` also turns on Liger's fused loss; otherwise TRL computes the loss with its fused head."""
+    """Whether `liger` also turns on Liger's fused loss. If not, TRL computes the loss with its own fused head."""
     liger_scores: bool
     """Whether Liger's kernels for a model's layers work in a reward model."""
     compile_backends: Names
-    """The values of accelerate's DynamoBackend, without "no"."""
+    """The values of accelerate's DynamoBackend, except "no"."""
     compile_layers: tuple[Literal["plain", "zero", "fsdp"], ...]
-    """The strategies under which accelerate can compile layer by layer (TorchDynamoPlugin.use_regional_compilation):
-    "plain" for one process and DDP, "zero", "fsdp".
+    """Where accelerate can compile layer by layer (TorchDynamoPlugin.use_regional_compilation): "plain" is a single
+    process or DDP, "zero" is ZeRO, "fsdp" is FSDP.
     """
     selective_checkpointing: bool
     """Whether SFTTrainer supports selective checkpointing, which keeps the outputs of attention."""
@@ -135,7 +142,7 @@ class Facts:
     context_parallel: bool
     """Whether several ranks of FSDP2 can share one sequence (context parallelism)."""
     sequence_parallel: Names
-    """Families whose sequences DeepSpeed can split between processes (Ulysses, accelerate's `sp_backend`)."""
+    """The families whose sequences DeepSpeed can split between processes (Ulysses, accelerate's `sp_backend`)."""
     parallelism_config: bool
     """Whether accelerate's configuration has a block `parallelism_config`."""
     hsdp: Literal["fsdp1", "parallelism_config"]
@@ -144,12 +151,12 @@ class Facts:
     """Whether ZeRO-3 fills its secondary copy of the weights (`zero_hpz_partition_size`) before the copy is first read.
     """
     zero2_accumulates: bool
-    """Whether DeepSpeed's ZeRO-2 sums gradients over accumulation; otherwise it keeps only those of the last
-    micro-batch.
+    """Whether DeepSpeed's ZeRO-2 sums the gradients of a step's micro-batches. If not, it keeps only the gradients of
+    the last one.
     """
     zero3_reduces_early: bool
-    """Whether ZeRO-3 may reduce a gradient too early, because it waits for the default stream and not for the stream
-    that computes the gradient.
+    """Whether ZeRO-3 may reduce a gradient before it is complete: it waits for the default CUDA stream, and not for the
+    stream that computes the gradient.
     """
     zero_counts_micro_batches: bool
     """Whether DeepSpeed counts micro-batches itself. If so, an epoch's last micro-batches make no step if they are
@@ -158,16 +165,18 @@ class Facts:
     fp16_masters_under: tuple[int, ...]
     """The ZeRO stages for which DeepSpeed supports fp16 master weights."""
     idle_precision_read: bool
-    """Whether DeepSpeed reads the keys of its fp16 block even if the run uses another precision."""
+    """Whether DeepSpeed reads the keys of its fp16 block even in a run of another precision."""
     kto_precomputes_in_autocast: bool
-    """Whether kto precomputes its reference under autocast, in the run's precision."""
+    """Whether kto computes the log-probabilities of its reference (`precompute`) under autocast, in the run's
+    precision.
+    """
     zero3_evaluates_twice: bool
     """Whether rloo, and grpo with several iterations, can be evaluated under ZeRO-3: they score completions twice.
     Otherwise DeepSpeed raises an error.
     """
     zero3_draws_scores: bool
-    """Whether weights that the checkpoint lacks (a new score head) are initialized under ZeRO-3; otherwise they are
-    uninitialized memory.
+    """Whether weights that the checkpoint lacks, such as a new score head, are initialized under ZeRO-3. If not, they
+    are uninitialized memory.
     """
     wrapped_optimizer_has_defaults: bool
     """Whether DeepSpeed's wrapper around a torch optimizer has the attribute `defaults`, which the polynomial schedule
@@ -180,20 +189,23 @@ class Facts:
     reads_labels: bool
     """Whether the trainer reads the labels of tokenized rows in every run, also with packing and with Liger."""
     completion_only_conflicts: tuple[Literal["liger", "packing", "padding_free"], ...]
-    """The settings with which the trainer silently drops the completion mask, and so also trains on prompts."""
+    """The settings that make the trainer silently drop the completion mask, so that it also trains on prompts."""
     end_token_of_any_column: bool
     """Whether sft adds the end token to text columns of any name, not only to `text`."""
     evaluation_metrics: Mapping[str, Names]
-    """For each method, the metrics of an evaluation besides loss, speed and reward functions. They are unknown for
-    methods without an entry.
+    """For each method, the metrics of an evaluation in addition to loss, speed and reward functions. If a method is not
+    listed, its metrics are unknown.
     """
     fused_head: bool
     """Whether the loss multiplies by the weight of `lm_head` directly and so ignores an adapter on `lm_head`."""
     keeps_columns: Names
-    """Methods whose trainer sets remove_unused_columns to false, and warns if it was true."""
+    """Methods whose trainer always sets `remove_unused_columns` to false. The trainer warns if the run
+    set it to true.
+    """
     label_smoothing: Literal["extra_forward", "not_divided"]
-    """The flaw of label smoothing in sft: it needs a second forward pass, or its loss is not divided by the
-    accumulation."""
+    """What is wrong with label smoothing in sft: "extra_forward" (it needs a second forward pass) or "not_divided" (the
+    loss is not divided by the accumulation).
+    """
     ld_alpha_counts: Literal["answer", "row"]
     """Where DPOConfig.ld_alpha starts to count tokens with full weight: at the beginning of the answer, or of the
     complete row.
@@ -203,9 +215,11 @@ class Facts:
     row, although no token predicts it.
     """
     losses_not_divided: Names
-    """Methods whose loss is not divided by the accumulation, neither by transformers nor by the trainer."""
+    """Methods whose loss nobody divides by the accumulation, neither transformers nor the trainer."""
     dapo_counts_a_round: bool
-    """Whether grpo's loss `dapo` divides by the tokens of a generation round instead of those of a step."""
+    """Whether grpo's loss `dapo` is divided by the tokens of a complete round of generation, instead of the tokens of
+    one step.
+    """
     continuous_batching: str
     """The argument of grpo and rloo that turns on transformers' continuous batching. The name is empty if there is no
     such argument.
@@ -219,10 +233,10 @@ class Facts:
     distill_gathers: bool
     """Whether distillation under FSDP gathers the student's weights before the student generates completions."""
     distill_liger: Literal["layers", "loss"]
-    """What Liger replaces in distillation: the student's layers, or the loss itself."""
+    """What `liger` replaces in distillation: only the student's layers, or the loss itself."""
     distill_rounds: bool
-    """Whether distillation generates all completions of an optimizer step at once, and drops prompts that do not fill a
-    step.
+    """Whether distillation generates all completions of an optimizer step in one round. Prompts that do not fill a step
+    are then dropped.
     """
     dpo_loss_list: bool
     """Whether dpo accepts several losses with weights."""
@@ -238,22 +252,22 @@ class Facts:
     `label_names`.
     """
     traced_evaluation: bool
-    """Whether `jit_mode_eval` traces the model; otherwise tracing fails with a warning, and the plain model is
-    evaluated.
+    """Whether `jit_mode_eval` can trace the model. If not, transformers warns and evaluates the model
+    without tracing.
     """
     precompute_of_sets: bool
     """Whether dpo can precompute the reference's log-probabilities if there are several evaluation sets."""
     precompute_under_zero3: bool
     reference_given: Names
-    """Methods that copy the policy as their reference. TRL refuses such a copy under ZeRO-3, so the bundle's runtime
-    loads the reference.
+    """Methods whose trainer copies the policy to get its reference model. TRL refuses to do so under ZeRO-3, so the
+    bundle's runtime loads the reference model and passes it to the trainer.
     """
     reward_async: bool
-    """Whether a reward function may be a coroutine."""
+    """Whether a reward function may be a coroutine (`async def`)."""
     reward_given: Names
     """The keyword arguments that the trainer passes to a reward function in addition to the columns of the rows."""
     reward_runs_twice: bool
-    """Whether the reward trainer runs two forward passes, one for each answer, before the backward pass."""
+    """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
     """Whether a run may save every 30 % and evaluate every 10 % of its steps. Otherwise transformers refuses this,
     because a floating-point error makes 30 % no multiple of 10 %.
@@ -269,28 +283,30 @@ class Facts:
 
     # Adapters
     adapter_references: Names
-    """Methods that use a frozen copy of the initial adapter as their reference, and not the base without an adapter."""
+    """Methods whose reference is a frozen copy of the initial adapter. Otherwise the reference is the base without an
+    adapter.
+    """
     adapters_as_storage: Names
-    """Methods whose trainer gives adapters over sharded 4-bit weights the storage dtype of these weights, which depends
-    on the launch.
+    """Methods whose trainer gives adapters the storage dtype of sharded 4-bit weights. This dtype depends on how the
+    run is launched.
     """
     oft_embeddings: bool
     """Whether OFT can rotate embeddings."""
     fsdp_adapters_lost: tuple[Literal["fsdp1", "fsdp2_full"], ...]
-    """The kinds of FSDP checkpoints that do not restore the complete adapter: all checkpoints of FSDP1, or full ones of
-    FSDP2.
+    """The kinds of FSDP checkpoints from which the adapter is not restored completely: all checkpoints of FSDP1, or the
+    full ones of FSDP2.
     """
     quantized_adapters_bf16: Names
-    """Methods whose trainer casts the trained weights (adapters) over a quantized base to bfloat16."""
+    """Methods whose trainer casts adapters over a quantized base to bfloat16."""
     quantized_widened: Names
-    """Methods whose trainer casts the unquantized weights of a quantized base to float32."""
+    """Methods whose trainer casts the unquantized weights of a quantized base, such as norms, to float32."""
     fp8_bases: bool
     """Whether adapters can be trained on a base model in fp8, whose weights are unpacked if the hardware has no fp8."""
     float8_training: bool
     """Whether accelerate's configuration can turn on torchao's fp8 products for matrices whose sizes are padded."""
     mxfp4_dtype: Literal["stated", "bfloat16", "none"]
-    """The dtype to which weights in MXFP4 are unpacked: "stated" is the `dtype` of the loaded model, "bfloat16" is
-    always bfloat16, and "none" means that transformers cannot read the format.
+    """The dtype to which weights in MXFP4 are unpacked: "stated" is the `dtype` with which the model is loaded,
+    "bfloat16" is always bfloat16. "none" means that transformers cannot read the format.
     """
     quantized_on_cpu: bool
     """Whether a quantized base can be loaded without a GPU."""
@@ -299,20 +315,22 @@ class Facts:
     zero3_adapters_as_base: bool
     """Whether adapters under ZeRO-3 have the dtype of the base model. Otherwise they are float32."""
     zero3_frozen_reentrant: bool
-    """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing, because the other kind raises
-    CheckpointError.
+    """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing. Non-reentrant checkpointing of such
+    layers then raises CheckpointError.
     """
     zero3_adapters_reentrant: bool
     """Whether the trainer always uses reentrant checkpointing for adapters under ZeRO-3."""
     zero3_gathers_early: bool
-    """Whether ZeRO-3 may use parameters too early: it gathers several at once and waits only for the last one."""
+    """Whether ZeRO-3 may use parameters before they are gathered: it gathers several at once, and waits only for the
+    last one.
+    """
     zero3_hooks_shared: bool
     """Whether DeepSpeed under ZeRO-3 confuses the hooks of a module with the hooks of PEFT's wrapper around this
     module.
     """
     epoch_forgotten: bool
-    """Whether accelerate's data loader forgets the epoch's number when a run resumes, and shuffles the remaining rows
-    as in the first epoch.
+    """Whether accelerate's data loader forgets the number of the epoch when a run resumes. The remaining rows are then
+    shuffled as in the first epoch.
     """
     colocated_vllm_quantizes: bool
     """Whether vLLM in colocate mode quantizes its model in the same way as the trained model is quantized."""
@@ -323,15 +341,15 @@ class Facts:
     during training.
     """
     recomputed_generation: Names
-    """Families that get no key-value cache when a trainer generates with checkpointing on, so that each token of a
-    completion sees only itself.
+    """Families without a cache of keys and values while a trainer generates with checkpointing on. Each token of a
+    completion then attends only to itself.
     """
     never_packed: Names
-    """Families whose layers are not of the class `nn.Linear`, so that transformers does not quantize them."""
+    """Families whose linear layers are not of the class `nn.Linear`, so that transformers does not quantize them."""
     generation_ends_reentrant: bool
     """Whether a trainer that generates completions switches reentrant checkpointing on, and leaves it on."""
     zero3_cannot_draw: Names
-    """Families that cannot be loaded under ZeRO-3, because transformers treats their embedding as a missing weight and
+    """Families that cannot be loaded under ZeRO-3: transformers treats their embedding as a missing weight and
     initializes it.
     """
     reentrant_by_default: bool

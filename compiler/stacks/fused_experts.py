@@ -1,8 +1,8 @@
-"""Mixtures of experts whose linear layers are one stacked parameter in transformers 5, and their adapters.
+"""Adapters for mixtures of experts whose linear layers are one stacked parameter in transformers 5.
 
 `gate_up_proj` contains the gate and up projections of all experts, `down_proj` their down projections. peft 0.21 adapts
-them if `targets` names these layers or is all-linear. Such an adapter has no dropout, and gate and up are adapted
-together. Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
+them if `targets` names these layers or is all-linear. Such an adapter has no dropout, and one adapter serves gate and
+up together. Source: peft 0.21 `utils/transformers_weight_conversion.py`, `tuners/lora/layer.py` (`ParamWrapper`).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ FAMILIES = (
     "minimax", "minimax_m2", "mixtral", "olmoe", "qwen3_moe", "qwen3_next", "qwen3_omni_moe", "qwen3_omni_moe_text",
     "qwen3_omni_moe_thinker", "solar_open",
 )  # fmt: skip
-"""Families whose experts peft 0.21 can adapt although transformers 5 stacks them. In transformers 4.52, these experts
-are separate linear layers.
+"""Families whose experts peft 0.21 can adapt, although transformers 5 stacks them in one parameter. In transformers
+4.52, these experts are separate linear layers.
 """
 ALWAYS = ("gpt_oss",)
-"""Registered families whose experts are stacked in every version of transformers, and cannot be `targets` of
-adapters.
+"""Registered families whose experts are stacked in every version of transformers. `targets` cannot name
+these experts.
 """
 OLD_NAMES = ("w1", "w3", "w2")
 """The names of an expert's gate, up and down layers in mixtral and similar families, as in transformers 4."""
@@ -32,8 +32,8 @@ NAMES = ("gate_proj", "up_proj", "down_proj")
 
 
 def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
-    """The names for `targets` of an expert's gate, up and down layers if the experts are stacked; empty if they are
-    separate layers.
+    """The names by which `targets` can name an expert's gate, up and down layers if the experts are stacked. Empty if
+    they are separate layers.
     """
     if not stack.facts.experts_stacked or model_type not in FAMILIES:
         return ()
@@ -41,7 +41,7 @@ def names(stack: Stack, model_type: str | None) -> tuple[str, ...]:
 
 
 def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str, ...]:
-    """The layers of experts to which `targets` (a list of names, or `all-linear`) adds adapters."""
+    """The layers of experts that get adapters because of `targets`, which is a list of names or `all-linear`."""
     layers = names(stack, model_type)
     if not isinstance(targets, tuple):
         return layers
@@ -50,14 +50,14 @@ def adapted(stack: Stack, model_type: str | None, targets: object) -> tuple[str,
 
 
 def stacked(stack: Stack, facts: ModelFacts) -> bool:
-    """Whether the experts of a model are stacked in one parameter, which bitsandbytes does not quantize (only
-    `nn.Linear`).
+    """Whether the experts of a model are stacked in one parameter. bitsandbytes does not quantize them then, because it
+    quantizes only layers of the class `nn.Linear`.
     """
     return facts.experts > 0 and (stack.facts.experts_stacked or facts.model_type in ALWAYS)
 
 
 def expert_parameters(facts: ModelFacts) -> float:
-    """The number of parameters of all experts of a model, active or not."""
+    """The number of parameters of all experts of a model, whether or not a token uses them."""
     idle, rest = facts.experts - facts.experts_per_token, facts.params - (facts.active_params or facts.params)
     if idle > 0 and rest:
         return float(rest) * facts.experts / idle
@@ -69,18 +69,20 @@ def expert_parameters(facts: ModelFacts) -> float:
 def adapter_layers(
     stack: Stack, facts: ModelFacts, targets: object, parameters: Sequence[str] = ()
 ) -> tuple[tuple[Linear, ...], int]:
-    """Return a pair for one decoder layer: the linear layers that get adapters, and the number of stacked weights to a
-    copy of which peft adds adapters.
+    """Return a pair for one decoder layer: the linear layers that get adapters, and the number of weights in stacked
+    parameters that get adapters.
 
-    If experts are separate linear layers, each has an adapter. A stacked parameter has one adapter, whose product peft
-    adds to a copy of the parameter (`ParamWrapper`). The adapter of `gate_up_proj` has twice the rank, or the rank
-    itself if `parameters` names it. all-linear includes the router.
+    If experts are separate linear layers, each has its own adapter. A stacked parameter has one adapter, and peft adds
+    the adapter's product to a copy of the parameter (`ParamWrapper`), which takes memory. The adapter of `gate_up_proj`
+    has twice the rank if `targets` names gate or up, and the rank itself if `parameters` names `gate_up_proj`. With
+    all-linear, the router also gets an adapter.
     """
     if not facts.experts:
         return targeted(facts, targets), 0
     listed: tuple[str, ...] | None = tuple(map(str, targets)) if isinstance(targets, tuple) else None
     ends = {one.rpartition(".")[2] for one in listed or ()}
-    if listed is not None and facts.model_type == "mixtral":  # `targets` may have mixtral's names of transformers 4
+    # `targets` may contain the names that mixtral's layers had in transformers 4
+    if listed is not None and facts.model_type == "mixtral":
         listed = (*listed, *(new for new, old in zip(NAMES, OLD_NAMES, strict=True) if old in ends))
     found = targeted(facts, listed)
     router = Linear("gate", "router", facts.hidden, facts.experts, 1)

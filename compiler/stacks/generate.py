@@ -8,9 +8,9 @@ Run it with the interpreter of an environment that has the stack's versions:
     python compiler/stacks/generate.py NAME -o FILE   # write elsewhere (- for standard output)
     python compiler/stacks/generate.py NAME --pins    # print what an environment of the stack needs; writes nothing
 
-The table is what the compiler loads. Its part under "library" comes from the classes, its part under "policy" from the
-TOML file, so that the compiler never parses TOML. The output is the same on every machine: values that depend on the
-machine are marked (`"machine": true`) and left out.
+The compiler loads only stack.json, so it never parses TOML. The part "library" comes from the classes, the part
+"policy" from policy.toml. The output is the same on every machine: a value that depends on the machine is left out, and
+its field is marked with `"machine": true`.
 """
 
 import argparse
@@ -26,12 +26,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def fold(library: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
-    """The text of `stack.json`: the part `library`, read from the libraries, and the part `policy`."""
+    """The text of `stack.json`, made from its two parts: `library`, which was read from the libraries, and `policy`."""
     return render({"format": FORMAT, "library": library, "policy": policy}) + "\n"
 
 
 def read_policy(name: str) -> dict[str, Any]:
-    """Read a stack's policy.toml, with the entries that all stacks share. Raises FileNotFoundError if it is missing."""
+    """Read a stack's policy.toml, and add the entries that all stacks share. Raises FileNotFoundError if the stack has
+    no policy.toml.
+    """
     with open(os.path.join(HERE, name, "policy.toml"), "rb") as file:
         own = tomllib.load(file)
     with open(os.path.join(HERE, "common.toml"), "rb") as file:
@@ -43,8 +45,8 @@ def read_policy(name: str) -> dict[str, Any]:
 
 
 def render(value: Any, indent: int = 0) -> str:
-    """Write JSON with sorted keys and one entry per line. A field with its type, or a list without nesting, is on one
-    line.
+    """Write JSON with sorted keys and one entry per line. A field of a class is one entry, and so is a list that
+    contains no other list.
     """
     if not isinstance(value, dict) or "type" in value or not value:
         return json.dumps(value, sort_keys=True, ensure_ascii=False)
@@ -54,7 +56,9 @@ def render(value: Any, indent: int = 0) -> str:
 
 
 def pins(policy: Mapping[str, Any]) -> str:
-    """The packages for an environment that runs `introspect`: all pins except packages that need a GPU to build."""
+    """The packages to install in an environment that runs `introspect`: all pinned packages except those that need a
+    GPU to build.
+    """
     kernels = {
         package for extra, packages in policy["extras"].items() if extra.startswith("flash") for package in packages
     }

@@ -1,6 +1,7 @@
-"""Facts of lm-evaluation-harness: the names of its tasks, and those that are unsafe to run.
+"""Facts about lm-evaluation-harness: the names of its tasks, and which of them are unsafe to run.
 
-Loaded only for a spec with `tasks`. The table is written by `compiler/stacks/harness_names.py`.
+This module is loaded only for a spec with `tasks`. Its table, lm-eval.json, is written by
+`compiler/stacks/harness_names.py`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ MATH_HARD = "leaderboard_math_hard"
 LEADERBOARD = (
     "leaderboard_bbh", "leaderboard_gpqa", "leaderboard_ifeval", "leaderboard_mmlu_pro", "leaderboard_musr",
 )  # fmt: skip
-"""The task groups of the Open LLM Leaderboard, except the group whose data was withdrawn (`leaderboard_math_hard`)."""
+"""The groups of tasks in the Open LLM Leaderboard. The group `leaderboard_math_hard` is left out, because its data was
+withdrawn.
+"""
 PARTS = {"ifeval": ("ifeval", "instruction_following"), "math": ("leaderboard_math", "minerva_math")}
-"""Extras of the package lm-eval: each is needed by tasks whose names contain one of the listed texts."""
+"""Extras of the package lm-eval, each with texts. A task whose name contains one of these texts needs the extra."""
 
 
 def _table() -> dict[str, Any]:
@@ -51,10 +54,10 @@ def is_file(task: str) -> bool:
 
 
 def nearest_task(name: str) -> str | None:
-    """The task with the most similar name. Only names that share pairs of letters are compared, because there are
-    many.
+    """The name of the task that is most similar to a misspelt one. To save time, only names that have a pair of letters
+    in common with it are compared.
     """
-    from difflib import SequenceMatcher  # imported only for a misspelt task
+    from difflib import SequenceMatcher  # imported here, because only a misspelt task needs it
     from heapq import nsmallest
 
     pairs = _letter_pairs(name)
@@ -65,12 +68,12 @@ def nearest_task(name: str) -> str | None:
     near = [one for _, _, one in nsmallest(40, ranked)]
     swapped = [one for one in near if sorted(one) == sorted(name)]
     alike = [(SequenceMatcher(None, one, name[:80]).ratio(), one) for one in near]
-    best = max(alike, key=lambda each: each[0])  # of equally similar names, the first
+    best = max(alike, key=lambda each: each[0])  # if several names are equally similar, the first one is returned
     return swapped[0] if swapped else best[1] if best[0] >= 0.75 else None
 
 
 def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """The tasks to pass to lm-evaluation-harness: `leaderboard` is replaced by its groups, without the one whose data
+    """The tasks to pass to lm-evaluation-harness. `leaderboard` is replaced by its groups, except the group whose data
     was withdrawn.
     """
     out: list[str] = []
@@ -80,7 +83,7 @@ def expanded(tasks: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def requirement(tasks: tuple[str, ...]) -> str:
-    """The requirement for pip: lm-eval with its pinned version, and with the extras that these tasks import."""
+    """The requirement for pip: lm-eval in its pinned version, with the extras that the given tasks import."""
     wanted = {extra for extra, parts in PARTS.items() if any(part in task for part in parts for task in tasks)}
     return f"lm-eval[{','.join(sorted({'hf', *wanted}))}]=={version()}"
 

@@ -1,10 +1,11 @@
-"""Writes lm-eval.json: the tasks of the installed lm-evaluation-harness. Run by hand in an environment that has it.
+"""Write lm-eval.json, which lists the tasks of the installed lm-evaluation-harness. Run this by hand, in an environment
+that has the harness:
 
     python compiler/stacks/harness_names.py
 
-The harness's own index gives the names of tasks, groups and tags. Names that run code written by the model are listed
-as unsafe: tasks with `unsafe_code`, tasks whose file includes such a task's file, and groups and tags with an unsafe
-task.
+The names of tasks, groups and tags come from the harness's own index. Three kinds of names are listed as unsafe,
+because they execute code that the model wrote: tasks with `unsafe_code`, tasks whose file includes the file of an
+unsafe task, and groups and tags that contain an unsafe task.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ INCLUDES = re.compile(r"^include:\s*(\S+)", re.MULTILINE)
 
 
 def front_coded(names: list[str]) -> list[str]:
-    """Compress sorted names: each becomes the number of letters that it shares with the beginning of the previous name,
-    and the remaining letters.
+    """Compress a sorted list of names. Each name becomes a number and a text: how many letters its beginning shares
+    with the previous name, and its remaining letters.
     """
     out, before = [], ""
     for name in names:
@@ -35,11 +36,11 @@ def front_coded(names: list[str]) -> list[str]:
 
 
 def unsafe_files(root: str) -> set[str]:
-    """Absolute paths of the task files below a folder that execute code written by the model."""
+    """The absolute paths of those task files below a folder that execute code written by the model."""
     found, parents = set[str](), dict[str, str]()
     for folder, _, names in os.walk(root):
         for name in names:
-            if "yaml" not in name:  # lm-eval's template files have no ending
+            if "yaml" not in name:  # template files of lm-eval have no ending such as .yaml
                 continue
             path = os.path.join(folder, name)
             with open(path, encoding="utf-8", errors="replace") as handle:

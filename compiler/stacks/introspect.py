@@ -1,8 +1,9 @@
 """Read the arguments and keys that the installed libraries accept, for `generate.py`.
 
-Imported only there, in an environment with a target's versions; the compiler never imports this module. Some keys are
-not declared in any class (the keys that `accelerate launch` reads, DeepSpeed's top-level keys). They are found by
-scanning the library's source, or by running it on a dictionary that records look-ups.
+Only `generate.py` imports this module, in an environment with a stack's versions; the compiler never does. Some keys
+are not declared in any class, such as those that `accelerate launch` reads, and DeepSpeed's top-level keys. These keys
+are found by searching the library's source, or by running its code on a dictionary that records which keys are looked
+up.
 """
 
 import contextlib
@@ -25,18 +26,20 @@ BASE = "transformers.TrainingArguments"
 READ = ("accelerate", "deepspeed", "torch", "transformers", "trl")  # the packages whose classes are read
 
 # Fields whose effective value depends on the machine: on the clock, the host name, the logging level or the launcher's
-# environment. Also `report_to`, which means every installed integration if it is not set (transformers 4).
+# environment. `report_to` is one of them, because in transformers 4 it means every installed integration if it is not
+# set.
 MACHINE = frozenset({"disable_tqdm", "local_rank", "logging_dir"})
 
 
 def introspect(classes: Iterable[str]) -> dict[str, Any]:
-    """The part `library` of stack.json. `classes` are the configuration classes of the training methods."""
+    """Return the part `library` of stack.json. `classes` lists the configuration classes of the training methods."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
     logging.disable(logging.CRITICAL)
-    with contextlib.redirect_stdout(io.StringIO()):  # DeepSpeed logs to standard output when it is imported
+    # while it is imported, DeepSpeed logs to standard output, which must contain only the table
+    with contextlib.redirect_stdout(io.StringIO()):
         return {
-            # the version without its local part: 2.13.0 instead of 2.13.0+cpu
+            # drop the local part of a version: 2.13.0+cpu becomes 2.13.0
             "versions": {name: importlib.metadata.version(name).partition("+")[0] for name in READ},
             "configs": _configs(classes),
             "schedulers": _schedulers(),
@@ -53,7 +56,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """For each configuration class, the fields that differ from those of TrainingArguments."""
+    """For each configuration class, its fields that are not the same as in TrainingArguments."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -69,10 +72,11 @@ def _load(path: str) -> Any:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """For each argument of a class: its type, declared default, effective default, choices, and whether it is
-    deprecated.
+    """For each argument of a class: its type, its declared default, its effective default, its choices, and whether it
+    is deprecated.
     """
-    # Build two instances: one for a CPU, for which the class chooses the precision, and one as on a machine with a GPU.
+    # Two instances are built: one on a CPU, for which the class itself chooses the precision, and one as on a machine
+    # with a GPU.
     asked, asked_warnings = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
     hints = typing.get_type_hints(cls)
@@ -85,7 +89,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(asked if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # a default that is computed from output_dir, as for run_name
+        if effective == "out":  # the default is computed from output_dir, as that of run_name is
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True
@@ -104,8 +108,8 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
-    """Build an instance of a class. Returns a pair: the instance, and the deprecation warnings. Environment variables
-    are restored.
+    """Build an instance of a class, and restore the environment variables that this changes. Returns a pair: the
+    instance, and the deprecation warnings.
     """
     saved = dict(os.environ)
     try:
@@ -120,7 +124,7 @@ def _construct(cls: Any, **arguments: Any) -> tuple[Any, list[str]]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON: enums by their value, objects by their dictionary."""
+    """Convert a value to JSON. An enum is replaced by its value, and any other object by its dictionary."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, list | tuple):
@@ -133,7 +137,7 @@ def _plain(value: Any) -> Any:
 
 
 def _type_text(hint: Any) -> str:
-    """Write a type as text: `Optional[int]` and `int | None` give the same text, and names of modules are removed."""
+    """Write a type as text. Names of modules are removed, and `Optional[int]` and `int | None` give the same text."""
     if hint is type(None):
         return "None"
     origin = typing.get_origin(hint)
@@ -148,7 +152,7 @@ def _type_text(hint: Any) -> str:
 
 
 def _choices(hint: Any, stated: Any) -> list[Any]:
-    """The legal values of a field whose type is an enum or a literal, or whose metadata lists them."""
+    """The legal values of a field, if its type is an enum or a literal, or if its metadata lists them."""
     if stated:
         return list(stated)
     for part in typing.get_args(hint) or (hint,):
@@ -158,8 +162,8 @@ def _choices(hint: Any, stated: Any) -> list[Any]:
 
 
 def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: list[str]) -> bool:
-    """Whether a field is deprecated: its help says so, or the class warns if the field gets a value."""
-    # "Removed: this parameter was unused": trl 0.24 keeps such a field to warn about it.
+    """Whether a field is deprecated: its help says so, or the class warns when the field is set."""
+    # trl 0.24 keeps a removed field in order to warn about it; its help begins "Removed: this parameter was unused"
     if re.match(r"\s*(deprecated|removed\b|this parameter is deprecated)", str(field.metadata.get("help", "")), re.I):
         return True
     trainer = cls.__name__.replace("Config", "Trainer")
@@ -206,7 +210,7 @@ def _schedulers() -> dict[str, Any]:
             and parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
         functions[name] = lambda *_, **received: received
-        try:  # get_scheduler passes kwargs to some schedules and drops them for others
+        try:  # get_scheduler passes `lr_scheduler_kwargs` on to some schedules only, and drops them for the others
             received = optimization.get_scheduler(name, None, 1, 10, dict.fromkeys(given, 0))
         finally:
             functions[name] = function

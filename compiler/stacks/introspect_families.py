@@ -1,7 +1,7 @@
 """Read facts about the registry's model families from the installed transformers' classes, for `generate.py`.
 
-A family is a `model_type` of a config.json. Only families of the registry are examined; the compiler assumes nothing
-about others.
+A family is a `model_type` in config.json. Only the families of the registry are examined; the compiler assumes nothing
+about other families.
 """
 
 import os
@@ -16,8 +16,8 @@ STATE = re.compile(
     r"conv_state|recurrent_state|ssm_state|selective_scan|selective_state_update|mamba_chunk_scan|gated_delta_rule|rwkv_linear_attention"
     r"|mlstm_chunkwise|class \w*(ShortConv|Rglru|LightningAttention|RecurrentBlock)"
 )
-"""Words that occur only in the source of models with a recurrent state: mamba and similar models, short convolutions,
-and linear attention.
+"""Words by which models with a recurrent state are recognized: mamba and similar models, short convolutions, and linear
+attention. The words occur in no other model's source.
 """
 
 USUAL = {"rope_theta": 10000.0, "rope_local_base_freq": None, "partial_rotary_factor": 1.0, "rope_scaling": None}
@@ -27,8 +27,8 @@ USUAL = {"rope_theta": 10000.0, "rope_local_base_freq": None, "partial_rotary_fa
 def carrying() -> list[str]:
     """Every `model_type` whose causal language model has a recurrent state, in the registry or not.
 
-    They are found in the sources, without importing them. In these families, packed documents leak into each other, or
-    need kernels that bundles do not install.
+    The families are found by searching their sources, which are not imported. In these families, packed documents
+    influence each other, or packing needs kernels that bundles do not install.
     """
     from transformers.models.auto import modeling_auto as auto
 
@@ -49,8 +49,8 @@ def families() -> dict[str, Any]:
     """For each family of the registry, what the class of its causal language model declares; None if transformers lacks
     the family.
 
-    `layers` are the classes that FSDP wraps. `attention` are the implementations other than eager that the class
-    declares; flash3 is listed wherever flash2 is. `scores` is true if the family has a class for sequence
+    `layers` are the classes that FSDP wraps. `attention` are the attention implementations that the class declares,
+    except eager; if flash2 is declared, flash3 is listed, too. `scores` is true if the family has a class for sequence
     classification.
     """
     import torch
@@ -107,7 +107,5 @@ def _attention(real: Any) -> dict[str, bool]:
 
 
 def _is_layer(found: Any, kind: type) -> bool:
-    """Whether a class is a layer of the language model, and not of a vision model, whose layers some families also
-    list.
-    """
+    """Whether a class is a layer of the language model. Some families also list the layers of their vision model."""
     return isinstance(found, type) and issubclass(found, kind) and "Vision" not in found.__name__

@@ -1,7 +1,8 @@
-"""Find the keys that launchers read: in accelerate's configuration file and in DeepSpeed's JSON (see `introspect.py`).
+"""Find the keys that launchers read from accelerate's configuration file and from DeepSpeed's JSON file.
 
-Imported only there, in an environment with a target's versions. If a library does not declare its keys, its source is
-scanned, or its code is run on a dictionary that records look-ups.
+Only `introspect.py` imports this module, in an environment with a stack's versions. If a library does not declare its
+keys, they are found by searching its source, or by running its code on a dictionary that records which keys are looked
+up.
 """
 
 import ast
@@ -19,14 +20,17 @@ from introspect import _load, _plain, _type_text  # type: ignore[import-not-foun
 
 
 def accelerate() -> dict[str, Any]:
-    """The keys of accelerate's configuration file: the top-level keys, and the nested keys that the launcher reads."""
+    """The keys of accelerate's configuration file: those at the top level, and those in blocks that the
+    launcher reads.
+    """
     cluster = _load("accelerate.commands.config.config_args.ClusterConfig")
     hints = typing.get_type_hints(cluster)
     plugin = _load("accelerate.utils.dataclasses.FullyShardedDataParallelPlugin")
     parser = _load("accelerate.commands.launch.launch_command_parser")()
     defaults = {action.dest: action.default for action in parser._actions}
     read = _attributes_of(importlib.import_module("accelerate.utils.launch"), "args")
-    # The launcher prefixes a key of fsdp_config with "fsdp_" if it lacks it; parallelism_config has its own prefix.
+    # If a key of fsdp_config does not begin with "fsdp_", the launcher adds this prefix. Keys of parallelism_config
+    # have another prefix.
     fsdp = sorted(name for name in read if name.startswith("fsdp_"))
     parallelism = sorted(name for name in read if name.startswith("parallelism_config_"))
     deepspeed = sorted(_deepspeed_yaml_keys() & read)
@@ -48,12 +52,12 @@ def accelerate() -> dict[str, Any]:
 
 
 def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
-    """The type and the choices of a key of fsdp_config. accelerate's parser keeps flags as the texts "true" and
-    "false".
+    """The type and the choices of a key of fsdp_config. accelerate's parser has flags as the texts
+    "true" and "false".
     """
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}
-    if isinstance(default, int | float):  # accelerate 1.4 states an integer default as 1e8
+    if isinstance(default, int | float):  # accelerate 1.4 writes the default of an integer as 1e8, which is a float
         return {"type": "int", "default": int(default), "low": 0}
     record: dict[str, Any] = {"type": "str", "default": default}
     constants = importlib.import_module("accelerate.utils.constants")
@@ -72,14 +76,14 @@ def _deepspeed_yaml_keys() -> set[str]:
 
 
 def _attributes_of(module: Any, name: str) -> set[str]:
-    """Every attribute of a variable that a module's code reads, found in the source."""
+    """Every attribute of a variable that the source code of a module reads."""
     tree = ast.parse(inspect.getsource(module))
     nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name}
 
 
 def _environment_names(cls: Any, prefix: str) -> list[str]:
-    """The environment variables with a prefix that a class reads."""
+    """The environment variables that a class reads and that begin with a prefix."""
     found = set()
     for node in ast.walk(ast.parse(inspect.getsource(cls))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.environ.get":
@@ -94,7 +98,9 @@ def _environment_names(cls: Any, prefix: str) -> list[str]:
 
 
 def _trainer_fsdp_keys() -> list[str]:
-    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops all others."""
+    """The keys of `TrainingArguments.fsdp_config` that transformers reads. transformers silently drops
+    all other keys.
+    """
     found = set()
     for module in ("transformers.training_args", "transformers.trainer"):
         for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
@@ -115,7 +121,7 @@ def _trainer_fsdp_keys() -> list[str]:
 
 
 class _Recorder(dict[str, Any]):
-    """A dictionary that records every key that is looked up, with the default of the look-up."""
+    """A dictionary that records every key that is looked up in it, and the default that the look-up gives."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
@@ -156,8 +162,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"type": "int", "default": 1000, "low": 1},
     "fp16.min_loss_scale": {"type": "int", "default": 1, "low": 1},
 }
-"""Types of keys that cannot be inferred from the default, because it is None or of another type than the legal values.
-They follow how deepspeed/runtime/config.py reads the keys (`get_communication_data_type` etc.).
+"""The types of keys whose type cannot be inferred from their default, because it is None or has another type than legal
+values have. They follow how deepspeed/runtime/config.py reads the keys (`get_communication_data_type` etc.).
 """
 BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "aio": ("", {}),
@@ -168,16 +174,16 @@ BLOCKS: dict[str, tuple[str, dict[str, Any]]] = {
     "flops_profiler": ("", {}),
     "fp16": ("deepspeed.runtime.precision_config.DeepSpeedFP16Config", {"enabled": True, "initial_scale_power": 16}),
 }
-"""Blocks of deepspeed.json: each with the class that reads it, if any, and with the settings that make DeepSpeed read
-all keys of the block.
+"""The blocks of deepspeed.json. Each has the class that reads it, if there is one, and the settings with which
+DeepSpeed reads all keys of the block.
 """
 
 
 def deepspeed() -> dict[str, Any]:
     """The keys that DeepSpeed accepts in its JSON configuration.
 
-    Returns the top-level keys (all, those with plain values, and the removed ones), the keys of each block, those of
-    `zero_optimization` with its offload blocks, and the names of DeepSpeed's optimizers.
+    The result contains: all keys at the top level, those of them whose value is plain, and those that were removed; the
+    keys of each block; the keys of `zero_optimization` and its offload blocks; and the names of DeepSpeed's optimizers.
     """
     config = importlib.import_module("deepspeed.runtime.config")
     offload = importlib.import_module("deepspeed.runtime.zero.offload_config")
@@ -200,11 +206,13 @@ def deepspeed() -> dict[str, Any]:
 
 
 def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, Any] | None:
-    """The type and default of a key, taken from the default with which DeepSpeed looks it up; None for a block."""
+    """The type and the default of a key, read from the default that DeepSpeed uses when it looks up the key. None for a
+    block.
+    """
     if name in KNOWN:
         return dict(KNOWN[name])
     default = defaults.get(name)
-    # a block without a plain default; DeepSpeed uses False for a block that is off
+    # this key is a block and has no plain default; DeepSpeed's default for a block that is off is False
     if not isinstance(default, bool | int | float | str) or name == "datastates_ckpt":
         return None
     record = {"type": type(default).__name__, "default": default}
@@ -213,8 +221,8 @@ def _plain_key(config: Any, name: str, defaults: dict[str, Any]) -> dict[str, An
 
 
 def _block(config: Any, name: str) -> dict[str, Any]:
-    """The keys of a block: the fields of the class that reads it, or, without a class, the keys that DeepSpeed looks
-    up.
+    """The keys of a block. If a class reads the block, they are the fields of the class; otherwise, they are the keys
+    that DeepSpeed looks up.
     """
     path, content = BLOCKS[name]
     with contextlib.suppress(ImportError, AttributeError):
@@ -228,7 +236,7 @@ def _block(config: Any, name: str) -> dict[str, Any]:
 
 
 def _model_fields(model: Any) -> dict[str, Any]:
-    """The fields of a pydantic model under the names that the JSON uses, with the defaults that take effect."""
+    """The fields of a pydantic model, under the names that the JSON file uses, with the defaults that take effect."""
     instance = model()
     table = {}
     for name, field in model.model_fields.items():

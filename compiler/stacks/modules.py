@@ -1,8 +1,8 @@
-"""The modules of each model family on each stack, and the adapters that they can have.
+"""The modules of each model family on each stack, and which adapters each module can have.
 
-`NAME/modules.json` is made by tests/stacks/write_modules.py from models on the meta device and PEFT's conversion
-tables: it maps paths of `named_modules`, with N for numbers (`model.layers.N.mlp.up_proj`), to letters for the adapters
-that PEFT can add there.
+tests/stacks/write_modules.py makes `NAME/modules.json` from models on the meta device and from PEFT's conversion
+tables. The file maps the path of a module, as in `named_modules`, to letters for the adapters that PEFT can add to it.
+N stands for any number in a path: `model.layers.N.mlp.up_proj`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LORA, OFT, PARAMETER = "l", "o", "p"
 the path is a parameter with stacked experts.
 """
 EXPERTS, SHARED = "the experts", "the shared expert"
-"""Two of the names that `part` returns for parts of a mixture of experts."""
+"""Names of two parts of a mixture of experts, as the function `part` returns them."""
 DENSE = re.compile(r"\.(?:mlp|mlps\.N|feed_forward|mixer)\.(?:gate|up|down)_proj$")
-"""Matches the linear layers of an MLP without experts."""
+"""A pattern for the linear layers of an MLP that is not an expert."""
 
 
 @cache
@@ -33,8 +33,8 @@ def _text(stack: str) -> str:
 
 @cache
 def modules(stack: str, family: str | None) -> Mapping[str, str]:
-    """The paths of a family's modules with their letters; empty for an unknown family. Parses only the family's line of
-    the file.
+    """The paths of a family's modules, each with its letters. Empty for an unknown family. Of the file, only the
+    family's line is parsed.
     """
     found = re.search(rf'^  "{re.escape(family or "-")}": (.*?),?$', _text(stack), re.MULTILINE)
     made: Mapping[str, str] = {} if found is None else json.loads(found[1])
@@ -42,25 +42,27 @@ def modules(stack: str, family: str | None) -> Mapping[str, str]:
 
 
 def paths(known: Mapping[str, str], letters: str) -> tuple[str, ...]:
-    """The paths of the modules that modules.json marks with at least one of the given letters."""
+    """Those paths of modules that modules.json marks with at least one of the given letters."""
     return tuple(path for path, kinds in known.items() if set(kinds) & set(letters))
 
 
 def ends(target: str, among: Iterable[str]) -> bool:
-    """Whether a target is equal to one of the paths or to the end of one, as PEFT matches targets: `q_proj` and
-    `self_attn.q_proj`.
+    """Whether a target is one of the paths, or the end of one, as in PEFT: `q_proj` and `self_attn.q_proj` are ends of
+    `model.layers.N.self_attn.q_proj`.
     """
     name = re.sub(r"(?<![^.])\d+(?![^.])", "N", target)
     return any(path == name or path.endswith(f".{name}") for path in among)
 
 
 def last_names(among: Iterable[str]) -> tuple[str, ...]:
-    """The last components of the paths, without repetition: `q_proj` for `model.layers.N.self_attn.q_proj`."""
+    """The last parts of the paths, without repetition: `q_proj` for `model.layers.N.self_attn.q_proj`."""
     return tuple(dict.fromkeys(path.rpartition(".")[2] for path in among))
 
 
 def part(path: str, kinds: str) -> str:
-    """The part of a mixture of experts that a path belongs to: `the experts`, `the attention`, and so on."""
+    """The part of a mixture of experts to which the module of a path belongs: `the experts`, `the attention`, and so
+    on.
+    """
     words = path.split(".")
     if "experts" in words or (PARAMETER in kinds and "conv1d" not in words):
         return EXPERTS
@@ -72,8 +74,8 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """The paths of a model with this config.json. modules.json lists the paths of all models of the family, of which a
-    single model may lack some.
+    """Those paths of the family's modules that a model with this config.json can have. modules.json lists the paths of
+    all models of the family, and a single model may lack some of them.
     """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []
@@ -81,15 +83,15 @@ def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Ma
         excluded.append(re.compile(r"\.q_proj$" if config["q_lora_rank"] else r"\.q_[ab]_"))
     if _dense_layers(str(family), config) is False:
         excluded.append(DENSE)
-    if config.get("num_local_experts") == 0:  # a granitemoehybrid without experts
+    if config.get("num_local_experts") == 0:  # this granitemoehybrid has no experts, so it lacks the modules of experts
         excluded.append(re.compile(r"\.block_sparse_moe(\.|$)"))
     excluded += _mixers(known, config)
     return {path: kinds for path, kinds in known.items() if not any(one.search(path) for one in excluded)}
 
 
 def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.Pattern[str]]:
-    """Patterns of paths that this model lacks: in families whose layers have either attention or another mixer
-    (`layer_types`), a model may have no layer with one of the two.
+    """Patterns of the paths that this model lacks. In some families, each layer has either attention or another mixer
+    (`layer_types`), and a model may have no layer of one of the two kinds.
     """
     kinds = config.get("layer_types")
     others = [name for name in ("conv", "linear_attn", "mamba") if f"model.layers.N.{name}" in known]
@@ -102,16 +104,17 @@ def _mixers(known: Mapping[str, str], config: Mapping[str, object]) -> list[re.P
 
 
 def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
-    """Whether a mixture of experts also has layers without experts; None if config.json does not tell."""
+    """Whether a mixture of experts also has layers without experts. None if config.json does not say so."""
     kinds = config.get("mlp_layer_types")
     if isinstance(kinds, list):
         return "dense" in kinds
-    experts = config.get("moe_layers")  # in llama4: the numbers of the layers with experts
+    experts = config.get("moe_layers")  # llama4 lists the numbers of the layers that have experts
     if isinstance(experts, list):
         return len(experts) != config.get("num_hidden_layers")
     for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
         if name in config:
             return bool(config[name])
-    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):  # by default, no layer of these families is dense
+    # if config.json does not say so, all layers of these families have experts
+    if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         return bool(config.get("mlp_only_layers")) or config.get("decoder_sparse_step", 1) != 1
     return None

@@ -1,1 +1,3 @@
-"""Suggest what the user probably intended by a wrong name or value in a spec. Imported only after an error."""
+"""Suggest what the user probably meant by a wrong name or value in a spec. This package is imported only after an
+error.
+"""

@@ -1,4 +1,6 @@
-"""Answer the parser's questions about wrong names and values with suggestions."""
+"""The advisor that the pipeline passes to the reader of specs. It answers the reader's questions about wrong names and
+values with suggestions.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +16,16 @@ from xpc.grammar.tree import Clause, Name, Setting, Value
 
 
 class Suggestions(Advisor):
-    """Suggests what the user probably intended. Each method imports only the modules that it needs."""
+    """Suggests what the user probably meant. Each method imports only the modules that it needs."""
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
-        """Suggest the setting that an unknown name probably means, or give the reason why xpc has no such setting."""
+        """Suggest the setting that an unknown name probably stands for. If xpc has no such setting, say why."""
         from xpc.compiler.suggest.misplaced import unknown_name
 
         return unknown_name(unknown, count)
 
     def is_known(self, name: str) -> bool:
-        """Whether a name is another tool's name that xpc knows."""
+        """Whether xpc knows a name as one of another tool."""
         from xpc.compiler.suggest.meaning import is_known
 
         return is_known(name, loosely=False)
@@ -33,7 +35,7 @@ class Suggestions(Advisor):
     ) -> tuple[str, Span, str, str | None]:
         """The finding for a setting without a value: its message, span, help (with an example of a value) and edit.
 
-        A block in place of the value (`rewards { accuracy = 1 }`) gets no edit.
+        If a block stands in the place of the value (`rewards { accuracy = 1 }`), there is no edit.
         """
         from xpc.compiler.suggest.legal import example
 
@@ -59,7 +61,9 @@ class Suggestions(Advisor):
         return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
-        """The help for a run's length with an unknown unit, `for 500 iters`; and the unit to write, or None."""
+        """For the length of a run with an unknown unit, such as `for 500 iters`: return the help, and the unit to write
+        instead or None.
+        """
         from xpc.compiler.suggest.first_line import length_help
 
         return length_help(amount, word)
@@ -79,8 +83,8 @@ class Suggestions(Advisor):
         return joined if clause == "target" and joined in stacks.names() else None
 
     def share_of_rows(self, name: str, value: Value, typed: str) -> str | None:
-        """The value of `take` (how many rows to use) for another tool's ratio: 0.3 becomes `30%`. None if the ratio is
-        impossible.
+        """The value of `take` (how many rows to use) for the ratio that another tool's setting states: 0.3 becomes
+        `30%`. None if the ratio is impossible.
         """
         from xpc.compiler.suggest.converted_values import converted
 

@@ -46,8 +46,8 @@ NODES = ("nodes", "numnodes", "nnodes", "machines")
 
 @record
 class Block:
-    """A block as written: its name, its settings with their values as text, and whether it is in the `train` line,
-    after `with`.
+    """A block as the user wrote it: its name, its settings with their values as text, and whether it stands in the
+    `train` line, after `with`.
     """
 
     name: str
@@ -58,15 +58,15 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """Add what to write instead of another tool's notation to the findings. Also returns the settings that blocks
-    mean.
+    """For findings about another tool's notation, add what to write instead. Also returns the settings that other
+    tools' blocks stand for.
     """
     found = [rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)]
     return rewrite_blocks(join_values(rewrite_machines(found)))
 
 
 IN_A_NODE = 8
-"""The most GPUs that nodes usually have."""
+"""The number of GPUs that a node usually has at most."""
 YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints them"
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
@@ -78,11 +78,11 @@ MACHINES = re.compile(
     rf"(?P<first>\d+)[ \t]*x[ \t]*(?P<type>{GPU})(?:[ \t]+x[ \t]+|[ \t]*\*[ \t]*)(?P<times>\d+)|"
     r"(?P<count>\d+)[ \t]*x?[ \t]*(?:gpus?|cards?|devices?))[ \t]*(?:#.*)?$"
 )
-"""Lines about several machines, or without the name of a GPU."""
+"""A pattern for lines about several machines, and for lines without the name of a GPU."""
 
 
 def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with a single one for a line such as `hardware 2 nodes x 8 h100-80gb`."""
+    """Return the findings, in which a line such as `hardware 2 nodes x 8 h100-80gb` has a single finding."""
     out: list[Diagnostic] = []
     lines: list[tuple[str, int]] = []
     for found in problems:
@@ -106,8 +106,8 @@ def rewrite_machines(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _machines(machines: re.Match[str]) -> tuple[str, str]:
-    """Returns a pair: the help for a line about several machines, and the lines to write, or "" if they are not clear.
-    A line for GPUs without a name, or with a name that is not registered, gets no GPU that nobody wrote.
+    """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
+    line names no GPU, or one that is not registered, the suggested lines do not invent a GPU.
     """
     if machines["which"] is not None:
         some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
@@ -120,7 +120,8 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     if machines["all"] is not None:
         total, nodes = int(machines["all"]), machines["over"]
         each = total // int(nodes) if int(nodes) and total % int(nodes) == 0 else 0
-        if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:  # all of them, or of a node
+        # the number may be that of all GPUs, or of those in a node
+        if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:
             both = (
                 f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)}" for one in (each, total)
             )
@@ -153,8 +154,8 @@ def rewrite_blocks(found: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[s
 
 
 def _paths(found: Diagnostic, block: Block) -> set[str]:
-    """The paths of the settings that a block stands for. They count as written, so that no rule reports their default
-    values.
+    """The paths of the settings that a block stands for. They count as written by the user, so that no rule reports
+    their default values.
     """
     forms = "\n".join(edit.text.replace(" ", "\n") if block.header else edit.text for edit in found.edits)
     paths = set(expand(parse(Source("block.xp", f"{BODY}{forms}\n"))[0]).items)
@@ -170,7 +171,9 @@ def _is_in(one: Diagnostic, source: Source, span: Span) -> bool:
 
 
 def _is_foreign(block: Block) -> bool:
-    """Whether xpc has no such block. This includes clauses that take one value and no block, such as `seed`."""
+    """Whether xpc has no block of this name. A clause such as `seed` has no block either, because it takes a single
+    value.
+    """
     if block.name in schema.CLAUSES:
         return not any(schema.children(block.name)) and block.name not in ("sweep", "extra", "data", *schema.ADAPTERS)
     names = [*schema.CLAUSES, *schema.bare_choices(), *schema.outer_names()]
@@ -230,8 +233,8 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
 
 
 def _hardware(block: Block) -> list[tuple[str | None, str]]:
-    """How to write `hardware { type = h100-80gb, count = 8 }`: pairs of text and help. The text is None if the GPU or
-    the count is missing.
+    """How to write `hardware { type = h100-80gb, count = 8 }`, as pairs of the text to type and a help. The text is
+    None if the GPU or the count is missing.
     """
     count = gpu = ""
     out: list[tuple[str | None, str]] = []
@@ -257,8 +260,8 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:
-    """How to write a block with the name of a clause that takes one value: `seed { value = 1 }` becomes `seed 1`. Empty
-    for other blocks.
+    """How to write a block whose name is a clause that takes a single value: `seed { value = 1 }` becomes `seed 1`.
+    Empty for any other block.
     """
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
         return []
@@ -267,8 +270,8 @@ def _single_value(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:
-    """How to write each setting of a block: pairs of text and help. The text is None if no setting corresponds.
-    Settings of one clause are joined.
+    """How to write each setting of a block, as pairs of the text to type and a help. The text is None if no setting of
+    xpc corresponds. Settings of the same clause are joined.
     """
     switch = _switch(block)
     if switch is not None:
@@ -277,7 +280,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
         return [(advised.form, advised.help)]
     out: list[tuple[str | None, str]] = []
     clause = None if letters(block.name) in EVERYTHING else _clause(block.name)
-    clause = None if clause == "launch" else clause  # most settings of `launch` are legal only with a certain scheduler
+    # most settings of `launch` are only legal with one scheduler, so they are not suggested without it
+    clause = None if clause == "launch" else clause
     remaining: list[tuple[str, str]] = []
     for name, typed in block.settings:
         row = schema.BY_PATH.get(clause or "")
@@ -301,8 +305,8 @@ def _forms(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _switch(block: Block) -> tuple[str, str] | None:
-    """The clause and setting for a block whose name is a setting of an adapter: `dora { rank = 16 }` becomes
-    `lora(dora, rank=16)`. None for other blocks.
+    """The clause and the setting for a block that is called like a setting of an adapter: `dora { rank = 16 }` becomes
+    `lora(dora, rank=16)`. None for any other block.
     """
     found = meaning(block.name, exact=True)
     clause, _, setting = ("", "", "") if found is None else found.path.partition(".")
@@ -322,7 +326,7 @@ def _switch(block: Block) -> tuple[str, str] | None:
 
 
 def _clause(name: str) -> str | None:
-    """The clause to which a block's name corresponds (`peft` is `lora`), or None."""
+    """The clause that corresponds to the name of a block (`lora` to `peft`), or None."""
     intended = meaning(name, exact=True)
     if intended is None:
         intended = meaning(name)

@@ -1,6 +1,7 @@
 """Find the setting in dotted names, as in Hydra and nested files: `actor_rollout_ref.rollout.n`, `trainer.nnodes`.
 
-The end of such a name is the setting; the parts before it are the component. Imported only for an unknown name.
+Such a name ends with the setting, and the parts before it are the component. This module is imported only for an
+unknown name.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Ref
 
 CLASSES = ("_component_", "class_path", "_target_", "class", "cls", "_class_", "target", "class_name", "classpath")
-"""Last parts of dotted names whose value is the class of a component: `optimizer._component_: torch.optim.AdamW`."""
+"""Last parts of dotted names whose value names the class of a component, as in `optimizer._component_:
+torch.optim.AdamW`.
+"""
 
 
 def _by_class(unknown: UnknownName) -> UnknownName | None:
-    """Reduce `optimizer._component_: torch.optim.AdamW` to `optimizer: AdamW`. None if xpc has no choice for such a
-    name.
+    """Shorten `optimizer._component_: torch.optim.AdamW` to `optimizer: AdamW`. None if xpc has no choice for the
+    component.
     """
     name, _, last = unknown.name.rpartition(".")
     guess = meaning(name) if last in CLASSES and name and unknown.node is not None else None
@@ -35,15 +38,15 @@ def _by_class(unknown: UnknownName) -> UnknownName | None:
 
 
 def after_component(name: str) -> Meaning | None:
-    """The setting for a name that begins with a component: `rollout_max_tokens` is `method.max_completion`. None if
-    there is none.
+    """The setting for a name that begins with a component: `method.max_completion` for `rollout_max_tokens`. None if
+    there is no such setting.
     """
-    first, *rest = parts(name) or ("",)  # the name `_` has no parts
+    first, *rest = parts(name) or ("",)  # a name such as `_` has no parts
     clause = components().get(first)
-    specific = not general_words().issuperset(rest)  # `steps` alone would be too general, as in `generation_steps`
+    specific = not general_words().issuperset(rest)  # in `generation_steps`, the end `steps` alone would be too general
     after = " ".join(rest)
     guess = meaning(after, clause, exact=True) if clause and specific else None
-    if clause and specific and guess is None:  # the end may be misspelt, as in `dpo_label_smooth`
+    if clause and specific and guess is None:  # the end may be misspelt, as `label_smooth` in `dpo_label_smooth`
         near = typo_of(after, [one.name for one in schema.children(clause)])
         guess = None if near is None else Meaning(f"{clause}.{near}")
     inside = clause is not None and guess is not None and guess.path.startswith(f"{clause}.")
@@ -51,8 +54,8 @@ def after_component(name: str) -> Meaning | None:
 
 
 def by_parent(name: str) -> Meaning | None:
-    """The setting for a dotted name with a component in it: the component decides the clause, and the last part the
-    setting (`validation_ds.micro_batch_size` is `eval.micro`). None if there is none.
+    """The setting for a dotted name that contains a component. The component decides the clause, and the last part
+    decides the setting: `eval.micro` for `validation_ds.micro_batch_size`. None if there is no such setting.
     """
     *before, last = name.split(".")
     if advice(last, "") is not None:
@@ -66,15 +69,15 @@ def by_parent(name: str) -> Meaning | None:
 
 
 def of_evaluation(name: str) -> bool:
-    """Whether a dotted name is about evaluation, such as `validation_ds.global_batch_size`, and so not a setting of
-    training.
+    """Whether a dotted name, such as `validation_ds.global_batch_size`, is about evaluation. Such a name stands for no
+    setting of the training.
     """
     return any(components().get(one) == "eval" for part in name.split(".")[:-1] for one in parts(part))
 
 
 def by_last_part(unknown: UnknownName) -> UnknownName | None:
-    """Drop first parts of a dotted name until the rest is known: `trainer.nnodes` becomes `nnodes`. None if no end is
-    known.
+    """Drop the first parts of a dotted name until the rest is a known name: `trainer.nnodes` becomes `nnodes`. None if
+    no end of the name is known.
     """
     component = _by_class(unknown)
     if component is not None:
@@ -83,14 +86,16 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
     for first in range(1, len(segments)):
         end = ".".join(segments[first:])
         if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
-            continue  # `name` alone is too general in `rollout.name`, but `steps` is clear in `training.steps`
+            continue  # `name` in `rollout.name` is too general alone, but `steps` in `training.steps` is clear
         if is_known(end) or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)
     return None
 
 
 def with_shared_word(name: str, clause: str | None) -> list[str]:
-    """The settings of a clause with an important word of the name: both buckets for `zero_bucket`."""
+    """The settings of a clause whose names share an important word with the name: for `zero_bucket`, the settings of
+    both buckets.
+    """
     own = {word for word in words(name[:80]) if weight(word) == 1.0}
     found = [row.name for row in (schema.children(clause) if clause else ()) if own & {*words(row.name)}]
     return found if len(found) in (2, 3) else []

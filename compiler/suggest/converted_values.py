@@ -1,6 +1,6 @@
 """Convert values from the notation of other tools: "24:00:00" becomes `24h`, a ratio of 0.1 becomes `10%`.
 
-The functions return None if the setting cannot take such a value. Imported only for a wrong spec.
+A function returns None if the setting cannot have such a value. This module is imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?")
 UNITS = re.compile(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?")
 RATIO = ("ratio", "frac", "fraction", "rate", "proportion", "pct", "percent", "percentage", "portion", "factor", "f")
 ABOVE, BELOW = ("lora.alpha", "lora.lr_ratio", "optimizer.lr", "train.epochs"), ("lora.dropout",)
-"""Settings whose lower bound (ABOVE) or upper bound (BELOW) is itself not legal, because nothing would be trained."""
+"""Settings whose lower bound (ABOVE) or upper bound (BELOW) is illegal itself, because a run with this value would
+train nothing.
+"""
 TEXTS = re.compile(r"[\w./~-]+\.(?:jinja2?|j2|txt|tmpl|template)")
 ROWS = re.compile(r"[\w./~-]+\.(?:jsonl?|csv|parquet|arrow|txt)(?:\.gz)?")
-"""Patterns for file names of templates (TEXTS) and of data (ROWS)."""
+"""Patterns for the names of files. TEXTS matches the files of templates, and ROWS those of data."""
 LENGTHS = {
     "steps": (
         "step", "steps", "iter", "iters", "iteration", "iterations", "update", "updates", "batch", "batches", "ba",
@@ -39,13 +41,13 @@ LENGTHS = {
         "round", "rounds",
     ),
 }  # fmt: skip
-"""Other words for the two units of a run's length, reduced to their letters."""
+"""Other words for the two units of a run's length, epochs and steps. Only their letters are kept."""
 LENGTH = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z_]*)")
 COUNTED = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
     "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
 }  # fmt: skip
-"""Numbers as words."""
+"""Words for numbers, such as `two`."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]*[\w]")
 FILES = re.compile(r".*\.(?:jsonl?|csv|parquet|arrow|txt|gz|py|ya?ml)")
 SHARED = ("steps_or_share", "real_or_share", "rows_or_share", "every")
@@ -57,8 +59,8 @@ def plain(node: Value | None, typed: str | None) -> str:
 
 
 def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
-    """Convert a value of another tool to xpc's notation: `name` is the other tool's name of the setting, `typed` the
-    value as text. None if this is impossible.
+    """Convert a value of another tool to xpc's notation. `name` is the other tool's name for the setting, and `typed`
+    is the value as text. None if the value cannot be converted.
     """
     text = plain(node, typed)
     kind = row.kind.name
@@ -82,7 +84,7 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
         return _percent(name, text)
     if kind in ("text", "path", "name", "text_or_file", "repository"):
         if not isinstance(node, String) and text.lower() in SWITCHES:
-            return None  # `output_dir = true` names no folder
+            return None  # a value such as `output_dir = true` does not name a folder
         return typed if isinstance(node, String) else _quoted(text) if isinstance(node, Ref | Number) else None
     if kind == "weighted":
         return typed if _is_known(row, node) else None
@@ -96,8 +98,8 @@ def converted(row: Setting, name: str, node: Value, typed: str) -> str | None:
 
 
 def expected(row: Setting, name: str, text: str) -> str:
-    """The legal values of a setting in words, such as "a number of at least 1". A count per epoch is converted to the
-    corresponding share of the run.
+    """The legal values of a setting, as text: "a number of at least 1". If the value was a count per epoch, the text
+    gives the share of the run that corresponds to it.
     """
     if row.kind.name == "every" and _per_epoch(name) and text.isdecimal() and int(text):
         each, once = 100 / int(text), 100 / int(text) / 3
@@ -111,14 +113,14 @@ def expected(row: Setting, name: str, text: str) -> str:
 
 
 def legal(row: Setting) -> str:
-    """The legal values of a setting in words: its choices, or its type with its bounds."""
+    """The legal values of a setting, as text: its choices, or its type and bounds."""
     if row.choices:
         return "one of " + ", ".join(row.choices)
     return row.kind.phrase + bounds(row)
 
 
 def bounds(row: Setting) -> str:
-    """The bounds of a number in words: ` of at least 1 and at most 8`. Empty without bounds."""
+    """The bounds of a number, as text: ` of at least 1 and at most 8`. Empty if there are no bounds."""
     above, below = row.path in ABOVE, row.path in BELOW
     low = "" if row.low is None else f" above {row.low:g}" if above else f" of at least {row.low:g}"
     of = "" if low else " of"
@@ -127,13 +129,13 @@ def bounds(row: Setting) -> str:
 
 
 def _is_ratio(name: str) -> bool:
-    if "learning" in name.lower():  # `min_learning_rate` is a learning rate, not a share
+    if "learning" in name.lower():  # `min_learning_rate` is a learning rate, although the setting also accepts a share
         return False
     return name.lower().replace("-", "_").rpartition("_")[2] in RATIO or "ratio" in name.lower()
 
 
 def _percent(name: str, text: str) -> str:
-    """A ratio as a percentage: 0.1 becomes `10%`. A value of 1 or more under a name with "percent" is already a
+    """A ratio as a percentage: 0.1 becomes `10%`. If the name contains "percent", a value of 1 or more already is a
     percentage.
     """
     lower = ("pct" in name.lower() or "percent" in name.lower()) and float(text) >= 1
@@ -175,12 +177,14 @@ def _duration(row: Setting, name: str, text: str) -> str | None:
     for unit, forms in (("m", "min mins minute minutes"), ("h", "hour hours hrs"), ("s", "sec secs second seconds")):
         if not set(forms.split()).isdisjoint(lower):
             return text + unit
-    # Slurm reads a bare number as minutes, other tools as seconds
+    # Slurm reads a number without a unit as minutes, and other tools read it as seconds
     return None if row.path == "launch.time" else f"{text}s"
 
 
 def _gibibytes(text: str) -> str | None:
-    """Convert a size of memory from the notation of Slurm or Kubernetes to whole GiB: `200G` and `200Gi` become 200."""
+    """Convert a size of memory in the notation of Slurm or Kubernetes to whole GiB: both `200G` and
+    `200Gi` become 200.
+    """
     size = re.fullmatch(r"(\d{1,9})([MGT])(?:i?B?)", text)
     if size is None:
         return None
@@ -208,7 +212,7 @@ def _targets(text: str) -> str | None:
 
 
 def _betas(name: str, node: Value, text: str) -> str | None:
-    """Both of Adam's betas as a list, if only one was written: `adam_beta2 = 0.95` becomes `[0.9, 0.95]`."""
+    """Both betas of Adam as a list, if the user wrote only one of them: `adam_beta2 = 0.95` becomes `[0.9, 0.95]`."""
     if isinstance(node, List):
         return None
     number = re.search(r"b(?:eta)?_?s?_?([12])", name.lower())
@@ -222,8 +226,8 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether each of the written losses belongs to some method; for rewards, whether each is built in or a function in
-    a file.
+    """Whether each of the written losses is a loss of some method. For rewards, whether each is built in, or a function
+    in a file.
     """
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":
@@ -243,7 +247,7 @@ def methods_with(loss: str) -> list[str]:
 
 
 def unit_of(word: str) -> str | None:
-    """The unit that a word means: `epochs`, `steps` or None."""
+    """The unit that a word stands for: `epochs` or `steps`. None for any other word."""
     typed = letters(word)
     for unit, others in LENGTHS.items():
         if typed in others:

@@ -1,5 +1,5 @@
-"""Suggest what to write for unknown names in a `data` block: a column, a source after a keyword such as `path`, or a
-share.
+"""Suggest what to write for an unknown name in a `data` block. The name may be about a column, a source (after a
+keyword such as `path`), or a share.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ PARTS = {
     "rejected": ("prompt", "chosen", "rejected"), "messages": ("messages",), "conversations": ("conversations",),
     "text": ("text",), "label": ("prompt", "completion", "label"),
 }  # fmt: skip
-"""Keys of other tools that name one column each (`chosen = ...`), with the order of the columns in xpc's `columns`
-list.
+"""Keys with which other tools name one column each (`chosen = ...`), in the order in which xpc's `columns` lists these
+columns.
 """
 SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets", "source", "sources")
 """Keys of other tools whose value is a data source."""
@@ -27,7 +27,7 @@ TAKE_HELP = "how many of its own rows, or which share of them"
 
 
 def data_advice(unknown: UnknownName) -> str | None:
-    """What to write instead of an unknown name in a `data` block; None if the name is not about data."""
+    """What to write instead of an unknown name in a `data` block. None if the name is not about data."""
     name = unknown.name
     if name in PARTS:
         named = _block_columns(unknown)
@@ -41,8 +41,8 @@ def data_advice(unknown: UnknownName) -> str | None:
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:
-    """How to write a dataset with its share of a mixture: `alpaca: 30%` becomes `alpaca { take = 30% }`. None for other
-    names.
+    """How to write a dataset that stands before its share of a mixture: `alpaca: 30%` becomes `alpaca { take = 30% }`.
+    None for any other name.
     """
     if typed is None or not typed.lstrip("-")[:1].isdecimal():
         return None
@@ -52,12 +52,12 @@ def mixture_row(name: str, typed: str | None) -> str | None:
 
 
 def _quoted(source: str) -> str:
-    """A source as it is written in a spec: names of files get quotes."""
+    """Write a source as in a spec: the name of a file gets quotes."""
     return f'"{source}"' if FILES.fullmatch(source) else source
 
 
 def _block_columns(unknown: UnknownName) -> dict[str, str]:
-    """The names and values in the surrounding block, as text."""
+    """The names and the values in the block that contains the unknown name, as text."""
     text, place = unknown.label.source.text, unknown.label.span.start
     inside = text[text.rfind("{", 0, place) + 1 : (text.find("}", place) + 1 or len(text) + 1) - 1]
     found = re.finditer(r"^\s*(\w+)\s*=\s*(?:(\w+)|(\"[^\"\\\n]+\"))", inside.replace(",", "\n"), re.MULTILINE)
@@ -65,8 +65,8 @@ def _block_columns(unknown: UnknownName) -> dict[str, str]:
 
 
 def _rows(typed: str) -> str:
-    """A number of rows, or a share as a percentage: 0.6 becomes `60%`. An impossible number becomes an example
-    (`10%`).
+    """Write a number of rows, or a share of them as a percentage: 0.6 becomes `60%`. If the number is impossible, an
+    example (`10%`).
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%|k|M|Ki|Mi)?", typed.replace("_", ""))
     number = 0.0 if found is None else float(found[1])

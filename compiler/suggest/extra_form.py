@@ -1,5 +1,5 @@
-"""Suggest `extra { }`, which passes arguments to a library unchanged, if an unknown name is an argument of a library.
-Imported only for an unknown name.
+"""Suggest `extra { }` for an unknown name that is an argument of a library. `extra` passes arguments to a library
+unchanged. This module is imported only for an unknown name.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which 
 
 @record
 class PassedOn:
-    """How to write an unknown name in `extra`: the text to type (`form`), the library (`escape`), its argument
-    (`name`), and whether the text compiles in every spec (`fits`).
+    """How to write an unknown name in `extra`. `form` is the text to type, `escape` the library, and `name` its
+    argument. `fits` tells whether the text compiles in every spec.
 
-    `method` is set if only that method's trainer has the argument.
+    If only one method's trainer has the argument, `method` is this method.
     """
 
     form: str
@@ -54,8 +54,8 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
 def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:
     """How to write an unknown name in `extra`, for the newest stack; None if no library has such an argument.
 
-    A renamed argument gets its current name. Keys of accelerate and DeepSpeed are found by their last part. For these,
-    `fits` is false, because only some strategies read them.
+    If the argument was renamed, the result has its current name. A key of accelerate or DeepSpeed is found by its last
+    part; then `fits` is false, because only some strategies read such keys.
     """
     stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)
@@ -81,8 +81,8 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
 
 
 def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
-    """Find a trainer argument by its name, its old name or an alias. Returns a pair: its current name, and the method
-    whose trainer has it, "" if the trainer of sft has it. None if no trainer has it.
+    """Find an argument of a trainer by its name, its old name or an alias. Returns a pair: its current name, and the
+    method whose trainer has it ("" if the trainer of sft has it). None if no trainer has it.
     """
     new = stack.rename(name) if name not in stack.fields() else None
     for one in (new or name, aliases().get(letters(name)) or aliases().get(canonical(name), "")):
@@ -96,16 +96,16 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """Map other tools' names of trainer arguments to the arguments. Each name is reduced to its letters, and also to
-    its canonical form.
+    """From other tools' names of trainer arguments to these arguments. Each name is included in two forms: reduced to
+    its letters, and in its canonical form.
     """
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}
 
 
 def _of_file(escape: str, name: str) -> str | None:
-    """The full name of a key of accelerate.yaml or deepspeed.json (`escape` says which). `name` may be its last part.
-    None if it is unknown or ambiguous.
+    """The full name of a key of accelerate.yaml or deepspeed.json; `escape` says of which file. `name` may be the last
+    part of the key. None if the key is unknown or ambiguous.
     """
     keys = legal_names(stacks.default(), escape)
     full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
@@ -116,7 +116,7 @@ def _of_file(escape: str, name: str) -> str | None:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all arguments that `extra` can pass to a library. Of dotted names, only the last part."""
+    """The names of all arguments that `extra` can pass to a library. If a name is dotted, only its last part."""
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip
@@ -130,7 +130,7 @@ def names() -> tuple[str, ...]:
 
 
 def _form(header: bool, escape: str, name: str, value: str) -> str:
-    """The text to type in the `train` line, after `with` (`header`), or as a statement."""
+    """The text to type: in the `train` line after `with` (if `header` is true), or as a statement."""
     *blocks, last = name.split(".")
     inner = f"{last}={value}"
     for block in reversed(blocks):

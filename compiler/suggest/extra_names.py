@@ -1,4 +1,4 @@
-"""Report names that `extra` cannot pass to a library. Imported only for such a name."""
+"""Report names that `extra` cannot pass to a library. This module is imported only for such a name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from xpc.grammar.source import Span
 
 NONE = "leave it out: the target has no similar name"
 MOST = 100
-"""The number of findings above which names get no suggestions."""
+"""If there are more findings than this, names get no suggestions, because these take time."""
 
 
 def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None = None) -> Diagnostic:
-    """The finding for a name in `extra` that the setting `path` decides. `known_as` is the argument's current name in
-    the stack, if it was renamed.
+    """The finding for a name in `extra` whose value is decided by the setting `path`. If the argument was renamed,
+    `known_as` is its current name in the stack.
 
-    The help does not propose bf16 for a `gpu` that lacks it.
+    The help does not propose bf16 if the GPU does not have it.
     """
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
@@ -50,8 +50,8 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
 
 
 def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
-    """The finding for a name in `extra` that the stack does not have or that a bundle never sets. The help has its
-    replacement or the nearest name.
+    """The finding for a name in `extra` that the stack does not have, or that bundles never set. The help contains what
+    replaces the argument, or the most similar name.
 
     Without `suggest`, the finding has no suggestion, which is faster.
     """
@@ -69,7 +69,8 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
         return inside
     guess = meaning(name, exact=True)
     key = None if escape == "trl" else _near(name, extras.owned_names(stack, escape, method))
-    if key is not None and key.endswith(f".{name}"):  # `stage` of deepspeed.json is about the strategy, not the method
+    # `stage` of deepspeed.json is a setting of the strategy, although a method may have a setting of this name
+    if key is not None and key.endswith(f".{name}"):
         guess = Meaning(extras.owner(escape, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
     if near is None:
@@ -86,8 +87,8 @@ def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, sugge
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for a trainer argument that was renamed or removed, or that a bundle never sets; None for other
-    names.
+    """The finding for a trainer argument that was renamed or removed, or that bundles never set. None for any other
+    name.
     """
     new = stack.rename(name)
     if new is not None:
@@ -107,8 +108,8 @@ def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | No
 
 
 def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diagnostic:
-    """The finding for a renamed argument. If an old switch became a choice of the new argument (`group_by_length`), the
-    help says so.
+    """The finding for a renamed argument. If the old argument was a switch, and has become a choice of the new one
+    (`group_by_length`), the help says so.
     """
     start = item.label.span.start
     if extras.wrong_value(stack, "trl", new, plain_value(item.node), method) is None:
@@ -128,8 +129,8 @@ def _finding(
 
 
 def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
-    """The finding for a name inside an argument whose value is a mapping (`wandb.enabled`), which `extra` cannot write.
-    None for other names.
+    """The finding for a name inside of an argument whose value is a mapping (`wandb.enabled`). `extra` cannot write
+    such a value. None for any other name.
     """
     head, dot, last = name.partition(".")
     if not dot or head not in extras.legal_names(stack, escape, method):
@@ -140,15 +141,17 @@ def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str)
 
 
 def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
-    """The finding for a value of a wrong type. If a mapping is expected, the help names the setting that decides it."""
+    """The finding for a value of a wrong type. If the library expects a mapping, the help names the setting that
+    decides it.
+    """
     mapping = expected == extras.MAPPING
     help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
     return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
 
 
 def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
-    """What to write instead of the mapping `head`, or instead of `last` in it; or the reason why there is no
-    equivalent.
+    """What to write instead of the mapping `head`, or instead of the key `last` in it. If nothing corresponds to it,
+    the reason.
     """
     from xpc.compiler.suggest.extra_form import passed_on
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
@@ -164,10 +167,11 @@ def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The known name that is nearest to a name. Names that end with it (`offload_params`) are preferred to similar
-    spellings.
+    """The known name that is most similar to a name. A known name that ends with the name, as `offload_params` may, is
+    preferred to one with a similar spelling.
 
-    Each part of a dotted name must be similar: `wandb.enabled` is not near `bf16.enabled`.
+    Each part of a dotted name must be similar: `wandb.enabled` and `bf16.enabled` are not, because their first parts
+    differ.
     """
     parts = name.split(".")
     known = frozenset(one for one in known if not name.startswith(one + "."))
@@ -182,9 +186,9 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 
 
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
-    """The edit that replaces a name by the name `near`; None if `near` belongs in another block."""
+    """The edit that replaces a name by the name `near`. None if `near` must stand in another block."""
     text, start = item.label.source.text, item.label.span.start
-    # an outer block may already contain the first parts of a dotted name
+    # a block around the name may already contain the first parts of a dotted name
     for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])

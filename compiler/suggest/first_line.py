@@ -1,7 +1,7 @@
 """Rewrite a first line whose model, data or length is written in another order or with other words.
 
 `train on alpaca with qwen2.5-3b` becomes `train qwen2.5-3b on alpaca`, and `for 500 iters` becomes `for 500 steps`.
-Loaded only for a wrong first line.
+This module is loaded only for a wrong first line.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ FILLERS = (
     "train", "trian", "finetune", "fine-tune", "sft", "model", "the", "a", "on", "dataset", "data", "with", "using",
     "over", "from", "to", "via", "for", "of",
 )  # fmt: skip
-"""Words that name nothing in a first line with another order."""
+"""Words in a wrong first line that stand for neither a model, nor data, nor a length."""
 BEFORE_DATA = ("on", "dataset", "data", "over", "from")
 WORD = re.compile(r"\"[^\"]*\"|[^\s\"]+")
 OPTION = re.compile(r"(?P<name>[\w.-]+)=(?P<value>\d[\d_]*$)?")
 SEVERAL = re.compile(r"\bon\s+(?P<data>[\w./:@-]+(?:\s*[+&|]\s*[\w./:@-]+)+)")
-"""Several datasets with a sign between them: `on alpaca+dolly-15k`."""
+"""A pattern for several datasets that are joined by a sign: `on alpaca+dolly-15k`."""
 LONGEST = 160
-"""The most characters of a line that a help shows."""
+"""The largest number of characters of a line that a help shows."""
 
 
 def length_help(amount: str, word: str) -> tuple[str, str | None]:
-    """The help for a length with an unknown unit, and the unit to write instead; None if no unit is clear."""
+    """The help for a length with an unknown unit, and the unit to write instead. The unit is None if it is unclear."""
     unit = unit_of(word)
     if unit is not None:
         unit = unit.removesuffix("s") if amount == "1" else unit
@@ -50,7 +50,9 @@ def length_help(amount: str, word: str) -> tuple[str, str | None]:
 
 @record
 class Parts:
-    """The parts of a first line: the model, the data, the length and the text after `with`; empty if missing."""
+    """The parts of a first line: the model, the data, the length, and the text after `with`. A missing
+    part is empty.
+    """
 
     model: str = ""
     data: str = ""
@@ -59,7 +61,9 @@ class Parts:
 
 
 def rewrite_first_line(found: Diagnostic) -> Diagnostic:
-    """The finding for a first line, with the line in the language's order if model and data are clear."""
+    """The finding for a wrong first line. If its model and its data are clear, the help contains the line in the order
+    of the language.
+    """
     if found.code not in ("XP014", "XP020") or found.primary is None:
         return found
     text, at = found.primary.source.text, found.primary.span.start
@@ -79,7 +83,7 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
 
 
 def sentence_of(line: str) -> str | None:
-    """A first line in the language's order, or None if its parts are not clear."""
+    """A first line in the order of the language. None if the parts of the line are not clear."""
     parts = parsed(line)
     if parts is None:
         return None
@@ -88,7 +92,7 @@ def sentence_of(line: str) -> str | None:
 
 
 def parsed(line: str) -> Parts | None:
-    """The parts of a line; None unless all its words are clear, and it names one model and one dataset."""
+    """The parts of a line. None unless every word is clear, and the words name exactly one model and one dataset."""
     words = WORD.findall(line)
     if not words or words[0] not in FILLERS:
         return None
@@ -101,7 +105,8 @@ def parsed(line: str) -> Parts | None:
     while at < len(head):
         word = head[at]
         given = OPTION.fullmatch(word)
-        if given is not None and not length and (unit := unit_of(given["name"])) is not None:  # `epochs=3`
+        # a length that is written as a setting: `epochs=3`
+        if given is not None and not length and (unit := unit_of(given["name"])) is not None:
             length, at = f"{given['value']} {unit}", at + 1
             continue
         measured = LENGTH.fullmatch(str(COUNTED.get(word.lower(), word)))
@@ -133,8 +138,8 @@ def parsed(line: str) -> Parts | None:
 
 
 def _without_options(words: list[str]) -> tuple[list[str], str]:
-    """The words before the choices and settings, and the text of these. A `with` before a model or a dataset does not
-    begin them.
+    """Return the words that stand before the choices and settings, and the text of these. If a model or a dataset
+    follows a `with`, this `with` does not begin the choices.
     """
     for at, word in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else ""

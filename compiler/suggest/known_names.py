@@ -17,12 +17,12 @@ from xpc.compiler.suggest.likeness import Known, alphabet_of, parts, words
 from xpc.grammar.nearest import letters
 
 NEVER_LEGAL = ("strategy.activation_checkpointing",)
-"""Settings that exist in the language only so that a rule can refuse them."""
+"""Settings that are in the language only so that a rule can refuse them with a reason."""
 
 
 @cache
 def known() -> tuple[Known, ...]:
-    """Every name of every setting, xpc's own names first."""
+    """All names of all settings. The names that xpc itself uses come first."""
     from xpc.compiler.suggest import extra_form as passing
 
     out: dict[tuple[str, str, str], Known] = {}
@@ -37,7 +37,7 @@ def known() -> tuple[Known, ...]:
     for row in schema.TABLE:
         if row.path not in NEVER_LEGAL and not row.path.startswith("train."):
             add(row.name, row.path, own=not row.inner)
-            # `data_seed` is a trainer argument, and not `data.seed`
+            # `data_seed` is an argument of the trainer, and does not stand for `data.seed`
             if row.path.replace(".", "_") not in passing.names():
                 add(row.path, row.path, argument=True)
     for clause in schema.CLAUSES:
@@ -63,15 +63,17 @@ def known() -> tuple[Known, ...]:
 
 
 def _distinct(phrase: str) -> bool:
-    """Whether another spelling of a choice is clear without the setting's name: `fa2` is, `dp` and `auto` are not."""
+    """Whether another spelling of a choice is clear without the name of its setting. True for `fa2`; false for `dp` and
+    `auto`.
+    """
     common = ("auto", "none", "full", "default", "true", "false", "half", "single")
     typed = letters(phrase)
     return phrase not in common and not typed.isdecimal() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
 
 
 def _target_names() -> Iterator[tuple[str, str]]:
-    """Names of trainer arguments in other versions, and keys of accelerate and DeepSpeed, each with the path of the
-    setting that decides it.
+    """The names of trainer arguments in other versions, and the keys of accelerate and DeepSpeed. Each has the path of
+    the setting that decides it.
     """
     from xpc.compiler.language.extras import OWNED, owner
 
@@ -95,8 +97,8 @@ def vocabulary() -> tuple[Known, ...]:
 
 @cache
 def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
-    """Return the known names, a mapping from each word to their indices, and one from each number of letters to their
-    indices.
+    """Return the known names, and two mappings to their indices: one from each word in a name, and one from each number
+    of letters.
     """
     with_word: dict[str, list[int]] = {}
     of_length: dict[int, list[int]] = {}
@@ -109,7 +111,7 @@ def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int
 
 @cache
 def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
-    """All spellings of the choices of a setting, as pairs of choice and spelling."""
+    """All spellings of the choices of a setting, as pairs of a choice and a spelling of it."""
     out = [(name, name) for name in row.choices]
     for name, phrases in tables.choices().get(row.path, {}).items():
         out += [(name, phrase) for phrase in phrases]
@@ -119,6 +121,6 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice that is also spelled `text`, or None."""
+    """The choice that may also be spelled `text`, or None."""
     typed = letters(text[:80])
     return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)

@@ -1,5 +1,5 @@
-"""What to write instead of a wrong value: the value that was probably intended, or the legal values. Imported only for
-a wrong spec.
+"""What to write instead of a wrong value: the value that was probably meant, or a description of the legal values. This
+module is imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ UNSET = {
         "leave `chat_template` out: rows are rendered by the tokenizer's own template",
     ),
 }
-"""Map each setting to a pair: other tools' values that xpc expresses by omitting the setting, and the advice to give
-for such a value. The value "/" stands for any path.
+"""For each setting, a pair. The first part is the values of other tools that xpc expresses by leaving the setting out.
+The second part is the advice for such a value. The value "/" stands for any path.
 """
 ALREADY = {
     ("save.resume", "auto"): "leave `resume` out: a run resumes from its newest checkpoint; `resume=never` starts anew",
 }
-"""Advice for values that are the default, so that they need not be written."""
+"""Advice for values that are the default anyway, so that they need not be written."""
 ZERO = (
     "optimizer.clip", "optimizer.weight_decay", "schedule.warmup", "lora.dropout", "launch.retries",
     "method.label_smoothing",
 )  # fmt: skip
-"""Settings that 0 turns off."""
+"""Settings that are switched off by the value 0."""
 ONE = (
     "int",
     "tokens",
@@ -69,13 +69,13 @@ ONE = (
 )
 """Types of settings that take a single value."""
 AUTO = ("precision", "model.dtype")
-"""Settings for which other tools' value `auto` means bf16 if the GPU has it."""
+"""Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
 NOUNS = {
     "rows_or_share": ("row", "of the rows"),
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""For each type of setting: the noun that a count counts, and the phrase for what a share is a share of."""
+"""For each type of setting, two texts: what a count counts, and what a share is a share of."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
@@ -84,7 +84,7 @@ EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 
 
 def answer(wrong: Wrong) -> Diagnostic:
-    """The finding for a wrong value, with what to write instead."""
+    """The finding for a wrong value. It says what to write instead."""
     row, item, node, text = wrong.row, wrong.item, wrong.node, wrong.text
     at = Label(item.label.source, item.label.span if node is None else node.span, text)
     if wrong.kind == "explained":
@@ -94,14 +94,15 @@ def answer(wrong: Wrong) -> Diagnostic:
     if wrong.kind == "fraction" and isinstance(node, Number):
         return _fraction(row, node, at)
     if wrong.kind == "bounds":
-        large = isinstance(node, Number) and abs(node.value) >= 2**63  # larger than any legal value
+        large = isinstance(node, Number) and abs(node.value) >= 2**63  # the number is larger than any legal value
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
-    if row.path == "eval.split" and isinstance(node, Number):  # a number can only stand for a share or a count
+    # a number without a unit could only be a share or a count
+    if row.path == "eval.split" and isinstance(node, Number):
         share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
         return report(
             wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
@@ -127,13 +128,14 @@ def answer(wrong: Wrong) -> Diagnostic:
         return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
     if wrong.code == "XP105" and isinstance(node, Number) and node.unit and row.kind.name in SHARED:
         wrong.value = _counted(row, node)
-    # `12e` was parsed as 12 with a unit: its exponent has no digits
+    # the parser read `12e`, an exponent without digits, as 12 with the unit `e`
     if isinstance(node, Number) and (node.unit or "").lower() == "e":
         wrong.value = None
     if isinstance(node, Number) and node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01:
-        wrong.value = None  # `2e-5%` is not 2e-7
+        wrong.value = None  # `2e-5%` probably does not mean 2e-7, so it is not converted
     if isinstance(node, Number) and node.unit and row.kind.name == "duration" and units.is_unit(node.unit):
-        wrong.value = units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)  # `90min`
+        # a number with a unit in letters, such as `90min`
+        wrong.value = units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, wrong.value = item.node, None
     if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
@@ -146,15 +148,16 @@ def answer(wrong: Wrong) -> Diagnostic:
         whole = Edit(joined.span, joined.form)
         return report(wrong.code, wrong.message, at, help=f"write `{_form(row, joined.form)}`", edits=(whole,))
     value = wrong.value or intended(row, item, node)
-    part = item.node if row.kind.name == "reals" else node  # the message is about the complete list, not one item
+    # the message is about the complete list, and not about one of its items
+    part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str, Edit] | None:
-    """The form and the edit for a clause that is written as a setting (`optimizer = adamw(lr=1e-5)`), and for a word
-    that means 0 (`clip = none`); or None.
+    """Return the form to write and its edit for two mistakes: a clause that is written as a setting (`optimizer =
+    adamw(lr=1e-5)`), and a word that means 0 (`clip = none`). None for any other value.
     """
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
@@ -165,26 +168,27 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> tup
 
 
 def _counted(row: Setting, node: Number) -> str | None:
-    """Convert a number with a word as its unit: `every = 500steps` becomes 500, `holdout = 5pct` becomes `5%`. None for
-    other units.
+    """Convert a number whose unit is a word: `every = 500steps` becomes 500, and `holdout = 5pct` becomes `5%`. None
+    for any other unit.
     """
     word = (node.unit or "").lower()
     if word in PERCENT:
         return f"{node.value:g}%"
     nouns = ("row", "sample", "example") if row.kind.name == "rows_or_share" else ("step", "iter", "epoch")
-    word = {"steps": "step", "epochs": "epoch"}.get(unit_of(word) or "", word) if len(word) < 5 else word  # `100it`
+    # a number of iterations, such as `100it`
+    word = {"steps": "step", "epochs": "epoch"}.get(unit_of(word) or "", word) if len(word) < 5 else word
     if word.removesuffix("s") not in nouns or (word.startswith("epoch") and row.kind.name != "every"):
         return None
     return as_value(row.name, f"{node.value:g}", "step" if word.startswith("iter") else word)
 
 
 def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
-    """The finding for `take = 1.0`, `warmup = 0.03` or `holdout = 2.5`, which may be a count or a share."""
+    """The finding for a number that may be a count or a share: `take = 1.0`, `warmup = 0.03`, `holdout = 2.5`."""
     noun, total = NOUNS[row.kind.name]
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
-    share = "" if name == "holdout" and value == 1 else share  # some rows must remain for training
+    share = "" if name == "holdout" and value == 1 else share  # the help must leave some rows to train on
     count = f"{name} = {max(1, round(value))}"
     if below:
         help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
@@ -198,7 +202,9 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
 
 
 def unset_advice(row: Setting, typed: str) -> str:
-    """What to write instead of `auto`, or of another tool's word for "unset" such as `all`; "" for other values."""
+    """What to write instead of `auto`, or of a word such as `all` with which other tools leave a setting unset. "" for
+    any other value.
+    """
     words, advice = UNSET.get(row.path, ((), ""))
     if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):
         return advice
@@ -206,7 +212,7 @@ def unset_advice(row: Setting, typed: str) -> str:
 
 
 def leave_out(row: Setting) -> str:
-    """The advice to omit a setting, so that its default or xpc's choice applies."""
+    """The advice to leave a setting out. The setting then gets its default, or the value that xpc chooses."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
     return f"leave `{row.name}` out: xpc chooses it, and says what"
@@ -221,9 +227,9 @@ def _choice(wrong: Wrong, row: Setting, item: Item, node: Ref, at: Label) -> Dia
         )
     other = _of_another_setting(row, node.name)
     if other:
-        # help about another setting gets an edit only if that setting replaces the value
+        # if the help is about another setting, there is an edit only if this setting replaces the value
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
-        # settings after the value may be illegal with its replacement
+        # settings after the value may be illegal with the setting that replaces it
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)
@@ -231,12 +237,13 @@ def _choice(wrong: Wrong, row: Setting, item: Item, node: Ref, at: Label) -> Dia
     if unset:
         return report(wrong.code, wrong.message, at, help=unset)
     joined = following(row, at.source.text, node.span) if node is item.node else None
-    if joined is not None:  # `attn=flash attention 2`
+    if joined is not None:  # a value that was written as several words: `attn=flash attention 2`
         whole = Edit(joined.span, joined.form)
         return report(wrong.code, wrong.message, at, help=f"write `{joined.form}`", edits=(whole,))
     near = choice(row, node.name)
     stage = STAGE.match(at.source.text[node.span.end :]) if row.path == "strategy" else None
-    near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near  # `deepspeed(stage=3)`
+    # a value with arguments: `deepspeed(stage=3)`
+    near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near
     if (row.path, near) in ALREADY:
         return report(wrong.code, wrong.message, at, help=ALREADY[row.path, near or ""])
     return report(
@@ -249,8 +256,8 @@ def _choice(wrong: Wrong, row: Setting, item: Item, node: Ref, at: Label) -> Dia
 
 
 def _of_another_setting(row: Setting, name: str) -> str:
-    """The help for a value that belongs to another setting (`method lora`) or has no equivalent (`method ppo`); "" for
-    other values.
+    """The help for a value that is one of another setting (`method lora`), or that has no equivalent (`method ppo`). ""
+    for any other value.
     """
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:
@@ -276,14 +283,14 @@ def _of_another_setting(row: Setting, name: str) -> str:
 
 
 def _form(row: Setting, value: str) -> str:
-    """A setting with a value, as it is written at this place: `for 3 epochs`, `seed 1` or `lr = 2e-5`."""
+    """A setting with a value, as it must be written at this place: `for 3 epochs`, `seed 1` or `lr = 2e-5`."""
     if row.path in ("train.epochs", "train.steps"):
         return f"for {value} {row.name}"
     return f"{row.name} {value}" if row.head else f"{row.name} = {value}"
 
 
 def intended(row: Setting, item: Item, node: Value | None) -> str | None:
-    """The written value, converted to the setting's type; None if that is impossible."""
+    """The written value, converted to the type of the setting. None if it cannot be converted."""
     if node is None:
         return None
     typed = item.label.source.slice(node.span)
@@ -294,7 +301,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
     if isinstance(node, Number) and kind == "choice":
         from xpc.compiler.suggest.known_names import known_choice
 
-        return known_choice(row, typed)  # such as `precision = 16`
+        return known_choice(row, typed)  # a number that stands for a choice: `precision = 16`
     if isinstance(node, Number):
         small = sign and row.high is not None and row.low is not None and float(f"{sign[1]}e-{sign[2]}") <= row.high
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
@@ -302,9 +309,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         alone = evolve(item, node=node.items[0])
         return None if isinstance(convert(row, alone), Wrong) else typed[1:-1].strip(" ,")
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
-        return str(COUNTED[typed.lower()])  # `nodes two`
+        return str(COUNTED[typed.lower()])  # a number that is written as a word: `nodes two`
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None
-    if product is not None:  # `64/8` was parsed as a name like `org/name`
+    if product is not None:  # the parser read `64/8` as a name like `org/name`
         return computed(product["one"], product["sign"], product["other"]) or None
     if kind == "template" and isinstance(node, String) and node.value in row.choices:
         return node.value
@@ -312,7 +319,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         inner = node.args[0] if isinstance(node, Call) and len(node.args) == 1 else node if kind == "template" else None
         if isinstance(node, String):
             return f"file({typed})"
-        if isinstance(inner, String):  # such as `fil("x.jinja")`
+        if isinstance(inner, String):  # a misspelt call: `fil("x.jinja")`
             return f'file("{inner.value}")'
         return f'file("{inner.name}")' if isinstance(inner, Ref) else None
     if kind in ("names", "tasks", "reals") and isinstance(node, String) and "," in node.value:
@@ -336,7 +343,9 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
 
 
 def legal(row: Setting, item: Item, node: Value | None) -> str:
-    """A phrase for the legal values of a setting. It has an example if the written value is of another type."""
+    """A phrase that describes the legal values of a setting. If the written value is of another type, the phrase
+    contains an example.
+    """
     typed = "" if node is None else item.label.source.slice(node.span)
     if isinstance(node, Number):
         words = expected(row, row.name, typed)

@@ -1,4 +1,6 @@
-"""Find the columns on which a method could train, by their usual names. Imported only for a wrong spec."""
+"""Find columns on which a method could be trained, by their usual names. This module is imported only
+for a wrong spec.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from xpc.compiler.suggest.tables import usual_columns
 
 def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = None) -> str | None:
     """The `data` clause with which a method can read these columns: `data(format=preference, columns=[a, b])`. None if
-    no format fits.
+    the columns fit no format.
 
-    `turns` maps the columns that contain chat turns to their formats.
+    `turns` are those columns that contain turns of a chat, each with its format.
     """
     known_turns = [(name, shape) for name, shape in (turns or {}).items() if shape in METHODS[method].shapes]
     if len(known_turns) == 1 and known_turns[0][0].isidentifier():
@@ -33,7 +35,7 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
             "unpaired": [prompt, answer, part["label"]],
             "text": [part["text"]],
         }.get(shape, [None])
-        # the last message is the answer that the label rates
+        # the last message of the conversation is the answer that the label rates
         if shape == "unpaired" and prompt is None and part["messages"] and part["label"]:
             named = [part["messages"], part["label"]]
         known = [one for one in named if one is not None]
@@ -43,15 +45,17 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
 
 
 def _for_source(ref: str, written: str | None) -> str | None:
-    """The text for all sources (`written`), or with `ref` the block of the source with that name."""
+    """The text to write for all sources is `written`. If `ref` is given, return the block of the source with this name
+    instead.
+    """
     if written is None or not ref or not written.startswith("data(format="):
         return written
     return f"{ref} {{ {written[len('data(') : -1].replace('=', ' = ')} }}"
 
 
 def advice(method: str, source: DataSource, ref: str) -> str:
-    """What to write if a method cannot train on the rows of a source. `ref` is the source's name if there are several
-    sources.
+    """What to write if a method cannot be trained on the rows of a source. If there are several sources, `ref` is the
+    name of this one.
     """
     found = _for_source(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
@@ -69,7 +73,7 @@ def advice(method: str, source: DataSource, ref: str) -> str:
 
 
 def _registered_example(method: str) -> str:
-    """The name of a dataset in the registry that fits the method. Datasets with a known number of rows are
+    """The name of a registered dataset that fits the method, as an example. Datasets whose number of rows is known are
     preferred.
     """
     known = [one for one in map(registry.find_dataset, registry.dataset_names()) if one is not None]
@@ -79,8 +83,8 @@ def _registered_example(method: str) -> str:
 
 
 def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None = None) -> str:
-    """What to write for rows of unknown format: the likely columns, or what rows for this method must contain. `ref` is
-    the source's name if there are several sources.
+    """What to write for rows whose format is unknown: the likely columns, or what rows for this method must contain. If
+    there are several sources, `ref` is the name of this one.
     """
     found = _for_source(ref, form(method, columns, turns))
     if found is not None:

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from difflib import SequenceMatcher
 
 LETTERS = 0.8
-"""Minimum share of equal letters (0 to 1) for a name to count as a typo of another."""
+"""The least share of equal letters (from 0 to 1) with which a name counts as a misspelling of another name."""
 
 
 @record
 class Known:
-    """One of the names of a setting: its letters without separators, their bit mask (`alphabet_of`), and its words.
+    """One name of a setting: its letters without separators, the bit mask of these letters (`alphabet_of`), and its
+    words.
 
-    `own` is true if it is xpc's own name of the setting. `penalty` is subtracted from the similarity, for settings that
-    only one method has and for nested settings.
+    `own` is true if xpc itself uses this name for the setting. `penalty` is subtracted from the similarity, because
+    settings that only one method has, and nested settings, are less likely to be meant.
     """
 
     letters: str
@@ -39,14 +40,14 @@ class Known:
 
 @cache
 def words(name: str) -> tuple[str, ...]:
-    """The words of a name in order, without repetitions, with synonyms replaced."""
+    """The words of a name in order, without repetitions. Synonyms are replaced, so that they count as equal."""
     same = tables.synonyms()
     typed = " ".join(same.get(one, one) for one in parts(name))
     return tuple(dict.fromkeys(typed.split()))
 
 
 def canonical(name: str) -> str:
-    """The letters of a name after synonyms are replaced. It is the same for `moe_aux_loss_coef` and `moe aux loss
+    """The letters of a name, after synonyms are replaced. They are the same for `moe_aux_loss_coef` and `moe aux loss
     coefficient`.
     """
     return letters(" ".join(words(name[:80])))
@@ -54,7 +55,7 @@ def canonical(name: str) -> str:
 
 @cache
 def parts(name: str) -> tuple[str, ...]:
-    """The words of a name as written."""
+    """The words of a name as they are written, without replacing synonyms."""
     parts: list[str] = []
     part = ""
     for before, c in zip(" " + name, name):
@@ -68,19 +69,23 @@ def parts(name: str) -> tuple[str, ...]:
 
 
 def weight(word: str) -> float:
-    """How much a word counts in the comparison of two names. Words such as `use` count little."""
+    """How much a word counts when two names are compared. Words such as `use` count little."""
     return 0.25 if word in tables.idle_words() else 1.0
 
 
 def typo_of(name: str, names: Iterable[str]) -> str | None:
-    """The name in `names` that `name` probably misspells. None if no name is near enough, or two are equally near."""
+    """The one of `names` that `name` probably misspells. None if none is similar enough, or if two are
+    equally similar.
+    """
     ranked = sorted(((letter_likeness(letters(name[:80]), letters(one)), one) for one in set(names)), reverse=True)
     near = [one for like, one in ranked if like >= 0.8 and like == ranked[0][0]]
     return near[0] if len(near) == 1 else None
 
 
 def letter_likeness(one: str, other: str) -> float:
-    """The similarity of two names by their letters, from 0 to 1. It is high if one is a typo of the other."""
+    """How similar two names are in their letters, from 0 to 1. The number is high if one of them is a misspelling of
+    the other.
+    """
     short, long = sorted((len(one), len(other)))
     if short < 3 or 2 * short < LETTERS * (short + long):
         return 0.0
@@ -90,7 +95,7 @@ def letter_likeness(one: str, other: str) -> float:
         return 0.0
     ratio = matcher.ratio()
     if one[0] == other[0] and sorted(one) == sorted(other):
-        return 0.97  # two adjacent letters are swapped
+        return 0.97  # one name has two adjacent letters in the other order
     return 0.95 * ratio if ratio >= LETTERS else 0.0
 
 
@@ -108,7 +113,9 @@ def one_mistake(one: str, other: str) -> bool:
 
 
 def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
-    """A fast test whether two names can share enough letters to be similar. `alphabet` is the bit mask of `typed`."""
+    """A fast test whether two names can share enough letters to be similar at all. `alphabet` is the bit mask of the
+    letters of `typed`.
+    """
     first, second = len(typed), len(one.letters)
     least = LETTERS * (first + second) / 2
     if first < least or second < least:
@@ -118,7 +125,8 @@ def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
 
 
 def has_another_word(one: tuple[str, ...], other: tuple[str, ...], more: bool = True) -> bool:
-    """Whether two similar names differ in a whole word, so that neither is a typo: `valid_data` and `train_data`.
+    """Whether two similar names have different words, as `valid_data` and `train_data` have. Neither is then a
+    misspelling of the other.
 
     If `more` is false, any additional word counts as a difference, too, as in `eval_accumulation_steps` for
     `accumulation_steps`; otherwise only a contrary one does, as in `min_response_length` for `response_length`.
@@ -136,7 +144,7 @@ def _matched(one: str, other: str) -> float:
 
 
 def begins(one: str, other: str) -> bool:
-    """Whether the name `one` is an abbreviation of `other`: `grad` of `gradient`."""
+    """Whether the name `one` is an abbreviation of `other`, as `grad` is of `gradient`."""
     return len(one) >= 3 and other.startswith(one)
 
 
@@ -145,7 +153,7 @@ def _matcher(one: str) -> SequenceMatcher[str]:
     """A SequenceMatcher that is prepared for one name. The preparation takes half the time of a comparison, so it is
     cached.
     """
-    from difflib import SequenceMatcher  # importing difflib takes 5 ms, and only wrong specs need it
+    from difflib import SequenceMatcher  # imported here, because the import takes 5 ms and only a wrong spec needs it
 
     return SequenceMatcher(None, "", one, autojunk=False)
 
@@ -162,7 +170,7 @@ PARTS = {
     "attn": ("self_attn", "attn", "attention", "self_attention"),
     "mlp": ("mlp", "feed_forward", "ffn", "block_sparse_moe"),
 }
-"""Words for the two halves of a layer, each with its names in the models."""
+"""Words for the two halves of a layer, attention and MLP. Each has the names that models use for this half."""
 PART_OF = {
     "attention": "attn", "attn": "attn", "self_attention": "attn", "attention_layers": "attn", "mlp": "mlp",
     "ffn": "mlp", "feedforward": "mlp", "feed_forward": "mlp", "mlp_layers": "mlp",
@@ -172,13 +180,15 @@ JOINED = {
     "qv": ("q_proj", "v_proj"),
     "qkvo": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
-"""Abbreviations for several projections of the attention."""
+"""Abbreviations that stand for several projections of the attention."""
 
 
 def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
-    """The last names of the legal paths that a wrong target of an adapter means; empty if that is not clear.
+    """The names of modules that a wrong target of an adapter stands for, which are the last parts of legal paths. Empty
+    if the target is unclear.
 
-    `Q_PROJ` means q_proj, `q_proj|k_proj` both, and a part of the model such as `self_attn` every module in it.
+    `Q_PROJ` stands for q_proj, `q_proj|k_proj` for both, and a part of the model such as `self_attn` for every module
+    in it.
     """
     legal = tuple(legal)
     last = tuple(dict.fromkeys(path.rpartition(".")[2] for path in legal))
@@ -196,6 +206,8 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
 
 
 def _in_part(part: str, legal: Iterable[str]) -> list[str]:
-    """The last names of the paths in a part of the model: `self_attn`, or `attention`, which every family has."""
+    """The last parts of those paths that lead into a part of the model. The part may be called as in the model
+    (`self_attn`), or `attention`, which is accepted for every family.
+    """
     names = {part, *PARTS.get(PART_OF.get(part, ""), ())}
     return [path.rpartition(".")[2] for path in legal if not names.isdisjoint(path.lower().split(".")[:-1])]

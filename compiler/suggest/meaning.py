@@ -1,7 +1,5 @@
-"""Guess the intended setting for an unknown name: by its words, by its letters, and by the clause in which it is
-written.
-
-Imported only for an unknown name.
+"""Guess which setting an unknown name stands for. The guess uses the words of the name, its letters, and the clause
+that contains it.
 """
 
 from __future__ import annotations
@@ -33,19 +31,19 @@ from xpc.grammar.nearest import letters as letters
 from xpc.grammar.record import record
 
 ENOUGH = 0.62
-"""Minimum similarity (0 to 1) for a setting to be suggested; 1 means the same letters."""
+"""The least similarity (from 0 to 1) with which a setting is suggested. 1 means that the letters are the same."""
 SAME = 0.99
 """The similarity of two names with the same words."""
 OWN = 0.15
-"""The bonus in similarity for a typo of one of xpc's own names."""
+"""What is added to the similarity if the name is a misspelling of a name that xpc itself uses."""
 
 
 @record
 class Meaning:
-    """A setting that a name may mean: its path, the value that the name implies, and the similarity (`likeness`). The
-    path `train` stands for the first line of a spec.
+    """A setting that a name may stand for: its path, the value that the name implies, and how similar the names are
+    (`likeness`). The path `train` stands for the first line of a spec.
 
-    `own` is true if xpc or a trainer argument has exactly this name.
+    `own` is true if exactly this name is one of xpc or of a trainer argument.
     """
 
     path: str
@@ -55,9 +53,9 @@ class Meaning:
 
 
 def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
-    """The similarity of the words of an unknown name (`one`) and of a known name (`other`), from 0 to 1.
+    """How similar an unknown name (`one`) and a known name (`other`) are in their words, from 0 to 1.
 
-    It is 0 if the known name lacks an important word of the unknown name.
+    The result is 0 if the unknown name has an important word that the known name lacks.
     """
     shared = 0.0
     for word in one:
@@ -74,7 +72,7 @@ def word_likeness(one: tuple[str, ...], other: tuple[str, ...]) -> float:
 
 @cache
 def _typos_of(word: str) -> frozenset[str]:
-    """The words in names of settings that `word` probably misspells."""
+    """Those words in names of settings that `word` probably misspells."""
     alphabet = alphabet_of(word)
     return frozenset(
         one.letters
@@ -85,13 +83,13 @@ def _typos_of(word: str) -> frozenset[str]:
 
 @cache
 def meaning(name: str, clause: str | None = None, exact: bool = False, valued: bool = False) -> Meaning | None:
-    """The setting that a name most likely means, or None.
+    """The setting that a name most likely stands for, or None.
 
-    In a clause, the clause's own settings win ties, and the name is also tried with the clause's name before it:
-    `interval` in `save` is `save_interval`. With `exact`, only names with the same words or letters count; with
-    `valued`, clauses are excluded.
+    In a clause, a setting of the clause is preferred if two are equally similar. The name is also tried with the name
+    of the clause before it: `interval` in `save` is tried as `save_interval`. If `exact` is true, only names with the
+    same words or the same letters count. If `valued` is true, clauses do not count.
     """
-    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])  # such as `enableligerkernel`
+    name = re.sub("^(enable|use)(?=[a-z]{6,}$)", "", name[:80])  # words without separators, such as `enableligerkernel`
     ways = [name] if clause is None else [name, f"{clause} {name}"]
     best: Meaning | None = None
     rank = 0.0
@@ -105,7 +103,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                continue  # the user has named the clause, so one common word suffices for its own settings
+                continue  # the user has named the clause, so for its own settings one common word is enough
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
@@ -116,7 +114,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             score = (
                 like
                 + 0.2 * (like >= SAME)
-                + 0.05 * (typed == one.letters)  # larger than any penalty, so that an exact name beats synonyms
+                # this is larger than any penalty, so a name that is exactly the same beats synonyms
+                + 0.05 * (typed == one.letters)
                 + 0.15 * inside
                 + (0.04 if like >= SAME else OWN) * one.own
                 + 0.01 * bool(one.value)
@@ -129,8 +128,8 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
 
 
 def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
-    """The known names that may be similar to a name, in the order of the table: those with the same letters, a common
-    word, or mostly the same letters.
+    """The known names that can be similar to a name, in the order of the table. They have the same letters, mostly the
+    same letters, or a word in common.
     """
     names, with_word, of_length = index()
     alphabet = alphabet_of(typed)
@@ -146,7 +145,9 @@ def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
 
 
 def one_letter(one: str, other: str) -> bool:
-    """Whether two short names differ in one letter: too short for a share of equal letters."""
+    """Whether two short names differ in a single letter. Such names are too short to be compared by their share of
+    equal letters.
+    """
     if not other.isalpha() or not 2 < len(other) < 5 or min(len(one), len(other)) < 2:
         return False
     if len(one) == len(other):
@@ -162,8 +163,8 @@ def name_of_four(name: str, names: Iterable[str]) -> str | None:
 
 
 def _with_all_words(name: str) -> str | None:
-    """The only argument for `extra` whose name contains all words of `name`: `pad_to_multiple_of` for
-    `pad_to_multiple`. None if there is none, or several.
+    """The argument for `extra` whose name contains all words of `name`: `pad_to_multiple_of` for `pad_to_multiple`.
+    None if there is no such argument, or if there are several.
     """
     from xpc.compiler.suggest import extra_form as passing
 
@@ -177,25 +178,26 @@ def _with_all_words(name: str) -> str | None:
 
 
 def is_known(name: str, loosely: bool = True) -> bool:
-    """Whether a name means a setting, has advice, or is known to have no equivalent.
+    """Whether xpc can say something about a name: it stands for a setting, there is advice for it, or it is known to
+    have no equivalent.
 
-    With `loosely`, a name also counts as known if its beginning (`ema_...`), or the same words in another order, are
-    known to have no equivalent.
+    With `loosely`, two more kinds of names count as known to have no equivalent: those with a known beginning
+    (`ema_...`), and those with the words of such a name in another order.
     """
     reason = loose_reason(name) if loosely else own_reason(name)
     return reason is not None or meaning(name, exact=True) is not None or advice(name, "") is not None
 
 
 def shares_word(name: str, path: str) -> bool:
-    """Whether a name shares a word with a known name of the setting, rather than only having similar letters."""
+    """Whether a name has a word in common with a known name of the setting. Similar letters are not enough."""
     names, with_word, _ = index()
     own = [word for word in words(name[:80]) if weight(word) == 1.0]
     return any(names[number].path == path for word in own for number in with_word.get(word, ()))
 
 
 def nearest_other_name(name: str) -> tuple[str | None, float]:
-    """Return a pair: the nearest name among arguments for `extra` and names without an equivalent, or None, and its
-    similarity.
+    """Return a pair: the most similar name among the arguments for `extra` and the names without an equivalent, or
+    None; and how similar it is.
     """
     typed = letters(name[:80])
     alphabet, best, rank = alphabet_of(typed), None, 0.84
@@ -291,28 +293,28 @@ def _other_names() -> tuple[tuple[str, Known], ...]:
 
 
 def choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting that a value in another spelling means: `flash_attention_2` is `flash2`. None if it is
-    unclear.
+    """The choice of a setting that a value in another spelling stands for: `flash2` for `flash_attention_2`. None if
+    this is unclear.
     """
     text = text[:80]
     typed, own = letters(text), words(text)
     same = known_choice(row, text)
     if same is not None:
-        return same  # `llama-3.1` is `llama3.1`, and not `llama3`
+        return same  # the version must be the same: `llama-3.1` stands for `llama3.1`, and not for `llama3`
     if own_reason(f"{row.name} {text}") is not None:
         return None
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
     if len(inside) == 1 and row.path == "strategy" and "offload" in typed:
-        return None  # `zero2_offload` is more than `zero2`
+        return None  # `zero2_offload` says more than `zero2` does, so it is not converted
     if len(inside) == 1:
-        return inside.pop()  # `ds_config_zero3.json`
+        return inside.pop()  # the name of a file that contains a choice: `ds_config_zero3.json`
     begun = [
         name
         for name in row.choices
         if len(typed) > 2 - any(map(str.isdigit, typed)) and letters(name).startswith(typed)
     ]
     if len(begun) == 1:
-        return begun[0]  # `acc` of the rewards
+        return begun[0]  # an abbreviation of a reward, such as `acc`
     if len(near := [name for name in row.choices if one_letter(text, name)]) == 1:
         return near[0]
     best, rank = None, 0.0
@@ -326,6 +328,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
-            tie = like == rank and best != name  # ambiguous, unless the first choice has exactly these words
+            # the value is ambiguous, unless the first choice has exactly these words
+            tie = like == rank and best != name
             best, rank = (best if like >= SAME else None) if tie else name, like
     return best

@@ -47,11 +47,13 @@ from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 
 MAX_SUGGESTED = 50
-"""Maximum number of unknown names per file that get suggestions. Further names are only reported."""
+"""The largest number of unknown names in a file that get suggestions. Further names are reported without one, because
+suggestions take time.
+"""
 REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 FILES = ("fsdp_", "zero_", "stage3_")
-"""Prefixes of keys that exist only in configuration files of accelerate and DeepSpeed."""
+"""How keys begin that exist only in the configuration files of accelerate and DeepSpeed."""
 TYPO = 0.9
 """Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
 
@@ -84,7 +86,9 @@ def _known_name(unknown: UnknownName) -> str | None:
 
 
 def _written_in(help: str, clause: str) -> tuple[str, ...]:
-    """The settings of a clause that a help writes, so that no rule reports their defaults."""
+    """The settings of a clause that the text of a help contains. They count as written, so that no rule reports their
+    defaults.
+    """
     forms = " ".join(re.findall(r"`([^`]*)`", help))
     return tuple(path for name in re.findall(r"(\w+) ?=", forms) if (path := f"{clause}.{name}") in schema.BY_PATH)
 
@@ -94,11 +98,12 @@ def _outside(unknown: UnknownName) -> Suggestion:
     if name == "train":
         return Suggestion("XP101", "`train` is not a setting", help=HEADER)
     line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
-    # a misspelt first line, such as `trian qwen2.5-3b on alpaca`
+    # a first line whose verb is misspelt: `trian qwen2.5-3b on alpaca`
     if typo_of(name, ["train"]) and (not line or line[1:2] == ["on"]):
         edit = "train" if line else None
         return Suggestion("XP101", f"`{name}` is not a setting of the language", "did you mean `train`?", HEADER, edit)
-    if (sentence := _first_line(unknown)) is not None:  # `finetune qwen2.5-3b using "rows.jsonl"`
+    # a first line with another verb: `finetune qwen2.5-3b using "rows.jsonl"`
+    if (sentence := _first_line(unknown)) is not None:
         return Suggestion("XP101", f"`{name[:60]}` is not a setting of the language", help=f"write `{sentence}`")
     head = misspelt_clause(unknown)
     if head is not None:
@@ -127,7 +132,7 @@ def _outside(unknown: UnknownName) -> Suggestion:
             edit=alone,
             replaces_value=True,
         )
-    if name in ("bf16.enabled", "fp16.enabled"):  # keys of deepspeed.json
+    if name in ("bf16.enabled", "fp16.enabled"):  # the names are keys of deepspeed.json
         name = name.removesuffix(".enabled")
     path = schema.bare_choices().get(name)
     if path is not None and (unknown.typed or "").strip('"').lower() in NO:
@@ -163,13 +168,16 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         return suggested(unknown, message, alone, alone, True, unknown.node is not None)
     together, plain, head = None, meaning(name, clause, exact=True), head_word(unknown, clause)
     for before in filter(None, (head, clause.rpartition(".")[2])):
-        joined = f"{before} {name}"  # `tp_size` in `vllm` is `vllm_tp_size`, `alpha` in `method cpo` is `cpo_alpha`
+        # the clause may be a part of the name: `tp_size` in `vllm` is `vllm_tp_size`, and `alpha` in `method cpo` is
+        # `cpo_alpha`
+        joined = f"{before} {name}"
         advised = advice(joined, unknown.typed or "")
         if advised is not None:
             return Suggestion("XP101", message, help=advised)
-        together = meaning(joined, exact=True)  # `limit` in `save` is `save_limit`, not `limit` of a source
+        # `limit` in `save` stands for `save_limit`, and not for `limit` of a data source
+        together = meaning(joined, exact=True)
         if before == head and plain and is_in(plain.path, clause) and together and together.likeness < 1.0:
-            continue  # `learning_rate` in `optimizer adamw` is `lr`, not muon's `adamw_lr`
+            continue  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr` of muon
         if (
             together is not None
             and is_in(together.path, clause)
@@ -187,7 +195,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     no_equivalent = without_equivalent(message, f"{clause} {name}")
     if no_equivalent is not None and not rows:
         return no_equivalent
-    # such as `size` in `eval`, which is `eval_size`
+    # the name of a setting elsewhere may be a name of this clause: `size` in `eval` is `eval_size`
     if together is not None and not rows and together.path in schema.BY_PATH:
         return of_guess(unknown, clause, message, together)
     argument = evolve(unknown, name=f"{clause.rpartition('.')[2]}_{name}")  # `delay` in `eval` is `eval_delay`
@@ -201,13 +209,15 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if not (rows or path or name in schema.CLAUSES):
         return _unknown(unknown, clause)
     guess = meaning(name, clause)
-    plural = guess is not None and guess.path == f"{clause}.{name}s"  # such as `beta` in `optimizer`, which has `betas`
+    # the name is nearly one of the clause's settings: `optimizer` has no `beta`, but `betas`
+    plural = guess is not None and guess.path == f"{clause}.{name}s"
     if guess is not None and is_in(guess.path, clause) and (plural or guess.likeness >= SAME):
-        return _unknown(unknown, clause)  # another tool's name for a setting of the clause: `block_size` in `batch`
+        # the name is another tool's name for a setting of this clause: `block_size` in `batch`
+        return _unknown(unknown, clause)
     exact = meaning(name, exact=True)
     deep = bool(rows) and all(row.inner and row.path.count(".") > 1 for row in rows)
     if deep and exact is not None and exact.path not in [row.path for row in rows]:
-        # `max_length` is an argument of vLLM and of the trainers
+        # `max_length` is an argument of vLLM, and also of the trainers
         return of_guess(unknown, clause, message, exact)
     if name in schema.CLAUSES:
         row = schema.BY_PATH.get(name)
@@ -223,7 +233,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     if len(rows) == 1 and unknown.node is not None and intended_value(rows[0], unknown) is None:
         return evolve(wrong_value(rows[0], unknown, message), code="XP102")
     home, forms = rows[0].path.partition(".")[0], [written(row, unknown) for row in rows]
-    if home == clause and len(rows) == 1:  # the setting belongs to a nested block
+    if home == clause and len(rows) == 1:  # the setting must be written in a block inside of this clause
         return suggested(unknown, message, written(rows[0], unknown), inside=True)
     where = f"it belongs to `{home}`: " if len(rows) == 1 else ""
     intended = (rows[0].path,) if len(rows) == 1 else ()
@@ -231,7 +241,7 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
 
 
 def _source_setting(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a setting that belongs to a single source in the `data` block."""
+    """The suggestion for a name that is a setting of a single source in the `data` block."""
     where = " for each source" if unknown.clause == "data" else " in the `data` block, for each source"
     help = f"write `SOURCE({unknown.name}={unknown.typed or '...'})`{where}"
     return Suggestion("XP102", f"`{unknown.name}` belongs to a source", help=help)
@@ -245,9 +255,10 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     lower = name.lower()
     if lower != name and clause is None and lower in _bare():
         return Suggestion("XP101", message, f"did you mean `{lower}`?", f"write `{lower}`", lower)
-    if clause is None and (unknown.typed or "").endswith('.xp"'):  # such as `import "base.xp"` and `include "base.xp"`
+    # another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`
+    if clause is None and (unknown.typed or "").endswith('.xp"'):
         return Suggestion("XP101", message, help=f"write `extends {unknown.typed}`, above the sentence and all clauses")
-    # the value may be a part of the name's meaning, as in `offload_optimizer_device=nvme`
+    # the value may belong to the meaning of the name, as in `offload_optimizer_device=nvme`
     named = f"{name} {unknown.typed or ''}"
     advised = advice(named, "") or advice(name, unknown.typed or "")
     if advised is not None:
@@ -258,10 +269,10 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if clause is None and (guess is None or guess.likeness < SAME):
         guess = after_component(name) or guess
     if clause is not None and guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause):
-        # an exact name takes precedence: `max_len` in `method grpo` is not vLLM's
+        # a name that is exactly the same takes precedence: `max_len` in `method grpo` does not stand for vLLM's
         guess = meaning(name, exact=True) or guess
     if clause is not None and guess is not None and guess.likeness < TYPO and not is_in(guess.path, clause):
-        guess = guess if shares_word(name, guess.path) else None  # `notes` in `track` is not `nodes`
+        guess = guess if shares_word(name, guess.path) else None  # `notes` in `track` is no misspelling of `nodes`
     if clause is not None and (guess is None or guess.likeness < SAME):
         children = [row.name for row in schema.children(clause) if row.path not in NEVER_LEGAL]
         begun = [one for one in children if one.startswith(name)]
@@ -275,7 +286,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         }
         deep = typo_of(name, inner) if near is None and guess is None else None
         if near is not None:
-            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` is `dropout`
+            guess = Meaning(f"{clause}.{near}", "", SAME - 0.01, own=True)  # `drop` in `lora` stands for `dropout`
         elif deep is not None:
             guess = Meaning(inner[deep], "", SAME - 0.01, own=True)  # `privat` in `save` is `hub(private)`
     fitting = near_settings(unknown, clause) if guess is None or guess.likeness < SAME - 0.01 else []
@@ -290,7 +301,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             return found
     if guess is None or not exact or not guess.own:
         own = name.startswith(FILES) and (guess is None or guess.path == "strategy")
-        # for a typo of a known name, names that only share a beginning do not count
+        # if the name misspells a known name, names that only begin in the same way do not count
         loosely = guess is None or guess.likeness < TYPO
         found = without_equivalent(message, name, loosely=False)
         found = found or (extra_suggestion(unknown, message) if own or not exact else None)
@@ -302,7 +313,8 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if dot and not exact and (inside := by_parent(name)) is not None:
         return of_guess(unknown, clause, message, inside)
     if dot and not exact and tracker in schema.BY_PATH["track"].choices:
-        return suggested(unknown, message, f"track={tracker}")  # such as `wandb.enabled` of deepspeed.json
+        # a key in a block of deepspeed.json, such as `wandb.enabled`
+        return suggested(unknown, message, f"track={tracker}")
     if dot and not exact and name.endswith((".enabled", ".enable")):
         return evolve(_unknown(evolve(unknown, name=name.rpartition(".")[0]), clause), message=message)
     if dot and not exact and of_evaluation(name):
@@ -311,7 +323,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         part = by_last_part(unknown) or _by_last_word(unknown, clause)
         if part is not None:
             return evolve(_unknown(part, clause), message=message)
-        # `name` alone is too general: `rollout.name` is not `rollouts`
+        # `name` alone is too general: `rollout.name` does not stand for `rollouts`
         guess = None if name.rpartition(".")[2] in general_words() else guess
     if not exact:
         form = named_by_value(unknown)
@@ -325,7 +337,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         ):
             return _near_other_name(unknown, message, other)
     methods = methods_with(name)
-    # the value is a loss, such as `dapo`, which is a loss of grpo
+    # the value is a loss of another method: `dapo` is a loss of grpo
     if methods and (not exact or (guess is not None and guess.path == "method")):
         form = f"loss={name}"
         return Suggestion("XP101", message, help=f"write `{form}`, which `method` {', '.join(methods[:3])} reads")
@@ -336,7 +348,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
 
 
 def _first_line(unknown: UnknownName) -> str | None:
-    """The first line of a spec that begins with another verb, in the language's order; or None."""
+    """For a first line that begins with another verb, the line in the order of the language; otherwise None."""
     if unknown.name not in FILLERS:
         return None
     source, start = unknown.label.source, unknown.label.span.start
@@ -344,13 +356,13 @@ def _first_line(unknown: UnknownName) -> str | None:
 
 
 def _children(clause: str | None) -> str:
-    """A phrase that lists the settings of a clause, or says how to list all settings."""
+    """A phrase that lists the settings of a clause. If there are many, it says how to list them."""
     names = [row.name for row in schema.children(clause)] if clause else []
     return f"`{clause}` has {', '.join(names[:12])}" if names else REFERENCE
 
 
 def _of_method(name: str) -> Meaning | None:
-    """The setting for a name that begins with a method's name, such as `grpo_epsilon`; None for other names."""
+    """The setting for a name that begins with the name of a method, such as `grpo_epsilon`. None for any other name."""
     method, _, rest = name.partition("_")
     row = schema.BY_PATH.get(f"method.{rest}")
     known = (
@@ -360,15 +372,17 @@ def _of_method(name: str) -> Meaning | None:
 
 
 def _by_last_word(unknown: UnknownName, clause: str | None) -> UnknownName | None:
-    """The dotted name reduced to its last part, if that is similar to a setting: `model.enable_checkpointing`.
-    Otherwise None.
+    """The last part of a dotted name such as `model.enable_checkpointing`, if it is similar to a setting. Otherwise
+    None.
     """
     last = evolve(unknown, name=unknown.name.rpartition(".")[2])
     return last if last.name not in general_words() and _unknown(last, clause).help != REFERENCE else None
 
 
 def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestion:
-    """The suggestion for a typo of `near`, which is an argument for `extra` or a name without an equivalent."""
+    """The suggestion for a name that misspells `near`. `near` is an argument for `extra`, or a name without an
+    equivalent.
+    """
     advised = advice(near, unknown.typed or "")
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
@@ -379,5 +393,5 @@ def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestio
 
 
 def _bare() -> list[str]:
-    """Names that can be written without a clause, as statements and after `with`."""
+    """Names that are legal without a clause, as a statement or after `with`."""
     return [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]

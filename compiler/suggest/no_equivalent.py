@@ -1,8 +1,8 @@
 """Names of other tools that have no equivalent in xpc, with the reason (no_equivalent.txt). Imported only for an
 unknown name.
 
-The file has names of four kinds: `none` have no equivalent; `instead` have advice on what to write; `left` are dropped
-by `xpc import`; `family` are beginnings of names without an equivalent.
+The file lists names of four kinds. `none` have no equivalent. `instead` have advice on what to write instead. `left`
+are dropped by `xpc import`. `family` are beginnings of names that have no equivalent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_EQUIVALENT = "leave it out: it has no equivalent, because "
 
 @cache
 def _table(kind: str) -> dict[str, str]:
-    """Map the names of one kind in no_equivalent.txt, reduced to letters, to their texts."""
+    """The names of one kind in no_equivalent.txt, reduced to their letters, each with its text."""
     out: dict[str, str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(_letters(phrase), text)
@@ -41,7 +41,7 @@ def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _by_words(kind: str) -> dict[tuple[str, ...], str]:
-    """Map the names of one kind in no_equivalent.txt, reduced to their words in alphabetical order, to their texts."""
+    """The names of one kind in no_equivalent.txt, reduced to their words in alphabetical order, each with its text."""
     out: dict[tuple[str, ...], str] = {}
     for phrase, text in _phrases(kind):
         out.setdefault(tuple(sorted(words(phrase))), text)
@@ -49,8 +49,8 @@ def _by_words(kind: str) -> dict[tuple[str, ...], str]:
 
 
 def _with_words(kind: str, name: str) -> str | None:
-    """The text of no_equivalent.txt for a name, if it has the words of a listed name in any order. Words such as `use`
-    and `enable` may be missing. None for other names.
+    """The text that no_equivalent.txt has for a name. A listed name counts if it has the same words in any order; words
+    such as `use` and `enable` may be missing. None if no listed name counts.
     """
     typed, rows = words(name[:80]), _by_words(kind)
     return next(
@@ -64,14 +64,14 @@ def _with_words(kind: str, name: str) -> str | None:
 
 
 def advice(name: str, typed: str) -> str | None:
-    """What to write instead of a name that does not correspond to a single setting; None for other names. `typed` is
-    the written value.
+    """What to write instead of a name that does not correspond to a single setting. None for any other name. `typed` is
+    the value that the user wrote.
     """
     table = _table("instead")
     number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?", typed) else None
     help = number or table.get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
-        return None  # other functions handle flags
+        return None  # flags are handled by other functions
     value = typed.strip('"') or "..."
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value
@@ -81,7 +81,7 @@ def advice(name: str, typed: str) -> str | None:
 
 
 def advised() -> dict[str, str]:
-    """Map the names for which `advice` has a text, reduced to letters, to that text."""
+    """The names for which `advice` has a text, reduced to their letters, each with this text."""
     return _table("instead")
 
 
@@ -106,8 +106,8 @@ def _letters(name: str) -> str:
 
 @cache
 def reasons() -> dict[str, str]:
-    """Map each name without an equivalent, reduced to letters, to the reason: from no_equivalent.txt, from the
-    arguments that the stack has removed, and from the importers.
+    """The names without an equivalent, reduced to their letters, each with the reason. They come from
+    no_equivalent.txt, from the arguments that the stack has removed, and from the importers.
     """
     out = dict(_table("none"))
     for name, known in _of_stacks().items():
@@ -118,22 +118,22 @@ def reasons() -> dict[str, str]:
 
 
 def own_reason(name: str) -> str | None:
-    """The reason why exactly this name has no equivalent, or None. It takes precedence over settings with a similar
-    spelling.
+    """The reason why exactly this name has no equivalent, or None. This reason takes precedence over settings whose
+    names are spelled in a similar way.
     """
     return _table("none").get(_letters(name))
 
 
 def loose_reason(name: str) -> str | None:
-    """Like `own_reason`, but the words may have another order, and a known beginning suffices (`ema_...`). A name that
-    may also mean a setting counts as the setting.
+    """Like `own_reason`, but the words of the name may be in another order, and a known beginning (`ema_...`) is
+    enough. If the name may also stand for a setting, the result is None.
     """
     return own_reason(name) or _with_words("none", name) or _family(name)
 
 
 def _family(name: str) -> str | None:
-    """The reason for a name that begins with the words of a `family`: `ema *` covers `ema_momentum`, and `critic` in a
-    dotted name covers `critic.optim.lr`. None for other names.
+    """The reason for a name that begins with the words of a `family`: `ema *` stands for `ema_momentum`, and `critic`
+    for dotted names such as `critic.optim.lr`. None for any other name.
     """
     rows, segments = _table("family"), name[:120].split(".")
     for number, segment in enumerate(segments):
@@ -146,15 +146,15 @@ def _family(name: str) -> str | None:
 
 
 def no_such_choice(setting: str, choice: str) -> str:
-    """The beginning of a help text for a choice without an equivalent (`method ppo`): "it has no equivalent, because
-    ...". "" for other choices.
+    """How a help begins for a choice that has no equivalent (`method ppo`): "it has no equivalent, because ...". "" for
+    any other choice.
     """
     why = loose_reason(f"{setting} {choice}")
     return "" if why is None else f"{NO_EQUIVALENT.removeprefix('leave it out: ')}{why}; "
 
 
 def _of_stacks() -> dict[str, str]:
-    """Map arguments that the newest stack has removed, and arguments that a bundle never sets, to the reason."""
+    """The arguments that the newest stack has removed, and those that bundles never set, each with the reason."""
     stack = stacks.default()
     gone = {
         name: "transformers has removed it" if why == "no equivalent" else why for name, why in stack.removed.items()
@@ -163,7 +163,7 @@ def _of_stacks() -> dict[str, str]:
 
 
 def reason(name: str) -> str | None:
-    """The reason why a name has no equivalent, or None if that is not known."""
+    """The reason why a name has no equivalent. None if no reason is known."""
     return reasons().get(_letters(name))
 
 

@@ -13,7 +13,7 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
 TIMES = re.compile(r"(?P<name>[\w.]+)[ \t]*=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
-"""A pattern for a count with an `x` but nothing after it: `nodes=2x`."""
+"""A pattern for a count that ends with an `x`: `nodes=2x`."""
 COUNT = re.compile(r"(?P<count>\d+)[ \t]*x[ \t]*(?P<gpu>\d[\w.-]*)")
 HEX = re.compile(r"0x[0-9a-fA-F]{1,12}\b")
 PRODUCT = re.compile(
@@ -24,19 +24,19 @@ CARDS = re.compile(r"(?<![\w.])(?P<count>\d+)[ \t]*\*[ \t]*(?P<what>[a-zA-Z][\w.
 """A pattern for a number of GPUs written as a product: `8 * h100-80gb`."""
 THOUSANDS = re.compile(r"(?<![\w.])[1-9]\d{0,2}(?:,\d{3})+(?![\w.])")
 PAIR = re.compile(r"=[ \t]*(?P<list>\d[\d.eE-]*(?:[ \t]*,[ \t]*\d[\d.eE-]*)+)[ \t]*\}?[ \t]*(?:#.*)?$")
-"""A list of numbers without brackets: `betas = 0.9, 0.95`."""
+"""A pattern for a list of numbers without brackets: `betas = 0.9, 0.95`."""
 POWER = re.compile(r"(?P<digits>\d[\d.]*)[ \t]*[xX*×][ \t]*10[ \t]*(?:\^|\*\*)[ \t]*(?P<power>[-−]?\d+)")
-"""A power of ten as on paper: `1x10^-5`."""
+"""A pattern for a power of ten as it is written on paper: `1x10^-5`."""
 CARDS_OF_NODES = re.compile(r"(?P<nodes>\d+)[ \t]*x[ \t]*(?P<count>\d+)[ \t]+(?:x[ \t]+)?(?P<gpu>[A-Za-z][\w.-]*)")
-"""Nodes, GPUs and a GPU without an `x` between them: `2x8 h100-80gb`."""
+"""A pattern for a number of nodes, a number of GPUs, and a GPU without an `x` before it: `2x8 h100-80gb`."""
 NODES = re.compile(r"nodes[ \t]*=?[ \t]*(?P<nodes>\d+)[ \t]*x[ \t]*\d+")
 JOINED = re.compile(r"(?P<count>\d+)x(?P<gpu>[A-Za-z][\w.-]*)")
-"""A count and a GPU without spaces: `8xh100`."""
+"""A pattern for a count and a GPU without spaces between them: `8xh100`."""
 SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
-"""A duration of several units: `1d12h`."""
+"""A pattern for a duration in several units: `1d12h`."""
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
-"""Signs of typeset text, and what is typed instead."""
+"""Typeset signs, such as a long dash, each with the sign to type instead."""
 CLAUSE = re.compile(r"[ \t]*(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
@@ -45,7 +45,7 @@ LARGEST = 10**12
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:
-    """Add help and an edit to a finding about a number: how to write the number in xpc's notation."""
+    """Add a help and an edit to a finding about a number. They say how to write the number in xpc's notation."""
     form = None if found.primary is None else _FORMS.get(found.code)
     if form is None or found.primary is None:
         return found
@@ -59,7 +59,9 @@ def _put(found: Diagnostic, start: int, end: int, form: str, help: str = "") -> 
 
 
 def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a hexadecimal number, a count such as `2x`, or a GPU whose name begins with a digit."""
+    """Rewrite a hexadecimal number, a count such as `2x`, or a GPU whose name begins with a digit, which the parser
+    reads as a number.
+    """
     number = HEX.match(line, at) or HEX.search(line)
     if number is not None:
         return _put(found, start + number.start(), start + number.end(), str(int(number[0], 16)))
@@ -85,12 +87,14 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             return _put(found, start + product.start(), start + product.end(), value, help)
     times = TIMES.search(line)
     if times is not None and times.start("count") <= at <= times.end():
-        if any(row.name == times["name"] and row.kind.name != "int" for row in TABLE):  # `alpha=2x` is twice the rank
+        # `alpha=2x` probably means twice the rank
+        if any(row.name == times["name"] and row.kind.name != "int" for row in TABLE):
             help = f"write the number of `{times['name']}` itself: a spec has no arithmetic"
             return evolve(found, help=help, edits=())
         return _put(found, start + times.start("count"), start + times.end(), times["count"])
     match = COUNT.search(line)
-    if match is None and "=" in line[:at] and "hardware" not in line:  # `seed = 4_2x`
+    # a number with separators before the `x`: `seed = 4_2x`
+    if match is None and "=" in line[:at] and "hardware" not in line:
         return evolve(found, help="write the number alone, without an `x`", edits=())
     if match is None:
         return found
@@ -105,7 +109,7 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _of_cards(found: Diagnostic, joined: re.Match[str], start: int) -> Diagnostic:
-    """The finding for `8xh100`, with the names of GPUs that it may mean."""
+    """The finding for a count and a GPU in one word, such as `8xh100`. It names the GPUs that this may stand for."""
     if registry.find_gpu(joined["gpu"]) is not None:
         return found
     from xpc.compiler.suggest.registry_names import either, gpu
@@ -120,7 +124,7 @@ def _of_cards(found: Diagnostic, joined: re.Match[str], start: int) -> Diagnosti
 
 
 def _power(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic | None:
-    """Rewrite `1x10^-5` as `1e-5`, or return None."""
+    """Rewrite `1x10^-5` as `1e-5`. None for any other text."""
     power = next((one for one in POWER.finditer(line) if one.start() <= at < one.end()), None)
     if power is None or len(power["power"]) > 4:
         return None
@@ -129,7 +133,7 @@ def _power(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic | No
 
 
 def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a duration of several units, or a choice that begins with a digit, such as `16-mixed`."""
+    """Rewrite a duration in several units, or a choice that begins with a digit, such as `16-mixed`."""
     span = SPAN.match(line, at)
     if span is not None:
         total = sum(int(count) * SECONDS[unit] for count, unit in re.findall(r"(\d+)([dhms])", span[0]))
@@ -148,7 +152,7 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
 
 
 def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite a product, a sum, a quotient or a power as its result, and signs of typeset text."""
+    """Rewrite a product, a sum, a quotient or a power as its result. Also rewrite signs as they are typeset."""
     if (power := _power(found, line, start, at)) is not None:
         return power
     instead = LOOKALIKES.get(line[at : at + 1])
@@ -169,13 +173,14 @@ def _product(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
             if gpu is not None or match["what"] == "cpu" or any(map(str.isdigit, match["what"])):
                 form = f"{match['count']} x {match['what'] if gpu is None else gpu.name}"
                 return _put(found, start + match.start(), start + match.end(), form)
-    if line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:  # `alpha = 2*rank`
+    # the name of another setting is a factor: `alpha = 2*rank`
+    if line[at : at + 1] in "*/+^" and "=" in re.split(r"[,({]", line[:at])[-1]:
         return evolve(found, help="a spec has no arithmetic: write the value itself", edits=())
     return found
 
 
 def computed(one: str, sign: str, other: str) -> str:
-    """The result of a calculation (`8`, `*`, `16` give `128`), or "" if it cannot be a value."""
+    """The result of a calculation: 128 for `8`, `*`, `16`. "" if the result cannot be a value."""
     try:
         first, second = (float(text) if set(text) & set(".e") else int(text) for text in (one, other))
         if sign in ("**", "^") and (first > 1024 or abs(second) > 40):
@@ -187,11 +192,12 @@ def computed(one: str, sign: str, other: str) -> str:
 
 
 def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
-    """Rewrite thousands with commas, a list without brackets, or a statement that begins with a number of bits
-    (`4bit`).
+    """Rewrite a number with commas between its thousands, a list without brackets, or a statement that begins with a
+    number of bits (`4bit`).
     """
     called = re.search(r"(?<![\w.])\d[\w.-]*$", line[:at])
-    if line[at : at + 1] == "(" and called is not None:  # `8bit-adam(lr=1e-5)`
+    # a number of bits before the name of an optimizer: `8bit-adam(lr=1e-5)`
+    if line[at : at + 1] == "(" and called is not None:
         return evolve(_malformed(found, line, start, called.start()), message=f"`{called[0]}` is not a number")
     for match in THOUSANDS.finditer(line):
         if match.start() <= at < match.end():

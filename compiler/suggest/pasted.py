@@ -1,7 +1,7 @@
 """Rewrite options from command lines, YAML and JSON that were pasted into a spec.
 
-The parser stops at the dash of `--learning_rate 1e-5` or at the colon of `learning_rate: 1e-5`; its finding is replaced
-by one about the option. Imported only for such a mistake.
+The parser stops at the dash in `--learning_rate 1e-5`, or at the colon in `learning_rate: 1e-5`. Its finding is
+replaced by one about the complete option. This module is imported only for such a mistake.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ YAML = re.compile(
     rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
-"""A pattern for a keyword argument of Python, or a line of TOML or Hydra: `name = value`, with a final comma, single
-quotes, or an unquoted path.
+"""A pattern for `name = value` as in Python's keyword arguments, in TOML or in Hydra. It has a comma at its end, single
+quotes, or a path without quotes.
 """
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
 LINE = re.compile(rf"[ \t]*\"(?P<name>\w+)\":[ \t]*(?P<one>\{{[^{{}}\n]*\}}|{JSON}),?[ \t]*$", re.M)
 ROUNDS = 4
-"""Maximum number of times that edits are applied and the result is checked again."""
+"""The largest number of times that edits are applied and the result is checked again."""
 HEADER, BODY = "train m on d with ", "xpc 1\ntrain m on d\n"
 MOST = 200
-"""Maximum number of options per line that are rewritten."""
+"""The largest number of options on a line that are rewritten."""
 
 
 @record
 class Option:
-    """A pasted option: its position in the text, its name, and its value in xpc's notation."""
+    """An option that was pasted: its position in the text, its name, and its value in xpc's notation."""
 
     span: Span
     name: str
@@ -55,14 +55,16 @@ class Option:
 
 @record
 class Rewritten:
-    """How to write a pasted option as a setting: the text to type (None if no setting corresponds), and a help text."""
+    """How to write a pasted option as a setting: the text to type, and a help. The text is None if no setting
+    corresponds to the option.
+    """
 
     form: str | None
     help: str
 
 
 def rewrite_options(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """Replace the parser's findings about pasted options by findings that say which settings to write."""
+    """Replace the parser's findings about pasted options by findings that say which settings to write instead."""
     return [_rewritten(one) if one.code in CODES and one.primary is not None else one for one in problems]
 
 
@@ -99,8 +101,8 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
-    """Match `name = value` around a comma, a quote or a slash: first in the whole line, then in the text between two
-    spaces.
+    """Match `name = value` around a comma, a quote or a slash. The whole line is tried first, and then the text between
+    two spaces.
     """
     if text[at : at + 1] not in ("'", "/", ","):
         return None
@@ -109,16 +111,16 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
     for one, other in ((start, end), (first, end if run is None else run.end())):
         found = KWARG.fullmatch(text, one, other)
         if found is not None and NAMES.fullmatch(found["one"]):
-            return found  # such as `lora_target_modules=q_proj,v_proj`
+            return found  # an option whose value contains commas, such as `lora_target_modules=q_proj,v_proj`
         if found is not None and not re.fullmatch(
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
-        ):  # excludes numbers such as `4,096`
+        ):  # this leaves out numbers such as `4,096`
             return found
     return None
 
 
 def _flags(text: str, at: int, end: int) -> list[Option]:
-    """The options in a line, from the first dash to the end of the line."""
+    """The options on a line, beginning at the first dash."""
     out: list[Option] = []
     while at < end and len(out) < MOST:
         match = FLAG.match(text, at, end)
@@ -173,7 +175,7 @@ def as_value(value: str) -> str:
 
 
 def _option_rewritten(option: Option, header: bool) -> Rewritten:
-    """How to write an option as a setting. `no_NAME` becomes the opposite of `NAME`."""
+    """How to write an option as a setting. An option `no_NAME` becomes the opposite of `NAME`."""
     if option.value is None and option.name.startswith("no_"):
         opposite = rewritten(f"{option.name[3:]}=false", header)
         if opposite.form is not None:
@@ -184,7 +186,9 @@ def _option_rewritten(option: Option, header: bool) -> Rewritten:
 
 
 def _mapping(option: Option, header: bool) -> Rewritten:
-    """How to write a JSON mapping as settings: each key in it is tried after the mapping's own name."""
+    """How to write a mapping of JSON as settings. For each key in it, the name of the mapping is tried
+    before the key.
+    """
     inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
     rewrites = [rewritten(f"{option.name}_{name}={as_value(value)}", header) for name, value in inside]
     forms = [one.form for one in rewrites if one.form is not None]
@@ -196,8 +200,8 @@ def _mapping(option: Option, header: bool) -> Rewritten:
 
 
 def rewritten(typed: str, header: bool) -> Rewritten:
-    """How to write a text as a setting. The text is put into a spec, and all suggested edits are applied until it is
-    legal.
+    """How to write a text as a setting. The text is put into a spec, and the suggested edits are applied to this spec
+    until it is legal.
     """
     before = HEADER if header else BODY
     text, first = _apply_advice(before + typed + "\n")
@@ -208,8 +212,8 @@ def rewritten(typed: str, header: bool) -> Rewritten:
 
 
 def _apply_advice(text: str) -> tuple[str | None, str]:
-    """Apply the suggested edits to a text. Returns a pair: the new text, or None if it is still illegal, and the help
-    of the first finding.
+    """Apply the suggested edits to a text. Returns a pair: the new text, or None if it is not legal even then; and the
+    help of the first finding.
     """
     first = ""
     for _ in range(ROUNDS):
@@ -225,8 +229,8 @@ def _apply_advice(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """The syntax errors of a spec; if there are none, its errors about names; if there are none, its errors about
-    values.
+    """The errors of a spec, of one kind: its syntax errors; if it has none, its errors about names; if it has none of
+    these either, its errors about values.
     """
     file, found = parse(Source("pasted.xp", text))
     if found:

@@ -1,7 +1,7 @@
-"""Guess which model, dataset or GPU is meant by a name that the registry does not have.
+"""Guess which model, dataset or GPU a name stands for that the registry does not have.
 
-A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1, 8b, for chat. Suggestions have the same sizes,
-and a chat model is never suggested for a base model.
+A name is parsed into words and sizes: `llama3.1-8b-it` is llama, 3.1 and 8b, and a chat model. A suggestion has the
+same sizes. For the name of a base model, no chat model is suggested.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ BASE = ("base", "pretrained", "pt", "foundation")
 IGNORED = ("hf", "meta", "google", "microsoft", "facebook", "fp16", "bf16", "model", "unsloth", "the", "dataset")
 MOST = 4
 TYPO = 0.8
-"""The least similarity of two words that differ by a typo."""
+"""The least similarity of two words with which one counts as a misspelling of the other."""
 
 
 @record
 class Guess:
-    """Candidates for a name, the likeliest first; `certain` is true if there is exactly one."""
+    """Candidates for what a name stands for, the most likely first. `certain` is true if there is exactly one."""
 
     names: tuple[str, ...]
     certain: bool = False
@@ -38,8 +38,8 @@ class Guess:
 
 @record
 class ParsedName:
-    """A parsed name: its words and sizes (`parts`), whether it is a `chat` or a `base` model (`kind`, or empty), and
-    all its letters.
+    """A parsed name: its words and sizes (`parts`), whether it is the name of a chat or a base model (`kind` is `chat`,
+    `base` or empty), and all its letters.
     """
 
     parts: tuple[str, ...]
@@ -48,7 +48,7 @@ class ParsedName:
 
 
 def _parsed(name: str, words: frozenset[str] = frozenset()) -> ParsedName:
-    """Parse a name of a model or dataset. A word that is a typo of one in `words` is corrected."""
+    """Parse the name of a model or dataset. A word that misspells one in `words` is corrected."""
     kind, parts = "", []
     for part in PART.findall(name.lower().replace("_", "-")):
         word = part
@@ -74,7 +74,7 @@ def _words(names: Iterable[str]) -> frozenset[str]:
 
 
 def model(name: str) -> Guess:
-    """The registered models that a name may mean."""
+    """The registered models that a name may stand for."""
     names = registry.model_names()
     words = _words(names)
     parsed, known = _parsed(name[:80], words), {one: _parsed(one) for one in names}
@@ -93,20 +93,21 @@ def model(name: str) -> Guess:
         longer = [
             one for one in names if parsed.kind == known[one].kind == "chat" and _has_all_parts(known[one], parsed)
         ]
-        return Guess(tuple([*(without or same), *longer][:MOST]))  # `qwen3-4b-instruct`, not `qwen3-4b-base`
+        # the kind must be the same: for `qwen3-4b-instruct`, `qwen3-4b-base` is not suggested
+        return Guess(tuple([*(without or same), *longer][:MOST]))
     more = [one for one in names if _has_all_parts(known[one], parsed)]
-    if not more:  # a version too many: `deepseek-r1-distill-llama3-8b`
+    if not more:  # the name contains a version that the registered name lacks: `deepseek-r1-distill-llama3-8b`
         more = [
             one for one in names
             if len(parsed.parts) > MOST and known[one].kind == parsed.kind and _lacks_one_number(known[one], parsed)
         ]  # fmt: skip
     if not more and name[-1:].isdecimal():
-        return model(name + "b")  # the unit of the size may be missing, as in `qwen2.5-3`
+        return model(name + "b")  # the size may lack its unit, as in `qwen2.5-3`
     kept = [one for one in more if known[one].kind == parsed.kind] or more
     same = [
         one for one in kept if known[one].kind == parsed.kind and Counter(known[one].parts) == Counter(parsed.parts)
     ]
-    if len(same) == 1:  # the same words in another order: `mistral-v0.3-7b`
+    if len(same) == 1:  # the name may have the same words in another order: `mistral-v0.3-7b`
         return Guess((same[0],), certain=True)
     if not kept:
         return _like(plain, known)
@@ -114,13 +115,15 @@ def model(name: str) -> Guess:
 
 
 def _last_of_id(alias: str) -> str:
-    """The last part of a dataset's hub id: `openassistant-guanaco`."""
+    """The last part of a dataset's hub id, such as `openassistant-guanaco`."""
     known = registry.find_dataset(alias)
     return "" if known is None else known.id.rpartition("/")[2]
 
 
 def _like(parsed: ParsedName, known: Mapping[str, ParsedName]) -> Guess:
-    """The names with nearly the same letters and the same numbers: `zephyr-7b-sft` for `zephyr-7b-sft-ful`."""
+    """The names that have nearly the same letters and the same numbers as a name: `zephyr-7b-sft` for
+    `zephyr-7b-sft-ful`.
+    """
     numbers = re.findall(r"\d+", parsed.letters)
     ranked = sorted(
         ((letter_likeness(parsed.letters, one.letters), name) for name, one in known.items()
@@ -131,19 +134,19 @@ def _like(parsed: ParsedName, known: Mapping[str, ParsedName]) -> Guess:
 
 
 def hub_typo(name: str) -> str | None:
-    """The registered hub id of which another one is a typo, with the same owner and the same numbers; or None."""
+    """The registered hub id that this id misspells (same owner, same numbers), or None."""
     owner, _, model_name = name[:120].partition("/")
     ids = [one.id for alias in registry.model_names() if (one := registry.find_model(alias)) is not None]
     own = {one.partition("/")[2]: one for one in ids if one.partition("/")[0].lower() == owner.lower()}
     if model_name in own:
-        return own[model_name]  # `qwen/Qwen3-4B`
-    same = [one for one in own if letters(one) == letters(model_name)]  # `Meta-Llama3-8B`
+        return own[model_name]  # the owner is spelled in another way: `qwen/Qwen3-4B`
+    same = [one for one in own if letters(one) == letters(model_name)]  # the owner is missing: `Meta-Llama3-8B`
     like = same or [one for one in own if _same_words(one.split("-"), model_name.split("-"))]
     return own[like[0]] if len(like) == 1 else None
 
 
 def _same_words(one: list[str], other: list[str]) -> bool:
-    """Whether two names have the same words in the same order, apart from typos in words without digits."""
+    """Whether two names have the same words in the same order. Words without digits may be misspelt."""
     return len(one) == len(other) and all(
         a.lower() == b.lower() or (a.isalpha() and b.isalpha() and letter_likeness(a.lower(), b.lower()) >= TYPO)
         for a, b in zip(one, other, strict=True)
@@ -151,7 +154,7 @@ def _same_words(one: list[str], other: list[str]) -> bool:
 
 
 def dataset(name: str) -> Guess:
-    """The registered datasets that a name may mean."""
+    """The registered datasets that a name may stand for."""
     names = registry.dataset_names()
     parsed, known = _parsed(name[:80], _words(names)), {one: _parsed(one) for one in names}
     plain = _parsed(name[:80])
@@ -165,26 +168,25 @@ def dataset(name: str) -> Guess:
     if not more and (like := _like(plain, known)).names:
         return like
     if not more and len(parsed.letters) > 5:
-        more = [one for one in names if known[one].letters.startswith(parsed.letters)]  # `tulu-3-sft-mix`
+        # the registered name lacks one number or word of the name: `tulu-3-sft-mix`
+        more = [one for one in names if known[one].letters.startswith(parsed.letters)]
     return Guess(tuple(sorted(more, key=lambda one: (len(known[one].parts), one))[:MOST]))
 
 
 def _has_all_parts(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether a registered name (`known`) has every word and size of the parsed name, and the same first part."""
+    """Whether a registered name (`known`) has all words and sizes of the parsed name, and begins with the same part."""
     first = bool(parsed.parts) and (known.parts[:1] == parsed.parts[:1] or len(parsed.parts) > 1)
     return first and not Counter(parsed.parts) - Counter(known.parts)
 
 
 def _lacks_one_number(known: ParsedName, parsed: ParsedName) -> bool:
-    """Whether a registered name has the same words and sizes as the parsed name, except for one additional number in
-    the latter.
-    """
+    """Whether a registered name lacks exactly one number of the parsed name, and is otherwise the same."""
     more = [*(Counter(parsed.parts) - Counter(known.parts)).elements()]
     return len(more) == 1 and more[0].isdecimal() and not Counter(known.parts) - Counter(parsed.parts)
 
 
 def gpu(name: str) -> tuple[Guess, str]:
-    """The registered GPUs that a name may mean, and a help text if there are none."""
+    """The registered GPUs that a name may stand for. If there are none, a help text."""
     from xpc.compiler.registry import provider_names as provider_names
 
     found = provider_names.fitting(name) or provider_names.of_model(name)
@@ -192,14 +194,14 @@ def gpu(name: str) -> tuple[Guess, str]:
         return Guess(tuple(found[:MOST]), certain=provider_names.certain(name) is not None), ""
     if provider_names.of_another_maker(name):
         return Guess(()), "the stack runs on NVIDIA GPUs with CUDA, or on CPUs with `hardware cpu`"
-    # two letters may be swapped, as in `h100-80bg`
+    # two letters may be in the wrong order, as in `h100-80bg`
     swapped = [one for one in registry.gpu_names() if sorted(one) == sorted(name.lower())]
     if len(swapped) == 1:
         return Guess((swapped[0],), certain=True), ""
     numbers = re.findall(r"\d{3,}", name)
     like = [one for one in registry.gpu_names() if numbers and numbers[0] in re.findall(r"\d+", one)]
     if like:
-        # the model must be the same: `h100s` is not an A100
+        # the model must be the same: `h100s` cannot stand for an A100
         called = [one for one in like if one.partition("-")[0] in name.lower()]
         return Guess(tuple((called or like)[:MOST])), ""
     typos = [one for one in registry.gpu_names() if letter_likeness(letters(name), letters(one)) >= 0.85]
@@ -211,13 +213,13 @@ def gpu(name: str) -> tuple[Guess, str]:
 
 
 def either(names: Iterable[str]) -> str:
-    """The names joined for a sentence, in backticks: `a`, `b` or `c`."""
+    """Join names for a sentence, each in backticks: `a`, `b` or `c`."""
     *first, last = (f"`{name}`" for name in names)
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
-    """The finding for an unknown GPU, with candidates."""
+    """The finding for an unknown GPU. It names the GPUs that may be meant."""
     guess, why = gpu(node.name)
     near = guess.names[0] if guess.certain else ""
     place = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")
@@ -231,14 +233,14 @@ def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
 
 
 def unknown_model(node: Ref, label: Label) -> Diagnostic:
-    """The finding for an unknown model, with candidates."""
+    """The finding for an unknown model. It names the models that may be meant."""
     name = node.name[:80]
     message = f"`{name}` is not a model of the registry"
     return _unknown("XP108", message, node, label, model(name), f"org/{name}", "folder")
 
 
 def unknown_dataset(node: Ref, label: Label) -> Diagnostic:
-    """The finding for an unknown dataset, with candidates."""
+    """The finding for an unknown dataset. It names the datasets that may be meant."""
     name = node.name[:80]
     message = f"`{name}` is neither a dataset of the registry nor a `data` block"
     return _unknown("XP110", message, node, label, dataset(name), "org/name", "file")
@@ -269,20 +271,20 @@ def _unknown(code: str, message: str, node: Ref, label: Label, guess: Guess, hub
 
 
 def _swapped(name: str, line: str, local: str) -> str | None:
-    """The first line with the model and the data in their places, if a name is a dataset instead of a model or the
-    other way round; otherwise None.
+    """The first line, in which the model and the data have changed places. None unless the model in the line is the
+    name of a dataset, or the data is the name of a model.
     """
     known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
     if known is None:
         return None
-    from xpc.compiler.suggest.first_line import sentence_of  # needed only for such a line
+    from xpc.compiler.suggest.first_line import sentence_of  # imported here, because only such a line needs it
 
     return sentence_of(line.partition("#")[0].rstrip())
 
 
 def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
-    """The finding for another tool's name of a setting of `data`, which stands in the block like a source:
-    `deduplicate`; or None.
+    """The finding for another tool's name of a setting of `data`, such as `deduplicate`, that stands in the block like
+    a source. None for any other name.
     """
     from xpc.compiler.language.kinds import FLAG
     from xpc.compiler.language.schema import BY_PATH
@@ -294,7 +296,8 @@ def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
     row = BY_PATH.get(found.path) if found is not None and found.path.startswith("data.") else None
     message = f"`{name}` is not a setting of `data`"
     if row is not None and row.name == name:
-        return None  # the data block has another name, or the setting stands elsewhere
+        # the name in the `train` line is not that of this block, or the setting stands outside of the block
+        return None
     if row is not None:
         edits = (Edit(label.span, row.name),) if row.kind is FLAG else ()
         form = row.name if row.kind is FLAG else f"{row.name} = ..."
@@ -305,8 +308,8 @@ def _data_setting(node: Ref, label: Label) -> Diagnostic | None:
 
 
 def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
-    """The finding for a path without quotes. For a folder it is only a warning, because a repository on the hub may
-    have the same name.
+    """The finding for a path without quotes. For a folder, it is only a warning, because a repository on the hub may
+    have the same name as the folder.
     """
     there = f"and a {kind} of that name is here" if kind else "and ends like a file"
     return evolve(

@@ -1,5 +1,5 @@
-"""Suggest the first line of a spec, or `eval`, for settings that belong there: the model, the data, the length of the
-run.
+"""Suggest what to write in the first line of a spec, or in `eval`, for settings that do not belong in a block: the
+model, the data, and the length of the run.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from xpc.compiler.suggest.meaning import Meaning
 from xpc.compiler.suggest.typed_form import value_of
 
 MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "model_id", "base_model", "checkpoint")
-"""Keys of other tools for the model's name, inside a block about the model."""
+"""Keys with which other tools name the model, in a block about the model."""
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """How to write a setting that does not belong in a block: in the first line (`train MODEL on DATA`), for one data
-    source, or with `extends`.
+    """How to write a setting that does not belong in a block: in the first line (`train MODEL on DATA`), next to one
+    data source, or with `extends`.
     """
     length = LENGTH.fullmatch((unknown.typed or "").strip('"')) if row is not None else None
-    if length is not None and length[2]:  # `max_duration = 1000ba`
+    if length is not None and length[2]:  # a length whose unit is `ba`, for batches: `max_duration = 1000ba`
         unit = unit_of(length[2])
         return "for N steps" if unit is None else f"for {length[1]} {unit}"
     if row is not None:
@@ -41,8 +41,8 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
 
 
 def _named(unknown: UnknownName, nothing: str) -> str:
-    """The name of a model or dataset as it is written in the first line: file names get quotes. `nothing` stands for a
-    missing name.
+    """Write the name of a model or dataset as in the first line; the name of a file gets quotes. If there is no name,
+    `nothing` is written.
     """
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
@@ -62,13 +62,13 @@ OTHER_ROLES = frozenset(
     ("eval", "reward", "critic", "reference", "teacher", "tokenizer", "processor", "hub", "draft", "judge", "adapter",
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
-"""Words for models, data and folders that never belong in the first line: a teacher, evaluation data, an output
-folder.
-"""
+"""Words for models, data and folders that the first line never names: a teacher, evaluation data, an output folder."""
 
 
 def holdout_share(unknown: UnknownName) -> str | None:
-    """The setting for a split in parts: `split = "98,2"` becomes `holdout=2%`. None for other values."""
+    """The setting for a split that is given in parts: `split = "98,2"` becomes `holdout=2%`. None for
+    any other value.
+    """
     text = (unknown.typed or "").strip('"')
     if "split" not in words(unknown.name) or not PARTS.fullmatch(text):
         return None
@@ -78,9 +78,7 @@ def holdout_share(unknown: UnknownName) -> str | None:
 
 
 def named_by_value(unknown: UnknownName) -> str | None:
-    """The first line of a spec for a name that contains a word for model or data, and has a fitting value. Otherwise
-    None.
-    """
+    """The first line for a name that contains a word for a model or for data, if its value fits. Otherwise None."""
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):
@@ -91,9 +89,9 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """What to write if a block about the model contains the model's name; None for other names."""
+    """What to write if a block about the model contains the name of the model. None for any other name."""
     known = registry.find_model(unknown.name) is not None and unknown.node is None
-    if clause == "model" and known:  # such as `model qwen2.5-0.5b`
+    if clause == "model" and known:  # a block that begins with the model's name: `model qwen2.5-0.5b`
         return f"write `train {unknown.name} on DATA`: the first line names the model"
     if clause == "model" and unknown.name in MODELS and unknown.typed:
         return f"write `train {_named(unknown, 'MODEL')} on DATA`: the first line names the model"

@@ -1,4 +1,4 @@
-"""The data for suggestions: TOML files in this folder, read when a suggestion first needs them."""
+"""The tables for suggestions. They are TOML files in this folder, and are read when a suggestion first needs them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from xpc.grammar.package_data import read_table
 
 
 def other_names() -> dict[str, list[str]]:
-    """Other tools' names for each setting. The key is the setting's path, or `PATH=VALUE` if the names also imply a
-    value.
+    """The names that other tools have for each setting. The key is the path of the setting, or `PATH=VALUE` if the
+    names also imply a value.
     """
     return read_table(__file__, "other_names.toml")
 
 
 @cache
 def choices() -> dict[str, dict[str, list[str]]]:
-    """Other spellings of choices, by the path of the setting and then the choice."""
+    """Other spellings of choices, by the path of the setting and by the choice."""
     methods = {name: one.aliases.split("; ") for name, one in METHODS.items()}
     engines = {name: words.split("; ") for name, words in ALSO_CALLED.items()}
     return {**read_table(__file__, "choices.toml"), "method": methods, "launch": engines}
@@ -26,15 +26,15 @@ def choices() -> dict[str, dict[str, list[str]]]:
 
 @cache
 def synonyms() -> dict[str, str]:
-    """Map words to the synonyms that replace them when names are compared."""
+    """Synonyms: words, and for each the word that replaces it when names are compared."""
     same: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["same"]
     return {other: word for word, others in same.items() for other in others}
 
 
 @cache
 def components() -> dict[str, str]:
-    """Map the first words of other tools' names to xpc's clauses: `rollout`, as in `rollout_max_tokens`, to
-    `method`.
+    """The first words of other tools' names for components, each with the clause of xpc: `method` for `rollout`, as in
+    `rollout_max_tokens`.
     """
     found: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["components"]
     return {word: clause for clause, heads in found.items() for word in heads}
@@ -42,13 +42,13 @@ def components() -> dict[str, str]:
 
 @cache
 def idle_words() -> frozenset[str]:
-    """Words that contribute little to the meaning of a name."""
+    """Words that say little about the meaning of a name, so that they count little."""
     return frozenset(read_table(__file__, "synonyms.toml")["idle"])
 
 
 @cache
 def switch_words() -> frozenset[str]:
-    """Words such as `use` and `enable` that only say that something is on."""
+    """Words such as `use` and `enable`. They only say that something is on."""
     return frozenset(read_table(__file__, "synonyms.toml")["switches"])
 
 
@@ -60,20 +60,22 @@ def contrary_words() -> frozenset[str]:
 
 @cache
 def general_words() -> frozenset[str]:
-    """Words that are too general alone, such as `name` and `steps`."""
+    """Words such as `name` and `steps` that are too general to stand for a setting alone."""
     return frozenset(read_table(__file__, "synonyms.toml")["general"])
 
 
 def examples() -> dict[str, str]:
-    """Example lines of a spec, by setting, for settings whose value cannot be shown alone."""
+    """For settings whose value cannot be shown alone, a line of a spec as an example."""
     return read_table(__file__, "examples.toml")
 
 
 def extra_aliases() -> dict[str, list[str]]:
-    """Other tools' names for arguments of TRL and transformers, by argument."""
+    """The names that other tools have for arguments of TRL and transformers, by the argument."""
     return read_table(__file__, "extra_aliases.toml")
 
 
 def usual_columns() -> dict[str, list[str]]:
-    """Usual names of the column for each part of a row (prompt, answer, ...), the likeliest first."""
+    """For each part of a row, such as the prompt or the answer: the usual names of its column, the most likely ones
+    first.
+    """
     return read_table(__file__, "columns.toml")

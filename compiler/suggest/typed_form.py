@@ -1,4 +1,4 @@
-"""Write the setting that is suggested for an unknown name, with the value that was written for that name."""
+"""Write the setting that is suggested for an unknown name, with the value that the user wrote after this name."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def _takes(row: Setting, unknown: UnknownName) -> bool:
 
 
 def value_of(row: Setting, unknown: UnknownName) -> str:
-    """A legal value of a setting: the value that was written for the unknown name if it can be converted, or an
-    example.
+    """A legal value of a setting. It is the value that the user wrote after the unknown name, if it can be converted;
+    otherwise an example.
     """
     return intended_value(row, unknown) or example(row)
 
 
 def intended_value(row: Setting, unknown: UnknownName) -> str | None:
-    """The written value if it is legal for the setting `row`, or its equivalent in xpc's notation. None if there is
-    none.
+    """The value that the user wrote, if it is legal for the setting `row`, or its equivalent in xpc's notation. None if
+    there is no equivalent.
     """
     from xpc.compiler.suggest.converted_values import converted
 
@@ -72,28 +72,28 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
             return row.alone
         alone = (
             known_choice(row, text) if yes else None if text.isdecimal() else choice(row, text)
-        )  # some numbers have a meaning only with their name, such as `zero_stage=2`
+        )  # some numbers have a meaning only together with the name, as in `zero_stage=2`
         return alone or choice(row, f"{unknown.name} {text}")
     edits = answer(found).edits
-    # an edit must only change the value, and not write another setting such as `lora(rank=5)`
+    # an edit must change only the value, and must not write another setting such as `lora(rank=5)`
     return edits[0].text if edits and not edits[0].text.startswith(row.name) else None
 
 
 def _machines(node: Value, text: str) -> str | None:
-    """The value of `hardware` that a written value means: a GPU with or without a count, or `cpu`. None if there is
-    none.
+    """The value of `hardware` that the user's value stands for: a GPU with or without a count, or `cpu`. None if it
+    stands for none.
     """
     known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
     return text if known else None
 
 
 def written(row: Setting, unknown: UnknownName) -> str:
-    """A setting as it can be written outside of a clause, with the written value or an example: `gbs=528`."""
+    """A setting as it can be written outside of its clause, with the user's value or an example: `gbs=528`."""
     return typed(row, None if unknown.node is None and row.kind is FLAG else value_of(row, unknown))
 
 
 def typed(row: Setting, value: str | None) -> str:
-    """A setting as it may be typed anywhere outside of a clause, such as `gbs=528` and `save(every=100)`."""
+    """A setting as it can be written anywhere outside of its clause: `gbs=528`, `save(every=100)`."""
     if row.kind is BLOCK:
         return f"{row.name} {{"
     form = row.name if row.kind is FLAG and value in (None, "true") else f"{row.name}={value or example(row)}"
@@ -108,20 +108,22 @@ def typed(row: Setting, value: str | None) -> str:
 
 
 def decided_value(row: Setting, unknown: UnknownName, guess: Meaning) -> str | None:
-    """The value to write for a suggested setting: the one that the unknown name implies, or the written value in xpc's
-    notation.
+    """The value to write for a setting that is suggested. It is the value that the unknown name implies, or the user's
+    value in xpc's notation.
 
-    If no value was written, the result is an example. None if the written value is impossible.
+    If the user wrote no value, the result is an example. If the user's value is impossible, it is None.
     """
     if guess.value == "!":
         return "true" if (unknown.typed or "").lower() in ("false", "no", "off") else "false"
     text = (unknown.typed or "").strip('"').lower()
     if text == "auto" and row.path not in AUTO and unknown.node is not None:
-        return None  # the value leaves the choice to the library: `flash_attn: auto`
-    device = row.path == "strategy.offload" and text == "cpu"  # such as `offload_optimizer_device = cpu`
+        return None  # this value leaves the choice to the library: `flash_attn: auto`
+    # the name implies the value, as in `offload_optimizer_device = cpu`
+    device = row.path == "strategy.offload" and text == "cpu"
     if guess.value and (unknown.node is None or not row.choices or device or text in (*YES, "auto")):
         return guess.value
-    if guess.value and row.kind is not FLAG:  # the written value takes precedence over the name
+    # the value that the user wrote takes precedence over the value that the name implies
+    if guess.value and row.kind is not FLAG:
         return choice(row, text)
     if guess.value:
         return guess.value

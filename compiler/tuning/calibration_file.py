@@ -1,5 +1,5 @@
-"""Read and write the calibration file, which contains measurements of real runs. `xpc tune` writes it, and only `xpc
-plan --calibration FILE` reads it.
+"""Read and write the calibration file, which contains measurements of real runs. Only `xpc tune` writes it, and only
+`xpc plan --calibration FILE` reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
 
 VERSION = 1
-"""The version of the file's format. It increases with a change that breaks readers."""
+"""The version of the file's format. It must increase with each change after which older readers fail."""
 LIMIT = 64 * 2**20
 """Maximum size in bytes of a calibration file."""
 

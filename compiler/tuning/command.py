@@ -1,4 +1,6 @@
-"""`xpc plan SPEC...`: predict whether a run fits its GPUs and how long it takes, also on other hardware."""
+"""`xpc plan SPEC...`: predict whether a run fits its GPUs and how long it takes, on the spec's hardware or on other
+hardware.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from xpc.grammar.record import evolve
 
 FORMATS: dict[str, Callable[[Sequence[Plan]], str]] = {"text": text, "json": as_json, "markdown": markdown}
 NODE = 8
-"""The number of GPUs per node that is assumed if `--on` names more GPUs than that."""
+"""If `--on` names more GPUs than this, they are divided into nodes with this number of GPUs."""
 COMPARED = {
     ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
@@ -83,7 +85,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.html is not None:
         _write(options.html, plans, given)
     told = form(plans)
-    if form is markdown and len(plans) > 1 and not options.on:  # no totals for plans of the same run on other hardware
+    # the plans are of one run on several kinds of hardware, so their totals would mean nothing
+    if form is markdown and len(plans) > 1 and not options.on:
         told += f"\n{totals(plans)}"
     if form is not as_json:  # JSON escapes control characters, which names of files may contain
         told = "\n".join(map(visible, told.split("\n")))
@@ -91,8 +94,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
-    """Return the assumptions, completed by the average tokens of a row that `launch.sh --prepare` or `xpc preview
-    --rows` counted. A number given by `--tokens` stays.
+    """Return the assumptions with an average number of tokens in a row, as counted by `launch.sh --prepare` or `xpc
+    preview --rows`. If `--tokens` states the average, it is not replaced.
     """
     if given.tokens is not None:
         return given
@@ -125,15 +128,16 @@ def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
-    """The run of a spec, or the members of its sweep, optionally on other hardware. Empty if the spec does not compile,
-    which is reported.
+    """Compile a spec, perhaps for other hardware, and return its run, or the members of its sweep. If it does not
+    compile, the errors are reported, and the result is empty.
     """
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"
-    workspace.allow_oom = True  # also plan runs that do not fit
+    # compile runs that do not fit as well, because the plan is to show how much memory they need
+    workspace.allow_oom = True
     checked = check_text(data, name, workspace)
     if checked.members:
-        from xpc.compiler.lower.sweep import named  # imported late, because only sweeps need it
+        from xpc.compiler.lower.sweep import named  # imported here, because only sweeps need it
 
         return [named(one.spec, one.name) for one in checked.members if one.spec is not None]
     if checked.spec is not None:
@@ -144,8 +148,8 @@ def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, p
 
 
 def _moved(name: str, hardware: str, path: str) -> bytes:
-    """The text of a spec that extends the spec with other hardware: `16 x h100-80gb` becomes two nodes of eight GPUs,
-    and `h100-80gb` one GPU.
+    """The text of a spec that extends the given one and states other hardware. `16 x h100-80gb` becomes two nodes of
+    eight GPUs, and `h100-80gb` becomes one GPU.
     """
     one = find_gpu(hardware.strip())
     found = re.fullmatch(r"\s*(\d+)\s*x\s*([\w.-]+)\s*", hardware if one is None else f"1 x {one.name}")
@@ -174,8 +178,8 @@ def _condition(words: str) -> tuple[str, str, str]:
 
 
 def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> Iterator[str]:
-    """A line for each condition of `--fail-if` (name, operator, value) that is true for a plan, or that cannot be
-    decided.
+    """Return a line for each condition of `--fail-if` that is true for a plan or that cannot be decided. A condition is
+    a name, an operator and a value.
     """
     for name, compared, value in conditions:
         for one in plans:
@@ -188,7 +192,7 @@ def _met(conditions: Sequence[tuple[str, str, str]], plans: Sequence[Plan]) -> I
 
 
 def value_of(one: Plan, name: str) -> float | str | None:
-    """The value for a name in a condition of `--fail-if`: a number or the verdict; None if unknown."""
+    """The number or verdict that a name in a condition of `--fail-if` stands for. None if it is unknown."""
     if name == "verdict":
         return one.verdict
     peak = None if one.peak is None else one.peak.value

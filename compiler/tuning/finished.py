@@ -1,4 +1,4 @@
-"""Read the measurements of a finished run from its metrics.jsonl and summary.json."""
+"""Read the measurements of a finished run from the files metrics.jsonl and summary.json in its output folder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from xpc.compiler.spec import Spec
 
 METRICS = "metrics.jsonl"
 WARM = 5
-"""The number of first steps that are ignored, because they are slow: caches fill, kernels are chosen, and the allocator
-grows.
+"""How many of the first steps are not counted. They are slow, because caches fill, kernels are chosen, and the
+allocator grows.
 """
 
 
 def reading(spec: Spec, files: Mapping[str, bytes], out: str, source: str) -> Reading | None:
     """The measurements of a finished run, or None if it has not finished.
 
-    `spec` is the run's spec, `files` are its bundle's files, `out` its output folder, and `source` a phrase for where
-    the measurements come from. Raises UsageError if the folder belongs to another run.
+    `spec` is the spec of the run, `files` are the files of its bundle, and `out` is its output folder. `source` is a
+    phrase that says where the measurements come from. Raises UsageError if the folder belongs to another run.
     """
     if not os.path.exists(os.path.join(out, SUMMARY)):
         return None

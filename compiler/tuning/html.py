@@ -1,7 +1,5 @@
-"""Write a plan as one HTML page: memory by phase as bars, and alternatives as a sortable table.
-
-The page can be opened from disk and loads no other file. Its script only sorts tables, so the page is readable without
-it.
+"""Write a plan as one HTML page, which shows the memory of each phase as bars, and alternatives as a table that can be
+sorted.
 """
 
 from __future__ import annotations
@@ -24,11 +22,13 @@ from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
 SHOWN = 4
-"""Maximum number of plans that are shown in full. If there are more, only the one that fills its GPU most is shown in
-full.
+"""The largest number of plans that a page shows completely. If there are more plans, only the one that fills its GPU
+most is shown completely.
 """
 MICROS = 5
-"""Maximum number of micro-batches in the table of alternatives. They are those nearest to the planned one."""
+"""The largest number of micro-batches in the table of alternatives. The micro-batches nearest to the planned one are
+shown.
+"""
 Cell = str | tuple[float | None, str]
 """The content of a table cell: a text, or a text with the number by which the table is sorted."""
 COLORS = (
@@ -37,7 +37,7 @@ COLORS = (
     "vllm", "key-value cache", "merged experts", "rotations", "norms of adapted weights",
     "gradients of tied tables",
 )  # fmt: skip
-"""Components of memory in the order in which they get colours."""
+"""The components of memory that have colours, in the order of the colours."""
 
 
 def page(plans: Sequence[Plan], assumed: Assumed) -> str:
@@ -67,7 +67,7 @@ def _totals(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def _numbers(one: Plan) -> list[Cell]:
-    """The table cells for memory, verdict, steps, hours and GPU-hours. Both tables of the page have them."""
+    """The table cells for memory, verdict, steps, hours and GPU-hours. Both tables of the page contain these cells."""
     return [
         _number(None if one.peak is None else one.peak.value / GIB, 1),
         _verdict(one),
@@ -86,7 +86,9 @@ def _verdict(one: Plan) -> str:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None = None) -> str:
-    """A table that can be sorted by each column. `now` is the index of the row to highlight, the plan itself."""
+    """A table that can be sorted by any column. `now` is the index of the row that shows the plan itself, which is
+    highlighted.
+    """
     head = "".join(f'<th scope="col"><button type="button">{one}</button></th>' for one in names)
     body = []
     for index, row in enumerate(rows):
@@ -180,8 +182,8 @@ def _course(one: Plan) -> Iterator[str]:
 
 
 def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
-    """A table of the same run with other micro-batches, recomputation, strategies and GPUs, if they are legal and may
-    fit.
+    """A table of the same run with other micro-batches, recomputation, strategies and GPUs. Only alternatives that are
+    legal and may fit are listed.
     """
     if one.memory is None or one.spec.hardware.gpu is None:
         return

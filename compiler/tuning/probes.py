@@ -1,9 +1,9 @@
-"""The short runs (probes) of `xpc tune`: 20 steps of the unchanged run, and of the changes that should be fastest
-according to the plan.
+"""The probes of `xpc tune`: short runs of 20 steps. One of them is the unchanged run, and the others are the changes
+that should be fastest according to the plan.
 
-All probes compute the same numbers: with another micro-batch and accumulation for the same global batch, another
-recomputation, or another stage of ZeRO. Lengths, rows, the loss and the trained parameters are unchanged. The learning
-rate is constant, so that 20 steps are a legal run, and nothing is saved, evaluated, sent to a tracker or pushed.
+All probes compute the same numbers. They differ in the micro-batch and the accumulation (for the same global batch), in
+recomputation, or in the stage of ZeRO. Lengths, rows, the loss and the trained parameters are the same. The learning
+rate is constant, so that a run of 20 steps is legal. Nothing is saved, evaluated, sent to a tracker or pushed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ STEPS = 20
 """Number of optimizer steps of a probe."""
 MOST = 3
 DROPPED = ("train.", "save.keep", "save.hub.", "eval.", "track.", "schedule.", "launch.", "data.holdout")
-"""Prefixes of the paths of settings that a probe omits."""
+"""Prefixes of the paths of settings that are left out of a probe's spec."""
 KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The plan's three best changes that fit, fastest first. If no speed is predicted, these are the changes of the
-    fewest settings. The unchanged run is always included: if it is not one of the three, it comes first.
+    """The plan's three best changes that fit, the fastest first. If the plan predicts no speed, they are the changes
+    with the fewest settings. The unchanged run comes first, unless it is one of the three.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -57,7 +57,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Changes of strategy and recomputation. The first one changes nothing."""
+    """Changes of strategy and of recomputation to try. The first of them is no change."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}
@@ -72,7 +72,9 @@ def _near(spec: Spec) -> list[int]:
 
 
 def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
-    """The spec of a probe with changed settings that writes to the folder `save`, or the errors of the rules."""
+    """Return the spec of a probe: the spec with changed settings, which writes to the folder `save`. If a rule refuses
+    it, the result is the errors.
+    """
     found = changed(spec, settings)
     short: dict[Path, object] = {
         "train.steps": STEPS, "save": save, "save.every": NEVER, "save.resume": "auto", "save.hub": False,
@@ -84,7 +86,8 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
     for path, value in short.items():
         if path in spec.values or path == "train.steps":
             values[path] = Value(value, Origin(SPEC))
-    for path, each in values.items():  # the spec in the bundle states all values, so each counts as written
+    # the spec in the bundle states all values, so each of them counts as written by the user
+    for path, each in values.items():
         if each.origin.kind == SPEC and each.origin.label is None:
             values[path] = Value(each.value, Origin(SPEC, spec.model.label))
     ordered = {row.path: values[row.path] for row in TABLE if row.path in values}
@@ -94,5 +97,5 @@ def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagn
 
 
 def where(folder: str, number: int) -> tuple[str, str]:
-    """The path of a probe's bundle, and the path of the output folder of its run."""
+    """The path of a probe's bundle, and the path of the output folder of the probe's run."""
     return os.path.join(folder, f"{number}.bundle"), os.path.join(folder, f"{number}.out")

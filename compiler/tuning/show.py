@@ -13,10 +13,12 @@ from xpc.compiler.plan.experiment import Plan, Span
 from xpc.compiler.rules.core.legality import error_codes
 
 VERSION = 1
-"""The version of the JSON format (docs/plan.schema.json). It increases with a change that breaks readers."""
+"""The version of the JSON format (docs/plan.schema.json). It must increase with each change after which older readers
+fail.
+"""
 WIDTH = 36
 SHOWN = 0.05
-"""Minimum size in GiB of a component in the text. A smaller one would be printed as 0.0."""
+"""The smallest component, in GiB, that the text shows. A smaller component would be printed as 0.0."""
 LINE = 80
 """Width of a terminal in characters."""
 
@@ -85,8 +87,8 @@ def _one(plan: Plan) -> str:
 
 
 def _headed(name: str, about: str) -> list[str]:
-    """The name and the title of a run, as lines for a terminal. A member of a sweep has a long name of settings, which
-    is broken before a setting.
+    """The name and the title of a run, as lines for a terminal. The name of a sweep's member lists its settings and may
+    be long; it is then divided into lines before a setting.
     """
     if len(name) + len(about) + 2 <= LINE:
         return [f"{name}: {about}"]
@@ -100,9 +102,7 @@ def _headed(name: str, about: str) -> list[str]:
 
 
 def peak_source(plan: Plan) -> str:
-    """A phrase on where the peak comes from, if it was measured or corrected by measurements; "" if the plan predicts
-    it.
-    """
+    """A phrase that says that the peak was measured, or corrected by measurements. "" if the plan predicts the peak."""
     found = plan.measured
     if found is None or (found.peak is None and found.growth is None):
         return ""
@@ -114,7 +114,9 @@ def peak_source(plan: Plan) -> str:
 
 
 def ways(plan: Plan) -> list[Change]:
-    """Changes that make a run fit, or that make a fitting run faster. Empty if the memory is unknown."""
+    """The changes to suggest: those that make a run fit, or for a run that fits, those that make it faster. Empty if
+    the memory is unknown.
+    """
     if plan.verdict == UNKNOWN:
         return []
     return faster(plan.spec, error_codes) if plan.verdict == FITS else fitting(plan.spec, error_codes)
@@ -132,7 +134,9 @@ def checkpoint_bytes(plan: Plan) -> float:
 
 
 def saved(plan: Plan) -> list[str]:
-    """A list with a phrase on the number and size of the checkpoints, as far as known."""
+    """A list with one phrase about the number and the size of the checkpoints. What is unknown is left out of the
+    phrase.
+    """
     one = checkpoint_bytes(plan)
     if plan.saves is None or not one:
         return []
@@ -147,8 +151,8 @@ def evaluated(plan: Plan) -> str:
 
 
 def duration(span: Span, of: str = "") -> str:
-    """Hours with their range: `133.1 (102.4 to 190.1) hours`, or minutes for less than an hour. `of` is a prefix,
-    `GPU-` or "".
+    """Write a duration in hours with its range, `133.1 (102.4 to 190.1) hours`. Less than an hour is written in
+    minutes. `of` stands before the unit: it is `GPU-` or "".
     """
     if span.value >= 1:
         return f"{hours(span)} {of}hours"
@@ -180,7 +184,7 @@ def verdict_counts(plans: Sequence[Plan]) -> str:
 
 
 def total_hours(plans: Sequence[Plan]) -> str:
-    """The total GPU-hours of all plans as text, or `GPU-hours unknown` if those of one plan are unknown."""
+    """The sum of the GPU-hours of all plans, as text. If those of one plan are unknown, `GPU-hours unknown`."""
     known = [plan.gpu_hours.value for plan in plans if plan.gpu_hours is not None]
     return f"{sum(known):,.1f} GPU-hours" if len(known) == len(plans) else "GPU-hours unknown"
 

@@ -1,5 +1,5 @@
-"""`xpc tune SPEC`: make short runs (probes) of the settings with which a spec should run fastest, and read their
-measurements.
+"""`xpc tune SPEC`: write short runs (probes) of the settings with which a spec should run fastest, and read what these
+runs measured.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _plain(folder: str) -> str:
-    """The path of a folder as it is written into the probes: relative to the working directory, or absolute if it is
-    outside.
+    """The path of a folder, as the probes state it: relative to the working directory, or absolute if the folder is
+    outside of the working directory.
     """
     whole = os.path.abspath(folder)
     near = os.path.relpath(whole)
@@ -102,7 +102,7 @@ def _plain(folder: str) -> str:
 
 
 def _probes(spec: CheckedSpec, folder: str) -> list[Probe]:
-    """Compile the probes of a spec. Changes that a rule refuses are skipped."""
+    """Compile the probes of a spec. A change that a rule refuses gets no probe."""
     made: list[Probe] = []
     for number, change in enumerate(probes.candidates(spec), 1):
         _, out = probes.where(folder, number)
@@ -154,7 +154,7 @@ def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
     """Return the lines to print, and the exit status: a table of the probes' measurements, and the best change."""
-    # The measurements of a probe count as those of the complete run with the same change.
+    # a probe's measurements count as measurements of the complete run with the same change
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -190,8 +190,8 @@ def _row(one: Probe, read: Reading | None) -> str:
 
 
 def _losses(folders: Sequence[str]) -> Iterator[str]:
-    """Report the largest relative difference between the probes' losses at a step. All probes should compute the same
-    losses.
+    """Report the largest relative difference between the losses of two probes at the same step. All probes should have
+    the same losses.
     """
     curves = [{one["step"]: one["loss"] for one in events(folder)} for folder in folders]
     steps = set(curves[0]).intersection(*curves[1:])
@@ -203,14 +203,14 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The change as a diff of the spec's file; if the file's text cannot be edited for it, the lines that the user must
-    write.
+    """The change as a diff of the spec's file. If the text of the file cannot be edited for the change, the lines that
+    the user has to write.
     """
     text = spec.source.text
     after = text
     places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in places.items() if label and label.source is spec.source}
-    # Replace from the end, so that earlier offsets stay valid. Then add the settings that the text lacks.
+    # replace from the end of the file, so that earlier offsets stay valid; then add the settings that the text lacks
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name

@@ -8,18 +8,20 @@ from xpc.compiler.spec import Spec
 
 
 class Kubernetes(Engine):
-    """The engine for Kubernetes with JobSet 0.8 or newer, or with Kubeflow Trainer 2.2 or newer."""
+    """The engine for Kubernetes. The cluster needs JobSet 0.8 or newer, or Kubeflow Trainer 2.2 or newer."""
 
     volume = "a PersistentVolumeClaim"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The files `jobset.yaml` and `trainjob.yaml`. A pod compares the digest of its bundle with `pin`."""
+        """The files `jobset.yaml` and `trainjob.yaml`. A pod that starts checks that its bundle has the
+        digest `pin`.
+        """
         from xpc.compiler.engines.k8s.manifests import files
 
         return files(spec, pin)
 
     def readme(self, spec: Spec) -> list[str]:
-        """Lines of README.md on where to put the bundle, and which of the two files to apply."""
+        """Lines of README.md that say where to put the bundle, and which of the two files to apply."""
         from xpc.compiler.engines.k8s.manifests import place
 
         lines = [f"kubectl apply -f {JOBSET}"]
@@ -32,7 +34,9 @@ class Kubernetes(Engine):
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:
-        """The `kubectl` command that applies the JobSet. Every bundle has one, but not every bundle has a TrainJob."""
+        """The `kubectl` command that applies the JobSet. It is used because every bundle has a JobSet, and not every
+        bundle has a TrainJob.
+        """
         return f"kubectl apply -f {quoted(out, JOBSET)}"
 
     def sweep_command(self, spec: Spec, out: str) -> str:

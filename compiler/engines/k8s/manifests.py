@@ -1,8 +1,8 @@
 """Write `jobset.yaml` and `trainjob.yaml`: pods that find the bundle, set their rank, and start launch.sh.
 
-The only text of the spec in a pod's shell code is the bundle's name, which has only letters, digits, dots and dashes.
-The code also contains no `$(` and no `$$`, because Kubernetes expands these in a container's arguments before the shell
-runs.
+A pod's shell code contains only one text of the spec: the bundle's name, which has only letters, digits, dots and
+dashes. The code contains neither `$(` nor `$$`, because Kubernetes would expand these in a container's arguments before
+the shell runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xpc.grammar.package_data import read_sections
 
 PORT = 29500
 BACKOFF_LIMIT = 6
-"""The number of container restarts after which a Job fails by default (Kubernetes `batch/v1`)."""
+"""After how many restarts of its containers a Job fails by default (Kubernetes `batch/v1`)."""
 
 SHELL = "pod.sh"
 START = f"""\
@@ -40,8 +40,8 @@ Put the bundle into {folder} of the volume, or into /opt of the image, as {place
 
 
 def files(spec: Spec, digest: str) -> dict[str, str]:
-    """The texts of `jobset.yaml` and `trainjob.yaml` by file name. A pod compares the digest of its bundle with
-    `digest` (`engines/pin.py`).
+    """The texts of `jobset.yaml` and `trainjob.yaml` by file name. A pod that starts checks that its bundle has the
+    digest `digest` (`engines/pin.py`).
 
     With a vLLM server there is only a JobSet, because a TrainJob cannot add a job to its runtime.
     """
@@ -70,8 +70,8 @@ def _comment(spec: Spec, text: str) -> str:
 
 
 def survived_failures(nodes: int) -> str:
-    """A phrase on how many failures a TrainJob survives. Each failure restarts the container of every node, and a Job
-    counts all restarts.
+    """A phrase that says how many failures a TrainJob survives. It survives fewer than the limit of restarts, because
+    each failure restarts the containers of all nodes, and the Job counts each of these restarts.
 
     Source: Kubernetes `pkg/controller/job/job_controller.go` (pastBackoffLimitOnFailure sums the restarts of all pods).
     """
@@ -92,8 +92,8 @@ def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START)
 
 
 def _trainjob(spec: Spec, digest: str) -> dict[str, Json]:
-    """The TrainJob as a nested dict. Parts of a pod that its `trainer` cannot express are patches of the runtime's only
-    job, `node`.
+    """The TrainJob as a nested dict. The parts of a pod that the TrainJob's `trainer` cannot express are patches of the
+    job `node`, the only job of the runtime.
     """
     hardware = spec.hardware
     shell = read_sections(__file__, SHELL)
@@ -167,7 +167,7 @@ def _jobset(spec: Spec, digest: str) -> dict[str, Json]:
         "failurePolicy": policy,
         "replicatedJobs": [_server(spec, digest), node] if server else [node],
     }
-    if server:  # the JobSet, and with it the server, ends with the training
+    if server:  # the JobSet ends with the training, and then ends the server
         body["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["node"]}
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": body}
 
@@ -216,8 +216,8 @@ def _container(spec: Spec, name: str, script: str, env: list[Json]) -> dict[str,
 
 
 def _server(spec: Spec, digest: str) -> dict[str, Json]:
-    """The Job of the vLLM server on its own node, as a nested dict. It is ready when the server answers, is restarted
-    with the JobSet, and ends with the training.
+    """The Job of the vLLM server on its own node, as a nested dict. The Job counts as ready when the server answers. It
+    is restarted together with the JobSet, and ends with the training.
     """
     start = read(spec, "$bundle") + read_sections(__file__, SHELL)["server"].format(options=server_options(spec))
     container = _container(spec, "vllm", _script(spec, JOBSET, digest, start=start), [])
@@ -228,8 +228,8 @@ def _server(spec: Spec, digest: str) -> dict[str, Json]:
 
 
 def _resources(spec: Spec) -> dict[str, Json]:
-    """The resource requests and limits of a pod: one GPU or core per process. Requests are stated, too, because
-    Kubeflow Trainer 2.0 starts only one process on a node that has only limits.
+    """The resource requests and limits of a pod: one GPU or one core for each process. Requests are stated although
+    limits would imply them, because Kubeflow Trainer 2.0 starts only one process on a node that has only limits.
     """
     count: dict[str, Json] = {"cpu" if spec.on_cpu else "nvidia.com/gpu": spec.hardware.processes}
     requests: dict[str, Json] = dict(count)
@@ -256,8 +256,8 @@ def _node_placement(spec: Spec) -> dict[str, Json]:
 
 
 def _toleration(text: str) -> Json:
-    """Convert a taint in kubectl's notation, `key=value:effect`, to a toleration. A missing value or effect matches
-    every value or effect.
+    """Convert a taint in kubectl's notation, `key=value:effect`, to a toleration. If the value or the effect is
+    missing, the toleration matches any.
     """
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")
@@ -268,7 +268,9 @@ def _toleration(text: str) -> Json:
 
 
 def _volumes(spec: Spec) -> list[Json]:
-    """The volumes of a pod: shared memory for NCCL and data loaders, without a separate limit, and the volume claim."""
+    """The volumes of a pod: the volume claim, and shared memory for NCCL and data loaders, whose size
+    is not limited.
+    """
     out: list[Json] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     claim = spec.get("launch.volume")
     if isinstance(claim, str):

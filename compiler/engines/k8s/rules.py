@@ -1,4 +1,4 @@
-"""Rules for Kubernetes: the image, and names that its API accepts."""
+"""Rules for Kubernetes: a pod needs an image, and names must be such that the API accepts them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP861", "image-that-is-no-name")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image must be a name with an optional host before it and an optional tag or digest after it.
+    """The name of an image may have a host before it, and a tag or a digest after it.
 
     Why it is bad: the job never starts.
 

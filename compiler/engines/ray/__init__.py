@@ -22,7 +22,7 @@ ray job submit --working-dir . -- python {SCRIPT}
 
 
 class Ray(Engine):
-    """The engine for Ray 2.51 or newer, where Ray Train is version 2."""
+    """The engine for Ray 2.51 or newer. From this version on, Ray has version 2 of Ray Train."""
 
     submission = (
         "working-dir", "no-wait", "entrypoint-num-cpus", "entrypoint-num-gpus", "entrypoint-memory",
@@ -31,7 +31,9 @@ class Ray(Engine):
     volume = "an absolute folder that every node of the Ray cluster has"
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
-        """The script `ray_job.py`, which is the same in every bundle, and `ray.json` with the numbers of this run."""
+        """The files `ray_job.py`, a script that is the same in every bundle, and `ray.json`, which contains the numbers
+        of this run.
+        """
         return {SCRIPT: read_text(__file__, SCRIPT), NUMBERS: json.dumps(numbers(spec), indent=2) + "\n"}
 
     def readme(self, spec: Spec) -> list[str]:
@@ -50,7 +52,7 @@ class Ray(Engine):
 
 
 def numbers(spec: Spec) -> dict[str, object]:
-    """The contents of `ray.json`: the resources that `ray_job.py` requests from Ray, and how often it restarts the
+    """The contents of `ray.json`: the resources that `ray_job.py` requests from Ray, and how often it restarts a failed
     run.
     """
     from xpc.compiler.engines.restarts import grace, requeues, retries

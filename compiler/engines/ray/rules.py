@@ -14,9 +14,9 @@ WHEN = chosen("launch", "ray")
 
 @rule("XP894", "ray-folder-is-not-absolute")
 def folder(spec: Spec) -> Iterator[Finding]:
-    """`volume` of a Ray job must be an absolute path such as `/mnt/shared`: the folder in which launch.sh starts on
-    every node. A relative path would be inside the copy of the bundle that Ray makes for the workers, and an address
-    such as `s3://mine` is not a folder.
+    """`volume` of a Ray job must be an absolute path such as `/mnt/shared`: launch.sh starts in this folder on every
+    node. A relative path would be inside the copy of the bundle that Ray makes for the workers, and an address such as
+    `s3://mine` is not a folder.
 
     Why it is bad: Ray deletes each node's copy of the bundle some time after the job, with all checkpoints in it.
 
@@ -40,10 +40,10 @@ def folder(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP895", "server-on-ray")
 def server(spec: Spec) -> Iterator[Finding]:
-    """A Ray Train job cannot include a vLLM server: all workers run the same function, the job ends when all have
-    ended, and a server never ends.
+    """A Ray Train job cannot include a vLLM server: all workers run the same function, and the job ends only when all
+    workers have ended. The worker with the server would never end.
 
-    Why it is bad: the job keeps its nodes.
+    Why it is bad: the job never ends, so it keeps its nodes.
 
     Without this rule: the job waits for the server after the training has ended.
 

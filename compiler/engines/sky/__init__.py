@@ -29,7 +29,7 @@ class SkyPilot(Engine):
                 submit(spec), "```"]  # fmt: skip
 
     def command(self, spec: Spec, out: str) -> str:
-        """The command that submits the task. It is run in the bundle's folder."""
+        """The command that submits the task. The user runs it in the bundle's folder."""
         from xpc.compiler.engines.sky.task import submit
 
         return f"cd -- {quoted(out)} && {submit(spec)}"

@@ -9,7 +9,8 @@ BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", 
 
 
 def gpu_names() -> dict[str, str]:
-    """Map GPUs of the registry to SkyPilot's names, from `gpus.json`. GPUs that SkyPilot does not know are missing.
+    """From the registry's names of GPUs to SkyPilot's names, read from `gpus.json`. GPUs that SkyPilot does not know
+    are left out.
 
     Source: SkyPilot's catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists,
     `sky/utils/gpu_names.py` of 0.14.1.

@@ -1,4 +1,4 @@
-"""Rules for SkyPilot: names of GPUs, images and volumes, and what its nodes cannot share."""
+"""Rules for SkyPilot: which names of GPUs, images and volumes it accepts, and what its nodes cannot share."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 @rule("XP871", "server-on-skypilot")
 def server(spec: Spec) -> Iterator[Finding]:
     """A task of SkyPilot cannot include a vLLM server: every node runs the same command, and the task ends only when
-    all nodes have ended. A Kubernetes JobSet (`launch k8s`) can: it has a separate job for the server, waits until the
-    server is healthy, and ends it with the training.
+    all nodes have ended. A Kubernetes JobSet (`launch k8s`) can include one: it has a separate job for the server, and
+    ends this job together with the training.
 
-    Why it is bad: the task keeps its nodes after the training.
+    Why it is bad: the task does not end after the training, so its nodes have to be paid for.
 
-    Without this rule: the server never ends, so the task never ends.
+    Without this rule: nothing is reported, and the task never ends, because the server never ends.
 
     Source: not tested, because it needs a cloud account.
     """
@@ -52,13 +52,14 @@ def server(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP872", "bucket-between-nodes")
 def bucket(spec: Spec) -> Iterator[Finding]:
-    """Checkpoints of several nodes need a volume, not a bucket; one node may keep its checkpoints in a bucket.
+    """If the run has several nodes, their checkpoints must be in a volume, and not in a bucket. A single node may keep
+    its checkpoints in a bucket.
 
     Why it is bad: on a mounted bucket, a node sees its own files at once but the files of other nodes only some time
     later.
 
-    Without this rule: the run gives a checkpoint its final name when all nodes have written their files. On a bucket,
-    some of these files are not visible then.
+    Without this rule: when all nodes have written their files, the run gives the checkpoint its final name. On a
+    bucket, the node that does so may not see some of these files yet.
 
     Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read, not run.
     """
@@ -74,8 +75,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP873", "image-that-is-no-name-for-sky")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """An image must be a name with an optional host before it and an optional tag or digest after it; `docker:` is
-    added automatically.
+    """The name of an image may have a host before it, and a tag or a digest after it. xpc itself adds the prefix
+    `docker:` that SkyPilot needs.
 
     Why it is bad: the run never starts, but the cluster has to be paid for.
 

@@ -31,7 +31,9 @@ export NODE_RANK="$SKYPILOT_NODE_RANK" MASTER_ADDR="${{SKYPILOT_NODE_IPS%%[!0-9A
 
 
 def files(spec: Spec, pin: str) -> dict[str, str]:
-    """`{"sky.yaml": text}`: the SkyPilot task of a run. `pin` is the digest by which a node recognizes its bundle."""
+    """The file `sky.yaml`, a SkyPilot task that runs the bundle. `pin` is a digest: a node checks that its bundle has
+    this digest before it starts.
+    """
     nodes = spec.hardware.nodes
     again = "and preemptions restart it." if requeues(spec) else "does not restart it; preemptions do."
     comment = COMMENT.format(
@@ -95,8 +97,8 @@ def _resources(spec: Spec) -> dict[str, Json]:
 
 
 def _run(spec: Spec, pin: str) -> str:
-    """The shell code that every node runs. SkyPilot lists the nodes' addresses one per line, beginning with the head
-    node.
+    """The shell code that every node runs. SkyPilot gives it the addresses of the nodes, one per line; the first is the
+    head node's.
     """
     nodes = spec.hardware.nodes
     lines = ["set -eu\nbundle=$PWD\n", check(pin, "$bundle", "sky.yaml"), RANKS.format(nodes=nodes)]

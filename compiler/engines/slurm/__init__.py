@@ -1,4 +1,6 @@
-"""`launch slurm`: `job.sbatch`, a Slurm job with one task per node; for a sweep, an array with one task per member."""
+"""`launch slurm`: `job.sbatch`, a Slurm job with one task per node. For a sweep, it is an array of jobs, one for each
+member.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from xpc.grammar.diagnostic import Diagnostic, Label
 
 JOB = "job.sbatch"
 RUNS = "runs.sha256"
-"""The name of the file that lists the digest of each member of a sweep, one per line, in the order of the array's
-tasks.
+"""The name of a file with one line for each member of a sweep, in the order of the array's tasks. A line contains the
+digest of a member's bundle.
 """
 README = f"""
 On a Slurm cluster, submit the run as a job. Do it in the folder for the output and the log, with the environment
@@ -26,7 +28,7 @@ The job has one more node, which runs the vLLM server, and sets XPC_VLLM_HOST. X
 program if that has its own environment; XPC_SERVER_WAIT is the longest wait in seconds.
 """
 LARGEST_ARRAY = 1001
-"""Maximum number of tasks of an array, unless slurm.conf sets MaxArraySize (slurm.conf(5): 1001)."""
+"""The largest number of tasks in an array, if slurm.conf does not set MaxArraySize (slurm.conf(5): 1001)."""
 
 
 class Slurm(Engine):
@@ -43,12 +45,12 @@ class Slurm(Engine):
         return (README + (SERVER if spec.asks_server else "")).splitlines()
 
     def command(self, spec: Spec, out: str) -> str:
-        """The `sbatch` command for the job's file."""
+        """The `sbatch` command that submits the file of the job."""
         return f"sbatch {quoted(out, JOB)}"
 
     def sweep_files(self, members: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[str, str]:
-        """One array job for all members, and the digests of their bundles. All tasks get the stopping time of the
-        member that needs the longest.
+        """An array job for all members, and a file with the digests of their bundles. All tasks have as much time to
+        stop as the member that needs the longest.
         """
         from xpc.compiler.engines.pin import pin
         from xpc.compiler.engines.restarts import grace
@@ -59,7 +61,7 @@ class Slurm(Engine):
         return {RUNS: runs, JOB: job}
 
     def sweep_readme(self, members: Sequence[str]) -> list[tuple[str, str]]:
-        """The `sbatch` commands for the complete array, or a part of it."""
+        """The `sbatch` commands that submit all tasks of the array, or some of them."""
         return [
             (f"sbatch {JOB}", "all members, each a task of an array"),
             (f"sbatch --array=0-{len(members) - 1}%8 {JOB}", "all, at most 8 at a time"),
@@ -72,8 +74,8 @@ class Slurm(Engine):
         return self.command(spec, out)
 
     def sweep_faults(self, members: Sequence[Spec], machines: Label, sweep: Label) -> Iterator[Diagnostic]:
-        """Errors of a sweep as an array job: its members need different machines, or there are more members than Slurm
-        accepts.
+        """Errors of a sweep that cannot be one array job, because its members need different machines, or because there
+        are more members than an array may have tasks.
         """
         from xpc.compiler.engines.restarts import requeues
         from xpc.compiler.language.codes import report

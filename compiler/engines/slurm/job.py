@@ -1,8 +1,8 @@
 """Write `job.sbatch`: the job that starts launch.sh on each node of a Slurm cluster.
 
-sbatch reads the `#SBATCH` lines before any shell does, so rules check their contents. The script below these lines
-contains no text of the spec except an image and its mounts, which rules check, too. It gets everything else from Slurm
-at run time.
+sbatch itself reads the `#SBATCH` lines, before a shell does, so quotes would not protect their contents. Rules check
+them instead. The script below these lines contains no text of the spec except an image and its mounts, which rules
+check, too. All other values come from Slurm at run time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.package_data import read_sections
 
 SHORTEST = 60
-"""Minimum time in seconds between Slurm's stop signal and the time limit. It is a minute, because Slurm counts
+"""The shortest time in seconds from Slurm's stop signal to the time limit. It is one minute, because Slurm counts whole
 minutes.
 """
 
 
 def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
-    """The text of `job.sbatch` for a run; with `members`, for an array with one task per member of a sweep. `name` is
-    the job's name.
+    """The text of `job.sbatch` for a run. With `members`, it is an array with one task for each member of a sweep.
+    `name` is the name of the job.
 
     `pin` is the digest of `run.sha256`; for a sweep, the digest of the list of its members' digests. A sweep's script
-    is next to the sweep's `launch.sh`, whose `--list` prints the members one per line in the order of the array; each
-    member is a bundle in `members/`.
+    is next to the sweep's `launch.sh`, and `launch.sh --list` prints the members, one per line, in the order of the
+    array. Each member is a bundle in `members/`.
     """
     train = spec.hardware.nodes
     served = spec.asks_server
@@ -61,8 +61,8 @@ def script(spec: Spec, name: str, pin: str, members: int = 0) -> str:
 
 
 def container(spec: Spec) -> str:
-    """Shell lines that start each node's container; "" for a run without containers. Rules check the image and the
-    mounts in these lines.
+    """Shell lines that start the container of each node. "" for a run without containers. The lines contain the image
+    and the mounts of the spec, which rules have checked.
     """
     image = spec.get("launch.image")
     if not isinstance(image, str):
@@ -80,13 +80,15 @@ def container(spec: Spec) -> str:
 
 
 def enroot_image(image: str) -> str:
-    """An image's name in pyxis's form, `host#name:tag`. The path of a squashfs file is unchanged."""
+    """The name of an image as pyxis writes it: `host#name:tag`. The path of a squashfs file stays as it is."""
     host, slash, rest = image.partition("/")
     return f"{host}#{rest}" if slash and host and ("." in host or ":" in host or host == "localhost") else image
 
 
 def options(spec: Spec, name: str, members: int = 0) -> list[str]:
-    """The options for sbatch, without dashes: `partition=gpu`. Rules check the texts of the spec in them."""
+    """The options for sbatch, without dashes: `partition=gpu`. They contain texts of the spec, which rules have
+    checked.
+    """
     hardware = spec.hardware
     log = "%x-%A_%a" if members else "%x-%j"
     words = [
@@ -99,7 +101,8 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
     if not spec.on_cpu:
         words.append(f"gres=gpu:{hardware.processes}")
     if spec.flag("launch.exclusive"):
-        words += ["exclusive", "mem=0"]  # --exclusive reserves all cores, but only mem=0 reserves all memory
+        # --exclusive reserves all cores of a node, but not all of its memory; mem=0 does
+        words += ["exclusive", "mem=0"]
     else:
         words.append(f"cpus-per-task={cores(spec)}")
     if spec.get("launch.host_memory") is not None and not spec.flag("launch.exclusive"):
@@ -116,8 +119,8 @@ def options(spec: Spec, name: str, members: int = 0) -> list[str]:
 
 
 def cores(spec: Spec) -> int:
-    """The number of cores to request on a node: the spec's `cpus`, otherwise one per process on the CPU, and eight per
-    GPU.
+    """The number of cores to request on a node. It is the spec's `cpus`; if this is not set, one core for each process
+    on CPUs, and eight for each GPU.
     """
     if spec.get("launch.cpus") is not None:
         return spec.integer("launch.cpus")

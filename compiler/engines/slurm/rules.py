@@ -1,4 +1,6 @@
-"""Rules for Slurm jobs: names in `#SBATCH` lines, the time limit, further options, containers, and exclusive nodes."""
+"""Rules for Slurm jobs: about names in `#SBATCH` lines, the time limit, further options, containers, and exclusive
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,17 @@ MARKS: Mapping[TextPath, str] = {
     "launch.qos": "._+-",
     "launch.constraint": "._+-,&|*[]()",
 }
-"""Characters that names may contain, besides letters and digits."""
+"""The characters that names may contain in addition to letters and digits."""
 SHORTEST = 120
-"""Minimum time limit in seconds. The stop signal comes one minute before the limit, and Slurm may send it up to a
-minute early.
+"""The shortest legal time limit, in seconds. The stop signal comes one minute before the limit, and Slurm may send it
+up to a minute earlier than that.
 """
 
 
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
     """Names of partitions, accounts, QOS and constraints cannot contain characters that end an option: they are written
-    into `#SBATCH` lines, which sbatch splits into words itself, before any shell runs.
+    into `#SBATCH` lines, and sbatch itself splits these lines into words.
 
     Why it is bad: in an `#SBATCH` line a space ends the option, `#` ends the line, and a quote includes the text after
     it.
@@ -58,9 +60,9 @@ def names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """`time` must leave room to train: some minutes before the limit the job gets a signal to finish the step and save
-    a checkpoint. Below two minutes no time is left, because Slurm counts minutes and may send the signal up to one
-    minute early.
+    """`time` must be at least two minutes. Some time before the limit, the job gets a signal to finish its step and to
+    save a checkpoint. A shorter `time` leaves no time to train, because Slurm counts whole minutes and may send the
+    signal up to one minute early.
 
     Why it is bad: a requeued job may start again and again without progress.
 
@@ -107,16 +109,16 @@ OWN = (
     "no-requeue", "open-mode", "output", "error", "wrap", "export", "chdir", "hold", "wait", "parsable", "test-only",
     "input", "container-image", "container-mounts", "container-workdir", "cluster-constraint", "kill-on-invalid-dep",
 )  # fmt: skip
-"""Options of sbatch that `extra_args` may not contain: the job file or a setting writes them, or they would change how
-the job is run.
+"""Options of sbatch that `extra_args` must not contain, because the job file or a setting states them, or because they
+would change how the job is run.
 """
 
 
 @rule("XP920", "option-of-sbatch")
 def further_options(spec: Spec) -> Iterator[Finding]:
     """`extra_args` must be complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one per text;
-    each becomes a `#SBATCH` line. Options that the job itself or a setting of `launch` writes are refused (for `--mem`,
-    write `host_memory` or `exclusive`), and so are short options (`-N2`).
+    each becomes a `#SBATCH` line. Three kinds of options are refused: those that the job file states itself, those that
+    a setting of `launch` states (for `--mem`, write `host_memory` or `exclusive`), and short options (`-N2`).
 
     Why it is bad: the job would not have the nodes and processes that the batch arithmetic assumes.
 
@@ -140,9 +142,9 @@ def further_options(spec: Spec) -> Iterator[Finding]:
 @rule("XP921", "container-of-slurm")
 def containers(spec: Spec) -> Iterator[Finding]:
     """A job in containers must name an `image` and the program that starts it, `container = pyxis` or `container =
-    apptainer`. Pyxis is a plugin of srun and apptainer is a program on the nodes; a cluster usually has one of the two.
-    An image is a registry name, or the absolute path of a file (.sqsh for pyxis, .sif for apptainer). `mounts` need a
-    container.
+    apptainer`. Pyxis is a plugin of srun, and apptainer is a program on the nodes; a cluster usually has one of the
+    two. The image is the name of an image in a registry, or the absolute path of a file (.sqsh for pyxis, .sif for
+    apptainer). `mounts` need a `container`, too.
 
     Why it is bad: the run starts outside of the container, or not at all.
 
@@ -179,8 +181,8 @@ def containers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP922", "part-of-a-whole-node")
 def part_of_a_node(spec: Spec) -> Iterator[Finding]:
-    """`exclusive` cannot be combined with `cpus` or `host_memory`, because it takes complete nodes with all cores and
-    memory. The job requests `--exclusive --mem=0` and no number of cores.
+    """`exclusive` cannot be combined with `cpus` or `host_memory`, because it reserves complete nodes, with all cores
+    and all memory. So the job requests `--exclusive --mem=0`, and no number of cores.
 
     Why it is bad: `cpus` and `host_memory` would have no effect.
 

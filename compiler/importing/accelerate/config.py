@@ -27,7 +27,7 @@ OFF = {"NO": None, "MULTI_GPU": None, "MULTI_CPU": None}
 def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machines) -> None:
     """Import a complete accelerate YAML file: distributed type, processes, sharding and mixed precision.
 
-    If the trainer's arguments turn on bf16 or fp16, they override `mixed_precision`, because transformers then sets
+    `mixed_precision` has no effect if the trainer's arguments turn on bf16 or fp16, because transformers then sets
     accelerate's precision.
     """
     kind = table.get("distributed_type")
@@ -115,8 +115,8 @@ def count(draft: Draft, entry: Entry, slot: str, found: Machines) -> None:
 
 
 def _unused(draft: Draft, table: Entries, name: str) -> None:
-    """Mark the blocks that accelerate does not read for this `distributed_type` (`name`) as irrelevant, such as
-    `fsdp_config` in a DeepSpeed run.
+    """Mark blocks of the file as irrelevant if accelerate does not read them for this `distributed_type` (`name`):
+    `fsdp_config` in a DeepSpeed run, for example.
     """
     for key in ("deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "dynamo_config",
                 "mpirun_config", "ipex_config"):  # fmt: skip
@@ -186,8 +186,8 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
-    """Take the ZeRO stage from the file name, such as `zero3.yaml`, if the accelerate file does not exist here. Returns
-    False if the name contains no stage.
+    """If accelerate's file does not exist here, take the ZeRO stage from the name of the file, such as `zero3.yaml`.
+    Returns False if the name contains no stage.
     """
     stage = STAGE.search(name.rpartition("/")[2].lower())
     if stage is None or "offload" in name:
@@ -201,8 +201,8 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
 def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     """Import the DeepSpeed file that an argument names, or the mapping that it contains.
 
-    If the file is missing, import the file of the same name that LLaMA-Factory or axolotl publishes. If they publish
-    none, take only the ZeRO stage from the name.
+    If the file does not exist here, import the file of the same name that LLaMA-Factory or axolotl publishes. If they
+    publish no such file, only the ZeRO stage is taken, from the name.
     """
     if entry.mapping:
         zero.zero(draft, entry.mapping, f"{entry.key}.")

@@ -18,20 +18,20 @@ KEYS = load("accelerate/deepspeed.toml")
 BLOCKS = ("zero_optimization", "bf16", "fp16", "optimizer", "scheduler", "activation_checkpointing",
           "zero_allow_untested_optimizer", "train_batch_size", "train_micro_batch_size_per_gpu",
           "steps_per_print", "wall_clock_breakdown")  # fmt: skip
-"""Keys of a DeepSpeed file that functions of this module import, so that the key table deepspeed.toml lacks them."""
+"""Keys of a DeepSpeed file that functions of this module import. The key table deepspeed.toml does not contain them."""
 PASSED_ON = {"gradient_accumulation_steps", "gradient_clipping"}
-"""Keys of a DeepSpeed file that `deepspeed_config` of accelerate's YAML also accepts."""
+"""Keys of a DeepSpeed file that may also be written in `deepspeed_config` of accelerate's YAML."""
 IGNORED = {*(key.rpartition(".")[2] for key in KEYS if key.startswith("zero_optimization.")),
            *(key.partition(".")[0] for key in KEYS), *BLOCKS} - PASSED_ON  # fmt: skip
 """Keys of a DeepSpeed file that have no effect inside `deepspeed_config` of accelerate's YAML."""
 REPORTING = ("tensorboard", "csv_monitor", "wandb", "comet", "monitor_config", "flops_profiler", "comms_logger",
              "seq_parallel_communication_data_type")  # fmt: skip
-"""Keys that only affect logging and profiling, and one that only DeepSpeed's own sequence parallelism reads."""
+"""Keys that only affect logging and profiling, and a key that only DeepSpeed's own sequence parallelism reads."""
 AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Import a DeepSpeed configuration: a file, or a mapping inside another file, whose keys begin with `prefix`."""
+    """Import a DeepSpeed configuration. It is a file, or a mapping in another file whose keys begin with `prefix`."""
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
@@ -57,7 +57,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
 
 
 def _enabled(block: Entry) -> bool:
-    """Whether a block such as `elasticity` is on: DeepSpeed needs `enabled: true`."""
+    """Whether a block such as `elasticity` is on. DeepSpeed turns it on only if it contains `enabled: true`."""
     on = block.mapping.get("enabled")
     return on is not None and boolean(on) is True
 
@@ -71,8 +71,8 @@ def _leaves(entry: Entry) -> Iterator[Entry]:
 
 
 def _rest(draft: Draft, entry: Entry, key: str) -> None:
-    """Keep a DeepSpeed key that no setting covers under `extra`, with its dotted name, or report why it has no
-    effect.
+    """Handle a DeepSpeed key for which there is no setting: keep it under `extra` with its dotted name, or report why
+    it has no effect.
     """
     if (entry.file, entry.key) in draft.fates:
         return
@@ -80,7 +80,8 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    older = KEYS.block("zero_optimization").column("renamed")  # names that DeepSpeed deprecates and still accepts
+    # names that are deprecated, and that DeepSpeed accepts nevertheless
+    older = KEYS.block("zero_optimization").column("renamed")
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)
     stage3 = last.startswith("stage3_") or last in older
@@ -146,7 +147,7 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Import `optimizer`: Adam and AdamW become `adamw`, for which a bundle also runs DeepSpeed's AdamW under ZeRO. The
+    """Import `optimizer`: Adam and AdamW become `adamw`; under ZeRO, a bundle runs DeepSpeed's AdamW for it, too. The
     value "auto" means that DeepSpeed takes the trainer's value.
     """
     if block is None:
@@ -255,8 +256,8 @@ def stage(draft: Draft, block: Entry | None) -> None:
 
 
 def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: int) -> None:
-    """Set `strategy.offload` from the devices for optimizer states and weights. The spec offloads only the optimizer
-    states (`optimizer`), or also the weights (`cpu`).
+    """Set `strategy.offload` from the devices for the optimizer states and for the weights. It is `optimizer` if only
+    the optimizer states are offloaded, and `cpu` if the weights are offloaded, too.
     """
     on = {}
     for name, block in (("optimizer", optimizer), ("param", param)):

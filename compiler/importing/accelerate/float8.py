@@ -11,16 +11,17 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.compiler.language.schema import ADAPTERS
 
 TORCHAO = ("ao", "torchao", "auto", "no")
-"""Values of `backend` that mean torchao, which accelerate and LLaMA-Factory also try first if no backend is named."""
+"""Values of `backend` that stand for torchao. accelerate and LLaMA-Factory try torchao first if no backend is named."""
 OTHERS = {"te": "Transformer Engine", "transformer_engine": "Transformer Engine", "msamp": "MS-AMP"}
 GATHERED = "a bundle gathers weights in fp8 under fsdp, and only there"
 STRATEGIES = ("ddp", "fsdp")
 
 
 def switch(draft: Draft, named: Entries, *more: str) -> None:
-    """Set `precision fp8` if the key `fp8` is on; `more` names further keys about fp8.
+    """Set `precision fp8` if the key `fp8` is on. `more` lists further keys that are about fp8.
 
-    If the spec cannot train in fp8, for example with an adapter, it computes in bf16 and keeps these keys in comments.
+    If the spec cannot train in fp8, for example because it has an adapter, it states bf16, and these keys are kept in
+    comments.
     """
     on = named.get("fp8")
     others = [named[key] for key in more if key in named]

@@ -10,20 +10,20 @@ from xpc.compiler.registry.linear_layers import NAMES
 LINEAR = {*NAMES["llama"].values()}
 """The linear layers of a decoder layer, under their most common names."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
-"""Modules that `lora_target_linear` does not include, but that `lora_target_modules` can add."""
+"""Modules that are not among the layers of `lora_target_linear`, but can be added to them by `lora_target_modules`."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Settings for further adapter keys. `loraplus_lr_ratio` comes before `loraplus_lr_embedding`, because the setting for
-the embeddings' learning rate needs the ratio.
+"""The settings that further keys about adapters become. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
+because the learning rate of the embeddings is only legal with the ratio.
 """
 
 
 def adapter(draft: Draft, named: Entries) -> None:
-    """Set the adapter, its target modules and the quantization of its base model. Without `adapter: lora` or `qlora`,
-    adapter keys are marked as irrelevant.
+    """Set the adapter, its target modules, and the quantization of its base model. Unless `adapter` is lora or qlora,
+    keys about adapters are marked as irrelevant.
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()

@@ -1,4 +1,4 @@
-"""Import axolotl's chat templates by name, and the turns of a conversation that are trained on."""
+"""Import the names of axolotl's chat templates, and which turns of a conversation are trained on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERYONE = ("system", "user", "assistant", "tool")
 @record
 class Learned:
     """Which turns are trained on: their roles, whether the end-of-turn token is trained on in every turn, and the key
-    that states this.
+    in the file that states this.
     """
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT
@@ -60,8 +60,8 @@ def learned(draft: Draft, named: Entries) -> Learned:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
-    """Set the chat template. Returns True if `marks` has other turns than the default (the assistant's), and the
-    template marks these turns as trained.
+    """Set the chat template. Returns True if the template itself marks which turns are trained on, because `marks` asks
+    for other turns than the assistant's.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
@@ -109,7 +109,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
         _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
-        pass  # the error for the unknown template name follows below
+        pass  # an error about this unknown name is reported below
     else:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(
@@ -149,8 +149,8 @@ def arguments(draft: Draft, named: Entries) -> None:
 
 
 def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
-    """The entry of a template key such as `chat_template`: the value in `datasets` if any dataset states it, otherwise
-    the file's top-level value. Datasets with different values are an error.
+    """The entry of a key about templates, such as `chat_template`. If any dataset states the key, it is the value in
+    `datasets`; otherwise the value at the top level of the file. Datasets with different values are an error.
     """
     listed, shared = named.get("datasets"), named.get(key)
     parts = [] if listed is None else [one.mapping.get(key) for one in listed.items]
@@ -172,8 +172,8 @@ def _template_entry(draft: Draft, named: Entries, key: str) -> Entry | None:
 
 
 CONVERSATIONS = {"chatml": "chatml", "llama-3": "llama3", "llama3": "llama3", "gemma": "gemma"}
-"""axolotl's chat template for each FastChat conversation name, as in `conversation: llama-3` of older sharegpt
-datasets.
+"""The names of FastChat's conversations, each with the chat template of axolotl that it stands for. Older sharegpt
+datasets have such names: `conversation: llama-3`.
 """
 
 
@@ -195,7 +195,8 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
 def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, known: ModelFacts | None) -> None:
     """Use the tokenizer's own template, with axolotl's loss mask if the template is a known one.
 
-    For an unknown template, report the difference: TRL may train on the newline after an answer, and axolotl does not.
+    If the template is unknown, a difference is reported: TRL may train on the newline after an answer, and axolotl does
+    not.
     """
     if own or not renders or draft.method != "sft":
         return
@@ -216,7 +217,9 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
 
 
 def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
-    """Report that axolotl writes the bos token twice before the question of a preference pair, and the spec once."""
+    """Report a difference in preference pairs: axolotl writes the bos token twice before the question, and a run of the
+    spec writes it once.
+    """
     one = axolotl_templates.TURNS.get(name)
     kinds = [part.mapping.get("type") for part in named["datasets"].items] if "datasets" in named else []
     written = [kind for kind in kinds if kind is not None and str(kind.value).startswith("chat_template")]
@@ -229,8 +232,8 @@ def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
 
 
 def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> None:
-    """Report that axolotl trains on the end-of-turn token of an answer only if it is the eos token or listed in
-    `eot_tokens`. The spec always trains on it.
+    """Report a difference in the end-of-turn token of an answer. axolotl trains on it only if it is the eos token or
+    listed in `eot_tokens`; a run of the spec always trains on it.
     """
     end, ends, special = axolotl_templates.end_of(name), named.get("eot_tokens"), named.get("special_tokens")
     eos = special.mapping.get("eos_token") if special is not None else None
@@ -247,8 +250,8 @@ def _end(draft: Draft, named: Entries, name: str, known: ModelFacts | None) -> N
 
 
 def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
-    """Set the template from `chat_template_jinja`, which contains Jinja text or a file name. As in axolotl, the value
-    is a file name if such a file exists.
+    """Set the template from `chat_template_jinja`. If a file with this name exists, the value is the name of the file,
+    as in axolotl; otherwise it is the Jinja text itself.
     """
     written = text(body) or ""
     data: bytes | None = written.encode()

@@ -1,4 +1,6 @@
-"""Import axolotl's data: each entry of `datasets` becomes a data source, and its `type` states the row format."""
+"""Import axolotl's data. Each entry of `datasets` becomes a data source, and the entry's `type` states the format of
+the rows.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ COLUMNS = {
 `rejected`.
 """
 CONVERSATIONS = ("argilla_chat", "ultra")
-"""Last parts of preference dataset types whose answers are conversations, as in `chatml.ultra`."""
+"""Last parts of the types of preference datasets whose answers are conversations, such as `ultra` in `chatml.ultra`."""
 SYSTEM = "axolotl puts the column `system` before the question, and the spec does not read that column"
 
 
@@ -93,7 +95,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     files = table.get("data_files")
     names = [path]
     if files is not None and path.value in ("json", "csv", "parquet", "text") and files.items:
-        names = list(files.items)  # the files are concatenated, as in the datasets library
+        names = list(files.items)  # all files of the entry are read as one dataset, as in the datasets library
         draft.mark(path, "mapped", "the file name tells the format")
         draft.mark(files, "mapped", "data")
     elif files is not None and files.items and all(inside := [corpus.inside(path, one) for one in files.items]):
@@ -121,7 +123,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         stated = shape and (
             shape != METHODS[draft.method].shapes[0]
             or (columns and draft.method == "sft")
-            or found.ref.startswith('"')  # a local file may be missing when the spec compiles
+            or found.ref.startswith('"')  # a local file need not exist when the spec is written
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
         draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
@@ -146,8 +148,8 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
 
 
 def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
-    """Returns a pair: the row format, such as `messages`, for the dataset type `word`, and its columns if they differ
-    from the format's usual names.
+    """Return a pair: the format of the rows, such as `messages`, for the dataset type `word`; and the names of the
+    columns, if they are not the format's usual names.
     """
     messages, chosen, rejected = (table.get(key) for key in ("field_messages", "field_chosen", "field_rejected"))
     field = table.get("field", table.get("text_column"))
@@ -173,7 +175,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         )
         shape = _messages(draft, table, word.startswith("sharegpt"), place)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
-    if word in ("alpaca", "alpaca:instruct"):  # the default style of alpaca prompts
+    if word in ("alpaca", "alpaca:instruct"):  # this is the default style of prompts for alpaca
         draft.differs(
             "datasets.type",
             "axolotl tokenizes the question and the answer separately; the spec tokenizes both together: the first "
@@ -210,7 +212,9 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
-"""Row formats by the key names of a message: role and content make `messages`, from and value `conversations`."""
+"""The keys of a message, each pair with the format that it indicates: role and content are `messages`, from and value
+are `conversations`.
+"""
 
 
 def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
@@ -236,7 +240,9 @@ def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
 
 
 def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
-    """Set the role names from `roles`, such as `assistant: [bot]`, if the runtime does not know them already."""
+    """Set the names of roles from `roles`, such as `assistant: [bot]`. Names that the runtime knows
+    anyway are not set.
+    """
     for role, one in ({} if entry is None else entry.mapping).items():
         names = words(one)
         if role not in ROLES or names is None:
@@ -249,8 +255,8 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
 
 
 def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
-    """Set axolotl's chat template for types such as `chatml.intel`, which format plain columns as turns. `texts` is
-    true if the rows contain plain texts, which then become turns.
+    """Set axolotl's chat template for types such as `chatml.intel`, in which plain columns become turns. `texts` is
+    true if the rows contain plain texts, so that turns must be made of them.
     """
     name = word.partition(".")[0]
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
@@ -294,7 +300,8 @@ def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen:
         draft.differs("datasets.system", "axolotl writes the column `system` as a system turn, even if it is empty, "
                       "and the spec writes none", place)  # fmt: skip
         return ("input", "chosen", "rejected")
-    if word == "passthrough" and draft.method == "dpo":  # axolotl and xpc both pass the rows to TRL unchanged
+    # both axolotl and xpc pass the rows to TRL unchanged, so nothing needs to be set
+    if word == "passthrough" and draft.method == "dpo":
         return ()
     _chat_template(draft, word.removeprefix("bradley_terry."), place, texts=True)
     if last in COLUMNS:
@@ -329,7 +336,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):
-            continue  # chat.py reads these keys
+            continue  # these keys are read in chat.py
         elif key in irrelevant:
             corpus.everything(draft, one, irrelevant[key])
         elif one.off:
@@ -343,8 +350,8 @@ def _other_keys(draft: Draft, table: Entries) -> None:
 
 
 def _mask(draft: Draft, named: Entries, marked: bool) -> None:
-    """Set the loss mask: only answers are in the loss, unless `train_on_inputs` is on. `marked` is true if the chat
-    template itself marks the trained turns.
+    """Set the loss mask. Unless `train_on_inputs` is on, only answers count in the loss. `marked` is true if the chat
+    template itself marks the turns that are trained on.
     """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True

@@ -9,13 +9,13 @@ from xpc.compiler.importing.text.entries import Entries, Entry, plain, text
 from xpc.compiler.importing.trl import data as corpus
 
 PLACES = ("path", "name", "split", "ds_type", "data_files", "revision", "trust_remote_code")
-"""Keys that state where a dataset is stored, as opposed to how its rows are read."""
+"""Keys that state where a dataset is stored. All other keys of a dataset state how its rows are read."""
 REVISION = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 
 def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
-    """Set `eval.data` from `test_datasets`. A test set whose rows are read differently from the training rows is an
-    error.
+    """Set `eval.data` from `test_datasets`. It is an error if the rows of a test set are read in another way than the
+    training rows.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: none")
@@ -66,7 +66,7 @@ def _shown(table: Entries, key: str) -> object:
 
 
 def holdout(draft: Draft, named: Entries) -> None:
-    """Set the held-out rows or the test sets. Without either, the run does not evaluate."""
+    """Set the held-out rows or the test sets. If the file states neither, the run does not evaluate."""
     _test_sets(draft, named.get("test_datasets"), named.get("datasets"))
     if "val_set_size" in named:
         corpus.holdout(draft, named["val_set_size"])

@@ -1,4 +1,4 @@
-"""Compute axolotl's warm-up, evaluation interval and checkpoint interval as axolotl does.
+"""Compute the warm-up, the interval of evaluations and the interval of checkpoints in the same way as axolotl.
 
 Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_config`).
 """
@@ -15,7 +15,7 @@ from xpc.compiler.language.kinds import EPOCH, Amount
 def intervals(draft: Draft, named: Entries) -> None:
     """Set the intervals of evaluations and checkpoints. `evals_per_epoch: 4` with 1 epoch becomes 25% of the run.
 
-    If `evals_per_epoch` or `saves_per_epoch` means at most once per run, axolotl reads `eval_strategy` or
+    If `evals_per_epoch` or `saves_per_epoch` asks for at most one in the whole run, axolotl reads `eval_strategy` or
     `save_strategy` instead.
     """
     length = named.get("num_train_epochs")
@@ -61,8 +61,8 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def _best(draft: Draft, entry: Entry) -> None:
-    """Import `save_strategy: best`. axolotl saves only when the evaluation improves; the spec saves at each evaluation,
-    which is reported as a difference.
+    """Import `save_strategy: best`. With it, axolotl saves a checkpoint only when the evaluation has improved. A run of
+    the spec saves at each evaluation; this difference is reported.
     """
     evaluated = draft.settings.get("eval.every")
     if evaluated is None or evaluated.text == "never":
@@ -109,7 +109,9 @@ def evaluation(draft: Draft, named: Entries) -> None:
 
 
 def _counted(text: str) -> float | None:
-    """A setting such as `100` (steps) or `25%` (of the run) as a float, 100.0 or 0.25; None for `epoch` and `never`."""
+    """The value of a setting such as `100` (steps) or `25%` (of the run) as a float: 100.0 or 0.25. None for `epoch`
+    and `never`.
+    """
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

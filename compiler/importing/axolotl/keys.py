@@ -1,4 +1,4 @@
-"""axolotl's key table and plugins, and the import of keys that no other module reads."""
+"""The table of axolotl's keys, its plugins, and the import of those keys that no other module reads."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def names(of: str = "") -> frozenset[str]:
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """Drop the keys that axolotl does not know, with a warning, because axolotl ignores them. `of="datasets."` checks
-    the keys of a dataset entry.
+    """Drop the keys that axolotl does not know. A warning says so, because axolotl ignores such keys. With
+    `of="datasets."`, the keys are those of a dataset entry.
     """
     all_names = names(of)
     for key, entry in entries.items():
@@ -70,8 +70,8 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import the switches of single Liger kernels, fp8 and `unfrozen_parameters`. Note the irrelevant keys of the key
-    table, and keep its `comment` keys as comments of the spec.
+    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Keys that the key table marks as
+    irrelevant are noted, and its `comment` keys are kept as comments of the spec.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:
@@ -86,8 +86,8 @@ def rest(draft: Draft, named: Entries) -> None:
 
 
 def _unfrozen(draft: Draft, entry: Entry | None) -> None:
-    """Import `unfrozen_parameters`, the name patterns of the weights to train, as `freeze { except_parameters }`.
-    Patterns that match the complete language model freeze nothing.
+    """Import `unfrozen_parameters`, patterns for the names of the weights to train, as `freeze { except_parameters }`.
+    If the patterns match the complete language model, nothing is frozen.
     """
     if entry is None:
         return

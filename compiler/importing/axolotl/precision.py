@@ -14,8 +14,8 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 def precision(draft: Draft, named: Entries) -> None:
     """Set the precision and the dtype of the weights.
 
-    Without keys, `bf16` is auto, and `fp16: true` overrides that default. `bfloat16` and `float16` mean weights in that
-    dtype, without loss scaling.
+    If the file has none of the keys, `bf16` is auto. `fp16: true` overrides this default. `bfloat16` and `float16` mean
+    weights in that dtype, without loss scaling.
     """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}
@@ -54,7 +54,7 @@ def precision(draft: Draft, named: Entries) -> None:
 
 
 def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
-    """Set TensorFloat-32. axolotl's default is auto: on if the GPU supports it (compute capability 8.0)."""
+    """Set TensorFloat-32. In axolotl, its default is auto: it is on if the GPU supports it (compute capability 8.0)."""
     entry = named.get("tf32")
     gpu = registry.find_gpu((overrides.hardware or "h100-80gb").split()[-1])
     able = gpu is not None and gpu.capability >= (8, 0)
@@ -111,7 +111,9 @@ def memory(draft: Draft, named: Entries) -> None:
 
 
 def _never_reentrant(draft: Draft, named: Entries) -> bool:
-    """Whether axolotl forces non-reentrant checkpointing: for Gemma 4, which shares weights between layers."""
+    """Whether axolotl forces non-reentrant checkpointing. It does so for Gemma 4, in which several layers share
+    weights.
+    """
     known = registry.find_model(draft.model)
     name = draft.model.lower() if known is None else known.model_type
     return "gemma-4" in name or name.startswith("gemma4")

@@ -1,4 +1,5 @@
-"""Convert axolotl's prompts, such as alpaca's "### Instruction:" around a column, to a Jinja template of the spec.
+"""Convert axolotl's prompts to a Jinja template of the spec. Such a prompt puts words around columns, as alpaca's "###
+Instruction:".
 
 Source: axolotl 0.18.0, prompters.py, prompt_strategies/ and utils/data/wrappers.py.
 """
@@ -16,11 +17,11 @@ from xpc.grammar.record import evolve, record
 
 @record
 class Words:
-    """The format strings of a prompt (with an input, without an input, and for the system prompt), and the column
-    names.
+    """The format strings of a prompt with an input, of a prompt without an input, and of the system prompt; and the
+    names of the columns.
 
-    The system prompt is the row's column `system`, if there is one. Otherwise it is `system_text`, or
-    `system_text_without_input` for a row without an input.
+    If a row has a column `system`, the system prompt is in this column. Otherwise it is `system_text`, or for a row
+    without an input, `system_text_without_input`.
     """
 
     with_input: str = ""
@@ -39,14 +40,14 @@ KEYS = {
     "system_prompt": "system_text",
     "field_instruction": "instruction", "field_input": "input", "field_output": "output", "field_system": "system",
 }  # fmt: skip
-"""The keys of a custom dataset type (a mapping under `type`), and the attribute of `Words` for each."""
+"""The keys of a custom dataset type (a mapping under `type`), each with the attribute of `Words` that it sets."""
 CUSTOM = Words("{instruction} {input} ", "{instruction} ", system="system")
 
 
 @cache
 def types() -> dict[str, Words]:
-    """The prompts of axolotl's dataset types, by type name. In prompts.toml, `like` names the type that provides the
-    values which an entry does not state.
+    """The prompts of axolotl's dataset types, by the name of the type. If an entry of prompts.toml does not state a
+    value, the type named by its `like` provides the value.
     """
     out: dict[str, Words] = {}
     for name, row in read_table(__file__, "prompts.toml").items():
@@ -57,7 +58,9 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The prompt of the type named `word`, or of a custom type if `place` is a mapping; None for an unknown name."""
+    """The prompt of a dataset type. The type is named by `word`, or, if `place` is a mapping, it is a custom type. None
+    for an unknown name.
+    """
     if not place.mapping:
         return types().get(word)
     given: dict[str, str] = {}

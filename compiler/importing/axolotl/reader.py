@@ -1,5 +1,5 @@
-"""Import axolotl's YAML and state axolotl's defaults in the spec: the loss on answers, weights in the compute dtype,
-evaluations and checkpoints per epoch.
+"""Import axolotl's YAML, and state axolotl's defaults in the spec where they differ from xpc's: the loss on answers,
+weights in the dtype of the computation, evaluations and checkpoints in each epoch.
 
 Source: axolotl 0.18.0, utils/schemas/ and core/builders/.
 """
@@ -33,8 +33,8 @@ METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "gr
 
 
 def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """Convert an axolotl YAML file to a draft of the spec. `launch` and `zero` are the keys of accelerate's and
-    DeepSpeed's files.
+    """Convert an axolotl YAML file to a draft of the spec. `launch` has the keys of accelerate's file, and `zero` those
+    of DeepSpeed's.
     """
     given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
@@ -108,7 +108,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
 
 
 def _model(draft: Draft, named: Entries) -> None:
-    """Set attention, new tokens and special tokens."""
+    """Set the attention, and new tokens and special tokens."""
     attention = named.get("attn_implementation")
     if attention is not None and not attention.empty:
         name = ATTENTION.get(str(attention.value))
@@ -162,7 +162,8 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     inside = {} if config is None else config.mapping
     theirs = inside.get("fsdp_activation_checkpointing", inside.get("activation_checkpointing"))
     if theirs is not None and boolean(theirs) and again is not None and again.text == "false":
-        del draft.settings["memory.checkpointing"]  # axolotl checkpoints activations if either key is on
+        # in axolotl, activations are checkpointed if either of the two keys is on
+        del draft.settings["memory.checkpointing"]
     parallel = (integer(context) if context is not None else None) or 1
     if context is not None and parallel > 1:
         draft.put("strategy.context_parallel", parallel, context)
@@ -199,7 +200,8 @@ def _implied(config: Entry) -> Fate:
 
 
 def _muon(draft: Draft) -> None:
-    """Write the defaults of axolotl's Muon to the spec. This Muon scales updates as torch's `match_rms_adamw` does.
+    """Write the defaults of axolotl's Muon to the spec. This Muon scales its updates as torch's Muon does with
+    `match_rms_adamw`.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """
@@ -215,12 +217,14 @@ TRACKERS = {
     "mlflow": ("use_mlflow", "mlflow_experiment_name", "mlflow_run_name"),
     "swanlab": ("use_swanlab", "swanlab_project", "swanlab_experiment_name"),
 }
-"""The keys of each tracker: its switch, its project and its run name. A project also turns the tracker on."""
+"""For each tracker, three keys: its switch, its project and its run name. If the project is set, the tracker is on as
+well.
+"""
 
 
 def _trackers(draft: Draft, named: Entries) -> None:
-    """Set the trackers, the project and the run name. If several trackers have a project or a name, the first one is
-    used. SwanLab also needs its plugin.
+    """Set the trackers, the project and the run name. If several trackers have a project or a name, those of the first
+    tracker are used. SwanLab is on only if its plugin is listed.
     """
     found = {one: [named.get(key) for key in keys if key] for one, keys in TRACKERS.items()}
     plugins = words(named["plugins"]) if "plugins" in named else None
@@ -249,7 +253,7 @@ def _trackers(draft: Draft, named: Entries) -> None:
 
 
 def _method(draft: Draft, named: Entries) -> None:
-    """Import the method's keys, such as `rl_beta`, the Hub keys, and the `trl` block of GRPO."""
+    """Import the keys about the method, such as `rl_beta`; the keys about the hub; and GRPO's block `trl`."""
     for key in ("rl_beta", "dpo_beta", "orpo_alpha"):
         one = named.get(key)
         if one is not None and one.empty:
@@ -298,8 +302,8 @@ def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:
 
 
 def _generation(draft: Draft, block: Entries) -> Entries:
-    """The keys of the `trl` block of GRPO, with `vllm_server_host` and `vllm_server_port` added from its `vllm` block
-    unless the `trl` block states them.
+    """Return the keys of GRPO's block `trl`. `vllm_server_host` and `vllm_server_port` are added from the block `vllm`,
+    unless `trl` states them itself.
     """
     inside = block.get("vllm")
     if inside is None:
@@ -316,7 +320,7 @@ def _generation(draft: Draft, block: Entries) -> Entries:
 
 
 def _packing(draft: Draft, named: Entries) -> None:
-    """Set packing of training rows and evaluation rows, and the loss normalization."""
+    """Set the packing of training rows and of evaluation rows, and how the loss is normalized."""
     packed, again = named.get("sample_packing"), named.get("eval_sample_packing")
     on = packed is not None and boolean(packed) is True
     if packed is not None and draft.method == "sft":

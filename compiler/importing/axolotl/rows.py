@@ -1,4 +1,6 @@
-"""Import which rows axolotl trains on: one shard of a dataset, and only rows that are short enough."""
+"""Import which rows axolotl trains on. It may train on one shard of a dataset, and only on rows that
+are not too long.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,12 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
 SCALE = 1_000_000
-"""Shares of rows are rounded up to a multiple of 1 / SCALE, because axolotl also rounds up the size of its first shard.
-"""
+"""A share of rows is rounded up to a multiple of 1 / SCALE, because axolotl rounds up the size of its first shard."""
 
 
 def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
-    """Import `shards`: axolotl shuffles a dataset and trains on one of `shards` parts. Returns this share of the rows;
-    None for all rows.
+    """Import `shards`. axolotl shuffles a dataset, divides it into `shards` parts, and trains on one of them. Returns
+    this share of the rows, or None for all rows.
     """
     parts, which = table.get("shards"), table.get("shards_idx")
     number = integer(parts) if parts is not None and not parts.off else None
@@ -47,8 +48,8 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
 
 
 def _prepared(draft: Draft, entry: Entry | None) -> None:
-    """Import `skip_prepare_dataset`. In preference tuning and RL it means that axolotl drops no long rows. In sft and
-    reward training it is an error, because axolotl then passes the rows to the trainer unchanged.
+    """Import `skip_prepare_dataset`. In preference tuning and RL, it means that axolotl does not drop long rows. In sft
+    and in the training of reward models, it is an error: axolotl then passes the rows to the trainer unchanged.
     """
     if entry is None:
         return
@@ -64,8 +65,8 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`, unless `excess_length_strategy`
-    truncates them. axolotl splits long plain texts into several rows instead.
+    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. If `excess_length_strategy` asks
+    for truncation, it is not set. Long plain texts are not dropped either: axolotl splits them into several rows.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()

@@ -1,8 +1,9 @@
-"""Write axolotl's chat templates with its loss mask: the text of an answer and its end-of-turn token are trained on.
+"""Write axolotl's chat templates with axolotl's loss mask, in which the text of an answer and its end-of-turn token are
+trained on.
 
-axolotl finds a turn by rendering the same conversation with other content and comparing both texts (`find_turn`). The
-end-of-turn token is trained on if it is the eos token or one of `eot_tokens`. Source: axolotl 0.18.0,
-utils/chat_templates/templates/ and prompt_strategies/chat_template.py.
+To find a turn in the rendered text, axolotl renders the conversation a second time with another content of the turn,
+and compares the two texts (`find_turn`). The end-of-turn token is trained on if it is the eos token or one of
+`eot_tokens`. Source: axolotl 0.18.0, utils/chat_templates/templates/ and prompt_strategies/chat_template.py.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""axolotl's templates that xpc also has, by axolotl's name: xpc's name and the end-of-turn token."""
+"""Those templates of axolotl that xpc has, too, by axolotl's name. Each has xpc's name and the end-of-turn token."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 
@@ -63,9 +64,9 @@ def axolotl_template(
 ) -> str | None:
     """axolotl's template with this name, with `{% generation %}` marks around the turns of `roles`.
 
-    `every_end` also marks the end-of-turn token of the other turns. With `stripped`, nothing follows the last answer's
-    end-of-turn token, because axolotl strips the answers of preference pairs. Returns None for an unknown name, or if
-    the template cannot have these marks.
+    With `every_end`, the end-of-turn tokens of all other turns are marked, too. With `stripped`, nothing follows the
+    end-of-turn token of the last answer, because axolotl strips the answers of preference pairs. Returns None for an
+    unknown name, or if the template cannot be marked in this way.
     """
     if name in TURNS:
         return _turns(TURNS[name], roles, every_end, stripped)
@@ -101,8 +102,8 @@ def _marked(text: str) -> str:
 
 
 def answers_alone(text: str, end: str, stripped: bool = False) -> str:
-    """Move the `{% generation %}` marks of xpc's own template: they then surround the text of each answer and the
-    end-of-turn token (`end`), but not the newline after it.
+    """Move the `{% generation %}` marks in one of xpc's own templates. They then enclose the text of each answer and
+    its end-of-turn token (`end`), but not the newline after it.
 
     If an answer contains thoughts, everything after the opening tag `<think>` is trained on.
     """

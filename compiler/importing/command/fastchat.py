@@ -1,4 +1,6 @@
-"""Import FastChat's scripts: their chat template with the loss on answers, their LoRA defaults and their attention."""
+"""Import FastChat's scripts. They have their own chat template, a loss on answers, and their own defaults for LoRA and
+attention.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
 CONVERSATION = re.compile(r"conversation|get_conv|fastchat", re.IGNORECASE)
-"""Words in the text of a script that trains on FastChat's conversations."""
+"""A pattern for words in the text of a script that is trained on FastChat's conversations."""
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one: by its arguments, and by its text if it is in
-    the repository. Many other scripts also have an argument `data_path`.
+    """Whether a program is one of FastChat's scripts, or a copy of one. Its arguments decide, and its text if it is in
+    the repository. The argument `data_path` alone is not enough, because many other scripts have it.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
@@ -32,8 +34,9 @@ def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """Import the arguments that only FastChat's scripts have, and these scripts' chat template, loss on answers, LoRA
-    defaults and attention. Returns the remaining arguments, which have TRL's names.
+    """Import the arguments that only FastChat's scripts have, and what these scripts do without being asked: their chat
+    template, the loss on answers, their LoRA defaults and their attention. Returns the other arguments, which have
+    TRL's names.
     """
     draft.stack = load(overrides.target or DEFAULT)
     out = dict(entries)

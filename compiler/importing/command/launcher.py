@@ -1,5 +1,5 @@
-"""Import the options of torchrun, deepspeed or accelerate launch: processes, nodes, and what accelerate's YAML may also
-contain.
+"""Import the options of torchrun, deepspeed or accelerate launch. They state the numbers of processes and nodes, and
+may state what accelerate's YAML contains.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 
 def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) -> Entries | None:
-    """Import the launcher's options. Returns the keys of accelerate's YAML (`launch`), updated with the options of
-    `accelerate launch`; None without any key. `found` receives the numbers of processes and nodes.
+    """Import the options of the launcher. Returns the keys of accelerate's YAML (`launch`), in which the options of
+    `accelerate launch` take precedence; None if there are no keys. The numbers of processes and nodes are stored in
+    `found`.
     """
     table = dict(launch or {})
     extra: dict[str, Entry] = {}

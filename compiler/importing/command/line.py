@@ -16,18 +16,18 @@ from xpc.grammar.record import record
 
 KEYS = keys.load("command/keys.toml")
 HYDRA = ("config_name", "config_path")
-"""Hydra's options that take exactly one value, so that the next words are overrides such as `lr=1e-5`."""
+"""Those options of Hydra that take exactly one value. The words after this value are overrides such as `lr=1e-5`."""
 PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 """Options of the Python interpreter that do not change the training, such as `-u`."""
 
 
 @record
 class Line:
-    """A parsed command: the launcher, the launcher's options, the program, the program's arguments, and words without a
-    key (`rest`).
+    """A parsed command: the launcher and its options, the program and its arguments, and the words that have no key
+    (`rest`).
 
-    `again` has the first values of arguments that occur twice, which argparse ignores. `dropped` has words such as
-    `$EXTRA_ARGS` for an unset variable, which the shell expands to nothing.
+    If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
+    `$EXTRA_ARGS` whose variable is not set, so that the shell replaces them by nothing.
     """
 
     launcher: str
@@ -67,17 +67,19 @@ def parsed(call: Call, file: str) -> Line:
 
 
 COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines")
-"""The launchers' options that count processes and nodes."""
+"""Options of the launchers that state how many processes or nodes there are."""
 
 
 def _launchers(key: str) -> str:
-    """A launcher's option, also by the beginning of its name: argparse takes `--nnode` for `--nnodes`."""
+    """The option of a launcher that a word stands for. The word may be the beginning of the option's name, because
+    argparse takes `--nnode` for `--nnodes`.
+    """
     found = [one for one in COUNTS if one.startswith(key)] if len(key) > 3 and key not in KEYS else []
     return found[0] if len(found) == 1 else key
 
 
 def _slots(options: dict[str, Entry]) -> dict[str, Entry]:
-    """The number of GPUs that deepspeed's `--include localhost:0,1` names."""
+    """How many GPUs deepspeed's option `--include localhost:0,1` names."""
     one = options.get("include")
     found = re.fullmatch(r"[\w.-]+:(\d+(?:,\d+)*)", str(one.value)) if one is not None else None
     if one is None or found is None or "num_gpus" in options:
@@ -86,7 +88,7 @@ def _slots(options: dict[str, Entry]) -> dict[str, Entry]:
 
 
 def _wrapped(words: list[Word]) -> list[Word]:
-    """The words of the command that a wrapper such as `srun` or `docker run` starts."""
+    """The words of the command that a wrapper starts, such as `srun` or `docker run`."""
     at = next((n for n in range(min(len(words), MOST_WRAPPED)) if is_training(words[n:])), None)
     if at is None:
         at = next((n for n, one in enumerate(words) if os.path.basename(one.text).startswith("python")), 0)
@@ -94,12 +96,12 @@ def _wrapped(words: list[Word]) -> list[Word]:
 
 
 def _is_left_out(words: list[Word], n: int) -> bool:
-    """Whether word `n` is only an unset variable, such as `$EXTRA_ARGS`, which the shell expands to nothing. The value
-    of an option, as in `--lr $LR`, does not count.
+    """Whether word `n` consists only of a variable that is not set, such as `$EXTRA_ARGS`, so that the shell replaces
+    it by nothing. False for the value of an option, as in `--lr $LR`.
     """
     one = words[n]
     if re.fullmatch(r"\$\{\w+\}", one.open):
-        return False  # the script sets this variable, to different values in different branches
+        return False  # the branches of the script set this variable to different values, so its value is unknown
     alone = one.open and re.fullmatch(r"\$\{?[A-Za-z_]\w*(?:\[[@*]\](?::\d+)?)?\}?", one.text)
     before = words[n - 1].text if n else ""
     return bool(alone) and not (before.startswith("--") and "=" not in before)
@@ -145,7 +147,8 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
         key = name.replace("-", "_")
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
-            if equals or (values and key in HYDRA):  # the next words are positional, as `--config-name=x lr=1e-5`
+            # the words that follow have no key, as in `--config-name=x lr=1e-5`
+            if equals or (values and key in HYDRA):
                 rest.append(words.pop(0))
             else:
                 values.append(words.pop(0))
@@ -158,8 +161,8 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
 
 
 def _switched_off(key: str) -> bool:
-    """Whether `--no_KEY` switches off the flag KEY: transformers' HfArgumentParser adds this option for flags that are
-    on by default.
+    """Whether `--no_KEY` is an option that switches off the flag KEY. transformers' HfArgumentParser adds such an
+    option for each flag that is on by default.
     """
     stacks = [load(name) for name in names()]
     return any(

@@ -1,5 +1,5 @@
-"""Import a command that launches a Python script of the repository: read the script together with the command's
-arguments.
+"""Import a command that launches a Python script of the repository. The script is read together with the arguments of
+the command.
 """
 
 from __future__ import annotations
@@ -31,15 +31,17 @@ from xpc.grammar.record import evolve
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""Matches the keys of errors that say that a script's data or model could not be determined."""
+"""A pattern for the keys of errors that say that the data or the model of a script is unknown."""
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
-"""Argument names with which scripts load an existing adapter, such as `--lora_weights`."""
+"""The names of arguments with which scripts load an existing adapter, such as `--lora_weights`."""
 MOST = 8
-"""The most warnings about what a script does beyond its arguments."""
+"""The largest number of warnings about what a script does in addition to its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
-"""Matches the keys of errors about the data, which are reported first."""
+"""A pattern for the keys of errors about the data. These errors are reported first."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
-"""Parsers that fill TRL's configuration classes, so that the script's arguments have TRL's names."""
+"""Parsers that fill in TRL's configuration classes. The arguments of a script that uses one of them
+have TRL's names.
+"""
 
 
 def draft(
@@ -58,8 +60,8 @@ def draft(
     - whether the arguments may have TRL's names, because the script fills TRL's classes with them
     - the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
 
-    `entries` are the command's arguments and those of its configuration file. `declared` receives the defaults of the
-    script's own classes, and `unread` the reason why a script in the repository is not read.
+    `entries` are the arguments of the command and of its configuration file. The defaults of the script's own classes
+    are stored in `declared`. If a script in the repository is not read, the reason is stored in `unread`.
     """
     program, text = programs.found(line.program, overrides)
     if not program or any(one.text.startswith("-") for one in line.rest):
@@ -84,7 +86,7 @@ def draft(
     try:
         near = evolve(
             overrides.below(posixpath.dirname(program)),
-            # `--set 1=x` is an argument of the shell script, which gives the program its own words
+            # an argument such as `--set 1=x` belongs to the shell script; the program gets its own words
             sets={**given, **{key: one for key, one in overrides.sets.items() if not key.isdecimal()}},
             hardware=hardware,
             launch=started,
@@ -129,8 +131,8 @@ def draft(
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that a script makes, if it makes none of TRL or transformers, but its own or one of another
-    module of the repository.
+    """The first trainer that a script creates, if it is neither TRL's nor transformers' but the script's own, or one of
+    another module in the repository.
     """
     own = set(re.findall(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?\s*:", text, re.M))
     for one in re.finditer(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]{0,2000}\)|[^\n]*)", text, re.M):
@@ -143,8 +145,8 @@ def _own_trainer(text: str, program: str) -> Entry | None:
 
 
 def _may_train(kind: str, text: str) -> bool:
-    """Whether a script may train although the Python importer refused it as `kind`, for example because another module
-    creates its trainer.
+    """Whether a script may train although the Python importer refused it, for the reason `kind`. For example, another
+    module may create its trainer.
     """
     if kind == NO_TRAINER:
         return "Trainer(" in text
@@ -154,11 +156,11 @@ def _may_train(kind: str, text: str) -> bool:
 
 
 def better(named: Draft, script: Draft | None) -> Draft:
-    """Choose between two drafts of the same command: `named`, which takes the arguments by TRL's names, and `script`,
-    which was read from the Python script.
+    """Choose between two drafts for the same command. `named` reads the arguments by TRL's names, and `script` was read
+    from the Python script.
 
-    `script` is chosen if it has no errors. Otherwise `named` is chosen if it has a model and data and TRL knows all
-    argument names; it then gets the settings that the script changes.
+    If `script` has no errors, it is chosen. Otherwise `named` is chosen, provided that it has a model and data and that
+    TRL knows the names of all arguments; the settings that the script changes are added to it.
     """
     if script is None:
         return named
@@ -174,8 +176,8 @@ def better(named: Draft, script: Draft | None) -> Draft:
 
 
 def _warn_of_more(named: Draft, script: Draft) -> None:
-    """Warn about what the script does beyond its arguments: one warning per reason, at most MOST, the reasons about
-    data first.
+    """Warn about what the script does in addition to its arguments. There is one warning for each reason, and at most
+    MOST warnings; reasons about the data come first.
     """
     reasons: dict[str, list[Entry]] = {}
     for one in script.messages:
@@ -194,12 +196,12 @@ def _warn_of_more(named: Draft, script: Draft) -> None:
 
 
 ADDED = ("batch.", "data.", "optimizer", "schedule", "precision", "memory", "lora", "qlora", "method.", "seed")
-"""Settings that are copied from the script's draft if the script changes the values of its arguments."""
+"""Settings that are copied from the draft of the script if the script changes the values of its arguments."""
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Copy the settings that the script's code states to the draft `named`, with a warning for each, and the column
-    names.
+    """Copy to the draft `named` the settings that the code of the script states, each with a warning, and the names of
+    columns.
     """
     _columns(named, script)
     for path, written in script.settings.items():
@@ -225,10 +227,10 @@ def _columns(named: Draft, script: Draft) -> None:
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:
-    """Whether the script trains on another dataset or another model than its arguments name."""
+    """Whether the script is trained on another dataset or another model than the one that its arguments name."""
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
-        return False  # which data or model the script uses is only guessed
+        return False  # the data or the model of the script is only guessed, so this is no contradiction
     other = named.model and script.model and _without_dot(named.model) != _without_dot(script.model)
     rows = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in script.sources]
     stated = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in named.sources]
@@ -236,18 +238,20 @@ def _contradicts(named: Draft, script: Draft) -> bool:
 
 
 def _without_dot(name: str) -> str:
-    """A path without a leading `./`, because `data/a.jsonl` and `./data/a.jsonl` are the same file."""
+    """A path without `./` at its beginning: `data/a.jsonl` and `./data/a.jsonl` are the same file."""
     return name.strip('"').removeprefix("./")
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """How incomplete a draft is, lower is better: how many of model and data are missing, then errors and decisions."""
+    """How incomplete a draft is; lower is better. First it counts how many of model and data are missing, and then the
+    errors and decisions.
+    """
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)
 
 
 def _text(one: Entry) -> str:
-    """An argument as a string: several values are joined by blanks, and a flag without a value is PRESENT."""
+    """An argument as a string. Several values are joined by spaces, and a flag without a value becomes PRESENT."""
     value = plain(one)
     if value is True:
         return PRESENT

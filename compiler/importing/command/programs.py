@@ -11,7 +11,7 @@ from xpc.compiler.importing.overrides import Overrides
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
     """The path and the text of a command's script in the repository; both empty if it is not there.
 
-    A script that is not where the command names it is the only file of the repository with its name.
+    If the script is not at the path in the command, it is the only file in the repository that has its name.
     """
     for one in _places(program):
         data = overrides.read(one)
@@ -23,8 +23,8 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
 
 
 def _places(program: str) -> list[str]:
-    """The paths at which to look for a program: `pkg/train.py` for the module `pkg.train`, and for a path of another
-    machine such as `/home/me/repo/train.py` also `repo/train.py` and `train.py`.
+    """The paths at which a program may be: `pkg/train.py` for the module `pkg.train`. For a path of another machine,
+    such as `/home/me/repo/train.py`, its last parts are also tried: `repo/train.py` and `train.py`.
     """
     if not program.endswith(".py"):
         if not re.fullmatch(r"[A-Za-z_][\w.]*", program):

@@ -25,7 +25,7 @@ ENVIRONMENT = {
     "SWANLAB_PROJECT": "swanlab_project", "CLEARML_PROJECT": "clearml_project", "CLEARML_TASK": "clearml_task",
 }  # fmt: skip
 NAMING = ("save", "track.name", "track.project", "save.hub.name")
-"""Settings that only name a run. They are not swept, because xpc names each run of a sweep itself."""
+"""Settings that only name a run. They are left out of a sweep, because xpc itself names the runs of a sweep."""
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *ENVIRONMENT.values())
 """Arguments that only name a run or a folder, and do not change the training."""
 
@@ -53,12 +53,14 @@ def command(text_: str, file: str, overrides: Overrides, launch: Entries | None,
 SLURM = re.compile(
     r"^#SBATCH\s+(?:--(nodes|gres|gpus-per-node|gpus)|-(N|G))[= ]\s*(?:gpu:)?(?:[a-z]\w*:)?(\d+)", re.M | re.I
 )
-"""A line such as `#SBATCH --gres=gpu:a100:4`, which gives Slurm's job its nodes or the GPUs of each."""
+"""A pattern for a line such as `#SBATCH --gres=gpu:a100:4`, which states the nodes of a Slurm job, or the GPUs of each
+node.
+"""
 
 
 def _slurm(text_: str) -> dict[str, str]:
-    """The variables that Slurm sets for a job script, by its `#SBATCH` lines: the nodes, one by default, and the GPUs
-    of each.
+    """The variables that Slurm sets for a job, as far as the script's `#SBATCH` lines decide them: the number of nodes
+    (1 by default), and of GPUs on each node.
     """
     if not re.search("^#SBATCH", text_, re.M):
         return {}
@@ -84,8 +86,8 @@ def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: 
 
 
 def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
-    """The environment variables that a command's program sees: exported ones, and assignments before it (`X=1 python
-    a.py`).
+    """The environment variables that the program of a command gets: those that the script exports, and those that stand
+    before the program (`X=1 python a.py`).
     """
     assigned: dict[str, Entry | None] = {}
     exported: set[str] = set()
@@ -100,16 +102,16 @@ def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
 
 
 def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
-    """Returns a pair, the name and the value of an assignment, or None if the value is unknown."""
+    """Return a pair: the name and the value of an assignment. None if the value is unknown."""
     name, _, value = word.text.partition("=")
     return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
 
 
 def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
-    """A file reader that also finds files that the script itself writes (`written`).
+    """Make a reader of files that also finds the files that the script itself writes (`written`).
 
     For a path of another machine, such as `/home/me/repo/configs/x.yaml`, it tries the last parts of the path in this
-    repository, and records a match in `moved`.
+    repository. A file that it finds in this way is recorded in `moved`.
     """
 
     def read(name: str) -> bytes | None:
@@ -132,8 +134,8 @@ def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, s
 
 def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
            launch: Entries | None, zero: Entries | None) -> None:  # fmt: skip
-    """Import the command once for each value of a loop's variable, and write the settings that differ as lists of a
-    sweep.
+    """Import the command once for each value of a loop's variable. Settings in which the results differ become the
+    lists of a sweep.
     """
     changed: dict[str, list[str]] = {}
     for value in values:
@@ -157,7 +159,7 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
 
 def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
            zero: Entries | None) -> Draft:  # fmt: skip
-    # `python train.py` starts one process
+    # without a launcher, `python train.py` starts one process
     found, options = Machines(each=1 if line.launcher == "python" else None), line.options
     entries = dict(line.arguments)
     config = entries.pop("config", None)
@@ -174,7 +176,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     named = [one for one in rest if one.text.endswith((".yaml", ".yml", ".json"))]
     if config is None and len(named) == 1 and len(rest) == 1 + len(empty):
         config = Entry("config", named[0].text, file, named[0].line, unset=named[0].open)
-        # the parser has no other word than its file: an argument such as `$5` that nothing gives is none
+        # the only word for the parser is the name of the file; an argument such as `$5`, which nothing gives, is no
+        # word
         rest, line = [], evolve(line, rest=(named[0],), dropped=(*line.dropped, *empty))
     overridden: list[Entry] = []
     lost = config is not None and overrides.read(text(config) or "") is None
@@ -231,7 +234,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # FastChat's scripts were written for the stack that has the argument `evaluation_strategy`
+        # FastChat's scripts were written for those versions of transformers that have the argument
+        # `evaluation_strategy`
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launch_file(draft, named_launch, launch)
     launch = launcher(draft, line, found, launch)
@@ -257,12 +261,12 @@ OWN_NAMES = {
     "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
     "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
 }  # fmt: skip
-"""Arguments of people's own scripts that have one meaning only, with TRL's names for them."""
+"""Names of arguments in people's own scripts whose meaning is clear. For each, TRL's name for the argument."""
 
 
 def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """The arguments that TRL has by another name: the beginning of a name that no other name has, or a name in
-    OWN_NAMES.
+    """The arguments that TRL has under another name. A name may be abbreviated if no other name begins in the same way,
+    or it may be one of OWN_NAMES.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 
@@ -277,8 +281,8 @@ def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
 
 
 def _dropped(draft: Draft, line: Line, file: str) -> None:
-    """Warn about words of the command that the import ignores, because they are an unset variable or depend on a
-    condition with an unknown outcome.
+    """Warn about words of the command that the import ignores. They are variables that are not set, or depend on a
+    condition whose outcome is unknown.
     """
     for dropped in line.dropped:
         why = "the script does not set this variable; the import assumes that it is empty"
@@ -288,7 +292,7 @@ def _dropped(draft: Draft, line: Line, file: str) -> None:
 
 
 def _mapping(entry: Entry, overrides: Overrides) -> Entry:
-    """The argument `fsdp_config`, in which the name of a JSON or YAML file is replaced by the file's keys."""
+    """The argument `fsdp_config`. If it is the name of a JSON or YAML file, it is replaced by the keys of the file."""
     name = text(entry) or ""
     if entry.mapping or not name.endswith((".json", ".yaml")) or overrides.read(name) is None:
         return entry
@@ -297,15 +301,15 @@ def _mapping(entry: Entry, overrides: Overrides) -> Entry:
 
 
 def _with_environment(draft: Draft, environment: list[Word], file: str) -> Draft:
-    """Record what became of the environment variables that the script sets, and return the draft."""
+    """Record how the environment variables that the script sets were imported, and return the draft."""
     for word in environment:
         _environment(draft, word, file)
     return draft
 
 
 def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
-    """Record what became of accelerate's `--config_file`: it was read, its ZeRO stage was taken from its name, or it is
-    missing, which is an error.
+    """Record how accelerate's `--config_file` was imported. The file was read, or the ZeRO stage was taken from its
+    name. If it is missing, an error is reported.
     """
     if named is None:
         return
@@ -319,8 +323,8 @@ def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> N
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
-    """Report an error for each argument whose value contains an unset shell variable. If the argument only names the
-    run, warn and keep the spec's default name.
+    """Report an error for each argument whose value contains a shell variable that is not set. If the argument only
+    names the run, a warning is enough, and the spec keeps its default name.
     """
     for key, one in entries.items():
         if key in NAMES:
@@ -370,7 +374,9 @@ def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Ent
 
 
 def _method(program: str) -> str | None:
-    """The training method in the program's name, such as dpo for `trl dpo` and `dpo.py`; None without one."""
+    """The training method that the name of the program contains: dpo for `trl dpo` and `dpo.py`. None if the name
+    contains none.
+    """
     words = (
         program.lower()
         .replace(".py", "")

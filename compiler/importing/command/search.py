@@ -1,4 +1,4 @@
-"""Find the training commands of a shell script, including those inside quotes, such as `bash -c "..."`."""
+"""Find those commands of a shell script that train. They may stand inside of quotes, as in `bash -c "..."`."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
-"""Matches a training command inside a string."""
+"""A pattern for a training command inside of a string."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
-"""Matches programs that do not train, by a word in their names."""
+"""A pattern for words in the names of programs that do not train."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
-"""Matches programs that probably train, by a word in their names, even if they only call a module that trains."""
+"""A pattern for words in the names of programs that probably train, even if the program only calls a module that
+trains.
+"""
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
 """Programs that start another command, such as `srun python train.py`."""
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
-"""Matches a variable that contains the path of the Python interpreter, such as `$PYTHON`."""
+"""A pattern for variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
-"""The most programs of a script that are looked up in the repository."""
+"""The largest number of a script's programs that are looked for in the repository."""
 MOST_WRAPPED = 40
-"""The most words of a wrapper such as `docker run` that are searched for the command that it starts."""
+"""The largest number of words after a wrapper such as `docker run` that are searched for the command that it starts."""
 
 
 def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) -> tuple[int, Call]:
-    """Returns a pair: the training command that `--pick` selects, or the only one, and its index. Raises Unreadable if
-    there is none, or several without `--pick`.
+    """Return a pair: the training command that `--pick` selects, or else the only one, and its index. Raises Unreadable
+    if there is no training command, or if there are several and no `--pick`.
     """
     training = training_commands(text_, overrides, loops)
-    if overrides.pick is None and len(training) > 1:  # the script may also start an evaluation of the trained model
+    # the script may contain a command that evaluates the trained model
+    if overrides.pick is None and len(training) > 1:
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
         kept = kept if len(kept) == 1 else [one for one in kept if _makes_trainer(one, overrides)]
         if len(kept) == 1:
@@ -67,8 +70,8 @@ def _makes_trainer(call: Call, overrides: Overrides) -> bool:
 
 
 def _without_preparation(training: list[Call], overrides: Overrides) -> list[Call]:
-    """Drop commands for data preparation, such as `python prepare_pairs.py`: files of this repository that create no
-    trainer, provided that another command's file creates one.
+    """Drop commands that prepare data, such as `python prepare_pairs.py`. Such a command starts a file of this
+    repository that creates no trainer, while the file of another command creates one.
     """
     if len(training) > MOST_PROGRAMS:
         return training
@@ -109,7 +112,9 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
 
 
 def _with_interpreter(call: Call) -> Call:
-    """Replace an interpreter that is an unset variable: `$PYTHON train.py` becomes `python train.py`."""
+    """Replace an interpreter that is given by a variable that is not set: `$PYTHON train.py` becomes
+    `python train.py`.
+    """
     words = call.words
     if len(words) < 2 or not (words[0].open and PYTHON.fullmatch(words[0].text)):
         return call
@@ -125,7 +130,9 @@ def _is_python(call: Call) -> bool:
 
 
 def is_wrapper(name: str) -> bool:
-    """Whether a program starts the command after it, also a site's own form, such as `singularity_wrapper exec`."""
+    """Whether a program starts the command that follows it. A cluster may have its own programs of this kind, such as
+    `singularity_wrapper exec`.
+    """
     return name in WRAPPERS or name.removesuffix("_wrapper") in WRAPPERS
 
 
@@ -135,7 +142,9 @@ def count(text_: str, overrides: Overrides) -> int:
 
 
 def _named(call: Call) -> str:
-    """A short name for a command in messages: its Python and YAML files, or else its first word."""
+    """A short name for a command in messages: the Python and YAML files that it names. If it names none, its first
+    word.
+    """
     names = [one.text for one in call.words if one.text.endswith((".py", ".yaml", ".yml"))]
     return ", ".join(os.path.basename(one)[:40] for one in names[:2]) or call.words[0].text[:40]
 

@@ -1,5 +1,5 @@
-"""For `--partial`: take the values of a shell script's arguments (`$1`, `$2`) from a documented command that
-starts it.
+"""With `--partial`, find the values of a shell script's arguments (`$1`, `$2`). They are taken from a documented
+command that starts the script.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ STARTERS = ("bash", "sh", "zsh", "sbatch", "source", ".", "qsub")
 
 
 def unset(draft: Draft) -> set[str]:
-    """The numbers of the script's arguments that errors report as unset, such as "1" for `$1`."""
+    """The numbers of those arguments of the script that errors report as not set, such as "1" for `$1`."""
     return {number for one in draft.messages if one.severity == "error" for number in UNSET.findall(one.why)}
 
 
 def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dict[str, Entry]:
-    """The script's arguments, such as `$1`, from the first documented command that has them all: in the script's
-    comments, in a shell script near it, or in the repository's README. Empty without such a command.
+    """The values of the script's arguments, such as `$1`, in the first documented command that states all of them. Such
+    commands are looked for in the script's comments, in shell scripts near it, and in the README of the repository.
+    Empty if there is no such command.
     """
     name = posixpath.basename(file)
     for words, place, line in _launches(text, name, file, overrides):
@@ -39,8 +40,8 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
 
 
 def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
-    """Add an error for each argument taken from a documented command. `--partial` turns it into a decision for a
-    person.
+    """Add an error for each argument whose value comes from a documented command. With `--partial`, this error becomes
+    a decision for a person.
     """
     for number in sorted(numbers & set(taken)):
         draft.error(taken[number], "an argument of the script, which has no default; the spec has the value of this "
@@ -66,8 +67,8 @@ def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator
 
 
 def _commands(page: str, name: str) -> Iterator[tuple[list[str], int]]:
-    """The arguments in each line of `page` that starts the script `name`, such as `bash run.sh 8 data/`, and the line
-    number.
+    """For each line of `page` that starts the script `name`, such as `bash run.sh 8 data/`: the arguments, and the
+    number of the line.
     """
     starts = "|".join(map(re.escape, STARTERS))
     start = re.compile(

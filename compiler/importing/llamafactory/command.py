@@ -18,15 +18,15 @@ from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
 VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""Subcommands of `llamafactory-cli` that train, each with its training method. `train` has none, because the key
-`stage` names it. All other subcommands read configuration files in the newer layout (v1).
+"""The subcommands of `llamafactory-cli` that train, each with its training method. `train` has no method, because the
+key `stage` names it. All other subcommands read configuration files in the newer layout (v1).
 """
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
-"""File names of LLaMA-Factory's training scripts. Other tools have such names too, so `finetuning_type` must also be
-among the arguments.
+"""The names of LLaMA-Factory's training scripts. Scripts of other tools may have the same names, so the arguments must
+contain `finetuning_type`, too.
 """
 STARTED = re.compile(r"^[ \t]*from llamafactory\.train\.tuner import .*\brun_exp\b", re.MULTILINE)
-"""A line of a script that starts LLaMA-Factory with the words of its own command."""
+"""A pattern for a line of a Python script that starts LLaMA-Factory and passes on the words of its own command."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 GPU = "h100-80gb"
 
@@ -39,8 +39,8 @@ def is_llamafactory(program: str, arguments: Entries) -> bool:
 
 
 VISIBLE, EACH = "$CUDA_VISIBLE_DEVICES", "$NPROC_PER_NODE"
-"""Environment variables: `llamafactory-cli` starts one process per visible GPU, or NPROC_PER_NODE processes
-(launcher.py).
+"""Environment variables that decide how many processes `llamafactory-cli` starts: one for each visible GPU, or
+NPROC_PER_NODE (launcher.py).
 """
 
 
@@ -49,8 +49,8 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
             zero: Entries | None) -> Draft:  # fmt: skip
     """Convert a LLaMA-Factory command to a draft of the spec.
 
-    `table` are the keys of the configuration file that the command names, `rest` the command's words without a key, and
-    `options` the launcher's options. Raises Unreadable for a word in `rest` that is not `key=value`.
+    `table` has the keys of the configuration file that the command names, `rest` the words of the command that have no
+    key, and `options` the options of the launcher. Raises Unreadable for a word in `rest` that is not `key=value`.
     """
     verb = program.partition(" ")[2]
     entries = {**(table or {}), **arguments}

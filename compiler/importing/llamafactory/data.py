@@ -60,16 +60,19 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
 
 NUMBER = re.compile(r"[0-9]{0,20}\.?[0-9]{0,20}(?<=[0-9])")
 ENDS = {"interleave_under": "stop", "interleave_over": "repeat"}
-"""When a mixture with shares ends, by `mix_strategy`: at the end of the first dataset (`stop`), or after repeating the
-shorter datasets (`repeat`). Source: data/data_utils.py (`merge_dataset`).
+"""For each `mix_strategy`, when a mixture with shares ends: as soon as the rows of one dataset are used up (`stop`), or
+when all rows of all datasets were used, while shorter datasets are repeated (`repeat`). Source: data/data_utils.py
+(`merge_dataset`).
 """
 
 
 def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
-    """Import `interleave_probs` as shares of a mixture. Interleaving without probabilities gives equal shares."""
+    """Import `interleave_probs` as the shares of a mixture. If datasets are interleaved without probabilities, their
+    shares are equal.
+    """
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        return  # LLaMA-Factory refuses `interleave_probs` here
+        return  # LLaMA-Factory itself refuses `interleave_probs` here
     end = ENDS.get(str(text(mixed)))
     if end is None:
         draft.error(mixed, "a mixture stops with its first source, or repeats rows", "write `mix_strategy: concat`")
@@ -108,8 +111,8 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def streamed(draft: Draft, packs: bool) -> None:
-    """Report how packing of pretraining texts differs: LLaMA-Factory joins all texts to one stream and cuts it into
-    sequences.
+    """Report a difference in how pretraining texts are packed: LLaMA-Factory joins all texts to one long sequence of
+    tokens, and cuts it into rows.
     """
     packed = draft.settings.get("batch.packing")
     if switches.stream(draft):
@@ -143,8 +146,8 @@ def streamed(draft: Draft, packs: bool) -> None:
 
 
 def _masks(draft: Draft, named: Entries, stage: str) -> None:
-    """Set the loss mask: only answers are in the loss, by `assistant_only` or `completion_only`, depending on the row
-    format.
+    """Set the loss mask, so that only answers count in the loss. Depending on the format of the rows, this is
+    `assistant_only` or `completion_only`.
     """
     if draft.method != "sft" or stage == "pt":
         return
@@ -160,8 +163,8 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _template(draft: Draft, named: Entries, stage: str) -> None:
-    """Write LLaMA-Factory's chat template `template` as Jinja. Without a name, the spec uses the tokenizer's
-    template.
+    """Write LLaMA-Factory's chat template `template` as Jinja. If the file names no template, the spec uses that of the
+    tokenizer.
     """
     entry, thinking = named.get("template"), named.get("enable_thinking")
     word = "" if entry is None or entry.empty else str(text(entry))
@@ -317,7 +320,7 @@ def _information(overrides: Overrides, folder: str) -> Mapping[str, About]:
 
 
 def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About], stage: str) -> None:
-    """Set `eval.data` from the names in `eval_dataset`. Test rows are read like training rows."""
+    """Set `eval.data` from the names in `eval_dataset`. The test rows are read in the same way as the training rows."""
     refs = []
     for name in words(entry) or []:
         about = info.get(name, {})
@@ -341,8 +344,8 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
         ", rated by `kto_tag`",
     ),
 }
-"""By stage, the columns that LLaMA-Factory expects of a dataset without an entry in dataset_info.json, and the words
-with which a warning describes them.
+"""For each stage, the columns that LLaMA-Factory expects in a dataset without an entry in dataset_info.json, and the
+words for these columns in a warning.
 """
 
 

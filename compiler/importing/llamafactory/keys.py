@@ -13,8 +13,8 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""Settings for further adapter keys. `loraplus_lr_ratio` comes before `loraplus_lr_embedding`, because the setting for
-the embeddings' learning rate needs the ratio.
+"""The settings that further keys about adapters become. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
+because the learning rate of the embeddings is only legal with the ratio.
 """
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
@@ -23,10 +23,10 @@ MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
     "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",
 )  # fmt: skip
-"""Keys about reading images, videos and audio, which are irrelevant for a text model."""
+"""Keys about reading images, videos and audio. They are irrelevant if the model reads only text."""
 SPLIT = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "expert_model_parallel_size",
          "context_parallel_size", "virtual_pipeline_model_parallel_size")  # fmt: skip
-"""Keys for Megatron's parallelism over GPUs. The value 1 means that the model is not split."""
+"""Keys for Megatron's parallelism, which splits the model over GPUs. The value 1 means that nothing is split."""
 PADDED = (
     "rows are padded, because without padding the trainer does not truncate them at `cutoff_len`; the loss is the same"
 )
@@ -36,7 +36,9 @@ PROJECTED = (
     "galore_layerwise", "galore_target", "galore_rank", "galore_scale", "galore_update_interval", "apollo_layerwise",
     "apollo_target", "apollo_rank", "apollo_scale", "apollo_update_interval",
 )  # fmt: skip
-"""Keys of the optimizers GaLore and APOLLO, which project gradients to a low rank: the layers, and the projection."""
+"""Keys of GaLore and APOLLO, two optimizers that project gradients to a low rank. They name the layers, and describe
+the projection.
+"""
 SECOND = (
     "model", "model_class", "template", "trust_remote_code", "flash_attn", "init_config", "peft_config",
     "kernel_config", "quant_config", "train_dataset", "eval_dataset", "output_dir", "micro_batch_size",

@@ -73,7 +73,8 @@ def newer(draft: Draft, optim: Entry) -> list[Entry]:
     if name is None or name.value != "muon":
         return [*optim.mapping.values()]
     unknown = []
-    draft.settings.pop("optimizer.weight_decay", None)  # the layout's default weight decay is for AdamW, not for Muon
+    # the layout's default of weight decay is for AdamW, so it is not used for Muon
+    draft.settings.pop("optimizer.weight_decay", None)
     for key, one in optim.mapping.items():
         betas = [number(each) for each in one.items] if key == "adamw_betas" else []
         if key == "name":
@@ -100,7 +101,9 @@ def _chosen(draft: Draft, entry: Entry) -> None:
 
 
 def _decay_of_norms(draft: Draft, key: str) -> None:
-    """Report that LLaMA-Factory's Muon also applies weight decay to norms and biases, and the spec does not."""
+    """Report a difference: LLaMA-Factory's Muon applies weight decay to norms and biases, and a run of the spec does
+    not.
+    """
     decay = draft.settings.get("optimizer.weight_decay")
     if decay is not None and float(decay.text):
         draft.differs(key, "LLaMA-Factory's Muon applies weight decay to norms and biases, too; the spec does not")

@@ -63,7 +63,7 @@ def llamafactory(
     """Convert a LLaMA-Factory file of either layout to a draft of the spec."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
-    if stage is not None and word == "orpo":  # until 0.7.1 a stage of its own, with its own names
+    if stage is not None and word == "orpo":  # until 0.7.1, this was a separate stage with its own names
         own = {key.replace("orpo_", "pref_"): one for key, one in entries.items()}
         word, entries = "dpo", {**own, "pref_loss": Entry("stage", "orpo", stage.file, stage.line)}
     loss = entries.get("pref_loss")

@@ -1,4 +1,4 @@
-"""Refuse combinations of keys that LLaMA-Factory itself refuses, because a file with such keys does not train there
+"""Refuse combinations of keys that LLaMA-Factory itself refuses. A file with such keys does not train in LLaMA-Factory
 either.
 
 Source: LLaMA-Factory 0.9.5, hparams/parser.py (`_verify_model_args`, `get_train_args`), data_args.py and
@@ -15,7 +15,7 @@ EXCLUSIVE = (
     ("max_samples", "streaming"),
     ("resize_vocab", "quantization_bit"),
 )
-"""Pairs of keys that exclude each other."""
+"""Pairs of keys of which LLaMA-Factory accepts only one in a file."""
 ADAPTERS = ("use_rslora", "use_dora", "pissa_init", "loraplus_lr_ratio")
 """Keys that LLaMA-Factory accepts only with `finetuning_type: lora`."""
 PROJECTED = ("use_galore", "use_apollo")
@@ -56,7 +56,7 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
 
 
 def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
-    """Report refused combinations of keys about evaluation data, streaming and mixtures."""
+    """Report the refused combinations of keys about evaluation data, streaming and mixtures."""
 
     def wrong(entry: Entry, why: str, way: str) -> None:
         draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", way)

@@ -15,7 +15,9 @@ from xpc.grammar.record import record
 About = Mapping[str, object]
 """One dataset's entry in `dataset_info.json`."""
 SPEAKERS = {"user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}
-"""The role for each key with which an entry of dataset_info.json names a speaker, as in `user_tag: human`."""
+"""For each key by which an entry of dataset_info.json names a speaker, as in `user_tag: human`: the role of this
+speaker.
+"""
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 """LLaMA-Factory's default message keys and speaker names."""
 MEDIA = ("images", "videos", "audios")
@@ -23,8 +25,8 @@ MEDIA = ("images", "videos", "audios")
 
 @record
 class Rows:
-    """How a spec reads a dataset's rows: the format (`shape`), whether texts become turns of a conversation (`chat`),
-    the columns, and a column whose text follows the question (`context`).
+    """How a spec reads the rows of a dataset: the format (`shape`), whether texts become turns of a conversation
+    (`chat`), the columns, and a column whose text is put after the question (`context`).
     """
 
     shape: str
@@ -34,7 +36,9 @@ class Rows:
 
 
 def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Rows | None:
-    """The row format of the dataset `name`; None, after reporting an error, if a spec has no such format."""
+    """The format of the rows of the dataset `name`. If a spec has no such format, an error is reported, and the result
+    is None.
+    """
     columns, tags = _table(about, "columns"), _table(about, "tags")
     ranking, form = about.get("ranking") is True, str(about.get("formatting", "alpaca"))
     usual = {"prompt": "instruction", "query": "input", "response": "output", "messages": "conversations"}
@@ -79,7 +83,7 @@ def _alpaca(named: Mapping[str, str], ranking: bool) -> Rows:
 
 
 def _table(about: About, key: str) -> dict[str, str]:
-    """The mapping under `key`, without null values, such as the column names under `columns`."""
+    """The mapping under `key`, such as the names of columns under `columns`. Null values are left out."""
     given = about.get(key)
     return {str(name): str(one) for name, one in given.items() if one is not None} if isinstance(given, dict) else {}
 
@@ -94,8 +98,8 @@ def _speakers(draft: Draft, entry: Entry, tags: Mapping[str, str], shape: str) -
 
 def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], tags: Mapping[str, str],
             form: str) -> bool:  # fmt: skip
-    """Report an error for everything in the rows that the runtime does not read, such as images. Returns whether there
-    is any.
+    """Report an error for everything in the rows that the runtime does not read, such as images. Returns whether an
+    error was reported.
     """
     whys = [f"`{name}` has a column of {key}, and rows with media are not imported" for key in MEDIA if key in columns]
     for key, what in (("history", "earlier turns"), ("tools", "tools")):

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's trackers, activation checkpointing, packing, checkpoint interval, and keys of which a spec can
-express only one value.
+"""Import LLaMA-Factory's trackers, activation checkpointing, packing and checkpoint interval, and keys for which a spec
+can only express one value.
 
 Source: LLaMA-Factory 0.9.5, hparams/ and v1/config/.
 """
@@ -20,8 +20,8 @@ FAMILIES = ("ernie4_5_moe", "granitemoe", "jamba", "llama4", "mixtral", "olmoe",
 
 
 def switches(draft: Draft, named: Entries, stage: str) -> None:
-    """Import keys of which a spec can express only one value, mark keys without the key that they need as irrelevant,
-    and set the router's load-balancing loss.
+    """Import keys for which a spec can only express one value, and set the router's load-balancing loss. A key that
+    needs another key is marked as irrelevant if that key is missing.
     """
     KEYS.apply_usual(draft, named)
     KEYS.note_unneeded(draft, named)
@@ -46,7 +46,9 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
 
 
 def swanlab(draft: Draft, named: Entries) -> None:
-    """Add SwanLab to the trackers of `report_to` if `use_swanlab` is on. The default project is LLaMA-Factory's."""
+    """Add SwanLab to the trackers in `report_to` if `use_swanlab` is on. If no project is named, the project is
+    LLaMA-Factory's default.
+    """
     use, others = named.get("use_swanlab"), named.get("report_to")
     names = {"track.project": named.get("swanlab_project"), "track.name": named.get("swanlab_run_name")}
     if use is None or not boolean(use):
@@ -62,7 +64,8 @@ def swanlab(draft: Draft, named: Entries) -> None:
 
 
 def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
-    """The keys for the trainer, without `gradient_checkpointing: false`, which turns nothing off in the older layout.
+    """The keys for the trainer. `gradient_checkpointing: false` is left out, because in the older layout it does not
+    turn checkpointing off.
 
     Source: model/model_utils/checkpointing.py (`prepare_model_for_training`).
     """
@@ -79,8 +82,8 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
 
 
 def recomputing(draft: Draft, named: Entries) -> None:
-    """Set activation checkpointing. It is on by default; `disable_gradient_checkpointing` turns it off, unless
-    `gradient_checkpointing: true` turns it on again.
+    """Set activation checkpointing, which is on by default. `disable_gradient_checkpointing` turns it off;
+    `gradient_checkpointing: true` takes precedence and turns it on again.
     """
     off, again = named.get("disable_gradient_checkpointing"), named.get("use_reentrant_gc")
     newer = named.get("enable_activation_checkpointing")
@@ -101,7 +104,7 @@ def recomputing(draft: Draft, named: Entries) -> None:
 
 
 def layout(draft: Draft, entries: Entries) -> None:
-    """Report an error for keys of the older layout in a file of the newer layout, which LLaMA-Factory also refuses."""
+    """Report an error for keys of the older layout in a file of the newer layout. LLaMA-Factory refuses them, too."""
     for key, entry in entries.items() if "train_dataset" in entries else ():
         if key not in SECOND and entry.value is not None:
             draft.error(
@@ -133,8 +136,8 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
 
 
 def packed(draft: Draft, named: Entries, stage: str) -> None:
-    """Import packing. LLaMA-Factory makes packed sequences one token shorter than `cutoff_len`, and without
-    `neat_packing` a document attends to earlier documents of its sequence.
+    """Import packing. In LLaMA-Factory, packed sequences are one token shorter than `cutoff_len`. Without
+    `neat_packing`, a document attends to the documents before it in the sequence.
     """
     packs, neat = (key in named and not named[key].off for key in ("packing", "neat_packing"))
     size = draft.settings.get("batch.seq")

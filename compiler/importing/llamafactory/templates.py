@@ -41,7 +41,7 @@ class Pieces:
 
 @cache
 def templates() -> dict[str, Pieces]:
-    """The strings of all chat templates, by LLaMA-Factory's names."""
+    """The strings of all chat templates, by the names that LLaMA-Factory gives the templates."""
     found: dict[str, Pieces] = {}
     _, *lines = map(json.loads, read_text(__file__, "templates.jsonl").splitlines())
     for one in lines:
@@ -51,12 +51,12 @@ def templates() -> dict[str, Pieces]:
 
 
 def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
-    """LLaMA-Factory's chat template with this name as Jinja, with marks around the answers; None for an unknown name.
-    The string after an answer is also trained on.
+    """LLaMA-Factory's chat template with this name, as Jinja. The answers in it are marked; the string after an answer
+    is marked, too, because it is also trained on. None for an unknown name.
 
-    `thinks` is the key `enable_thinking`: if on, answers without a thought get an empty one, which is trained on; if
-    off, thoughts are removed from answers. `last` is the key `mask_history`: only the last answer is marked, and the
-    earlier answers lose their thoughts.
+    `thinks` is the key `enable_thinking`. If it is on, an answer without a thought gets an empty one, which is trained
+    on. If it is off, thoughts are removed from the answers. `last` is the key `mask_history`. If it is on, only the
+    last answer is marked, and the earlier answers lose their thoughts.
     """
     one = templates().get(name)
     if one is None:

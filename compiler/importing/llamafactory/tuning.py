@@ -1,4 +1,4 @@
-"""Import which weights LLaMA-Factory trains, in both layouts: all weights, some layers, LoRA or OFT adapters.
+"""Import which weights LLaMA-Factory trains, in both layouts: all weights, some layers, or adapters (LoRA or OFT).
 
 Source: LLaMA-Factory 0.9.6.dev0, hparams/finetuning_args.py, model/adapter.py, v1/plugins/model_plugins/peft.py.
 """
@@ -19,8 +19,8 @@ WHY = "not set: LLaMA-Factory's default"
 
 
 def tuning(draft: Draft, named: Entries) -> None:
-    """Set which weights are trained: `finetuning_type` lora, oft, freeze or full. Keys of another type are
-    irrelevant.
+    """Set which weights are trained. `finetuning_type` is lora, oft, freeze or full. Keys that belong to another type
+    are irrelevant.
     """
     kind, second = named.get("finetuning_type"), named.get("peft_config")
     word = "lora" if kind is None else str(text(kind)).lower()
@@ -55,7 +55,7 @@ def tuning(draft: Draft, named: Entries) -> None:
 
 
 def _bits(draft: Draft, named: Entries, word: str) -> int | None:
-    """The number of bits from `quantization_bit`, or None. Also imports the other quantization keys."""
+    """The number of bits in `quantization_bit`, or None. The other keys about quantization are imported, too."""
     bit = named.get("quantization_bit")
     bits = None if bit is None or bit.empty else integer(bit)
     if bit is not None and bit.empty:
@@ -124,7 +124,9 @@ def _pissa(draft: Draft, table: Entries) -> None:
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:
-    """Set OFT (orthogonal rotations). Either `oft_rank` or `oft_block_size` states the size, and the other key is 0."""
+    """Set OFT (orthogonal rotations). One of `oft_rank` and `oft_block_size` states the size, and the
+    other one is 0.
+    """
     draft.put("oft", True, kind)
     if bits in (4, 8):
         draft.put("lora.bits", bits, bit)
@@ -153,8 +155,8 @@ def _targets(draft: Draft, target: Entry | None) -> None:
 
 
 def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
-    """Set partial training: the last N layers (for a negative number the first N), all or some modules of these layers,
-    and extra modules outside the layers.
+    """Set partial training. It trains the last N layers (the first N if N is negative), all or some modules of these
+    layers, and further modules outside of the layers.
     """
     draft.put("freeze", True, kind)
     layers, inside = table.get("freeze_trainable_layers"), table.get("freeze_trainable_modules")

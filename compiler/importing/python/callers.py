@@ -1,5 +1,5 @@
-"""Find scripts that import a module and call its functions. A module whose functions train gets its settings from such
-a script.
+"""Find scripts that import a module and call its functions. If the functions of a module train, its settings are in
+such a script.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from xpc.compiler.importing.overrides import Overrides
 
 MOST = 4
-"""The most scripts that are tried for a module."""
+"""The largest number of scripts that are tried for a module."""
 MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
 def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
-    """Scripts near the module `file` that import it and run something: path, source text, and the options for reading
-    them.
+    """The scripts near the module `file` that import it and run something. Each is a path, the source text, and the
+    options for reading the script.
     """
     stem = posixpath.basename(file).removesuffix(".py")
     imports = re.compile(

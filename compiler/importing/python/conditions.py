@@ -1,4 +1,6 @@
-"""Conditions whose outcome is not in the script: `--partial` assumes an outcome for each, and reports it."""
+"""Conditions whose outcome cannot be found in the script. `--partial` assumes an outcome for each of them, and reports
+it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,11 @@ from xpc.compiler.importing.python.interpreter.values import Place
 from xpc.compiler.importing.text.entries import Entry
 
 PASSES = 6
-"""How often a script is interpreted at most. Each pass may reach conditions that earlier passes did not reach."""
+"""The largest number of times that a script is interpreted. Each time may reach conditions that were not reached
+before.
+"""
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
-"""Matches conditions that are false in a usual run, which starts from scratch on one GPU, such as `if args.resume:`."""
+"""A pattern for conditions that are false in a usual run, which starts from scratch on one GPU: `if args.resume:`."""
 NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
 
 
@@ -33,9 +37,9 @@ def deciding(draft: Draft, machine: Machine) -> list[Place]:
 
 
 def usual(machine: Machine, place: Place) -> bool:
-    """Whether `--partial` assumes that a condition is true: false for conditions about resuming, debugging or several
-    GPUs, and true for others. Configuration files that the repository lacks are assumed not to exist, other files to
-    exist.
+    """Whether `--partial` assumes that a condition is true. It assumes false for conditions about resuming, debugging
+    or several GPUs, and true for all others. A configuration file that the repository lacks is assumed not to exist;
+    any other file is assumed to exist.
     """
     text = machine.conditions[place]
     if place in machine.absent:

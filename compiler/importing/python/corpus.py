@@ -29,7 +29,9 @@ COLLATORS = (
 NO_ROWS = re.compile(
     r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
 )
-"""Matches names of files that a training script opens for other reasons than training rows, such as `metrics.json`."""
+"""A pattern for the names of files that a training script opens for another purpose than to read training rows, such as
+`metrics.json`.
+"""
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 """Endings of files that may contain training rows."""
 ONCE = "map the rows once, and name the file that has them"
@@ -39,8 +41,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     """Set the data sources, the row format, the held-out rows and the evaluation data. `prompt` is the column of
     `--prompt`.
 
-    Returns the interpreted operations on the last data source; None if the trainer has no data, or if `--data` replaces
-    it.
+    Returns the last data source's operations, as they were interpreted. None if the trainer has no data, or if `--data`
+    replaces the data.
     """
     masked, unread = _masked(draft, machine, trainer)
     given = program.argument(trainer, "train_dataset")
@@ -79,8 +81,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
 
 
 def _response(draft: Draft, trainer: Object) -> None:
-    """Report a difference if the collator's `response_template` is not the text before the answer in the script's
-    prompt.
+    """Report a difference if the collator's `response_template` is not the text that stands before the answer in the
+    script's prompt.
     """
     given = program.argument(trainer, "data_collator")
     call = None if given is None else given.value
@@ -101,7 +103,7 @@ def _response(draft: Draft, trainer: Object) -> None:
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
-    """Set the shuffling of a streamed dataset. The importer of TRL's arguments sets the streaming itself."""
+    """Set how a streamed dataset is shuffled. That it is streamed is set by the importer of TRL's arguments."""
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
@@ -130,7 +132,7 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 
 def _joined(part: Chain, whole: Chain) -> Chain:
-    """One dataset of a concatenation, with the operations on the concatenation added to its own."""
+    """One of the datasets that are concatenated. The operations on the concatenation are added to its own."""
     out = Chain(part.loaded, part.file, part.rows, part.place)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
     out.columns = dict(part.columns)
@@ -178,8 +180,8 @@ def _problems(
 ) -> tuple[str, str] | None:
     """Report an error for each operation on the data that a spec cannot express.
 
-    If the rows themselves cannot be read, returns the reason and the help, which callers also use for the sequence
-    length and the collator.
+    If the rows themselves cannot be read, the reason and the help are returned. Callers use them for the sequence
+    length and the collator, too.
     """
     open_: tuple[str, str] | None = None
     collator = program.argument(trainer, "data_collator")
@@ -189,7 +191,7 @@ def _problems(
         draft.put("method.completion_only", False, None, "the collator makes new labels, of all tokens")
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
-            continue  # the collator makes new labels without the padding
+            continue  # the collator makes new labels, in which padding does not count
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
         open_ = open_ or (why, help)
@@ -215,8 +217,8 @@ def _problems(
 
 
 def _origin(draft: Draft, machine: Machine) -> str:
-    """Guess the data source if the data cannot be traced to the trainer: the Hub dataset or file that the script reads,
-    preferably one with `train` in its name. Returns a clause about it for error messages, or "".
+    """Guess the data source if the data cannot be followed to the trainer. It is a Hub dataset or a file that the
+    script reads, preferably one with `train` in its name. Returns a clause about it for error messages, or "".
     """
     found: list[tuple[str, Chain]] = []
     unnamed = ""
@@ -339,7 +341,7 @@ EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay"
 
 
 def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Drop the evaluation from the spec, with a warning. If the script keeps the checkpoint with the best evaluation,
+    """Leave the evaluation out of the spec, with a warning. If the script keeps the checkpoint that evaluates best,
     report an error instead.
     """
     best = entries.values.get("load_best_model_at_end")

@@ -48,7 +48,7 @@ class Data:
     """Whether the script removes columns."""
     length: Argument | None = None
     end: str = ""
-    """What follows the tokens of an answer that the script puts together itself; empty if it does not."""
+    """What the script puts after the tokens of an answer. Empty unless the script puts the tokens together itself."""
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Place] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
@@ -193,7 +193,7 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
 
 
 def _excluded(value: object) -> Argument | None:
-    """The rows or the share that `range(len(rows) - 50)` leaves out; None for another number."""
+    """The rows, or the share of them, that `range(len(rows) - 50)` leaves out. None for any other number."""
     part = value.hidden if isinstance(value, Unknown) else None
     return part.positional[0] if isinstance(part, Object) and part.path == LESS else None
 
@@ -201,7 +201,7 @@ def _excluded(value: object) -> Argument | None:
 def _mapped(machine: Machine, out: Data, step: Object) -> None:
     function = step.argument("function", 0)
     if step.last == "map" and function is None:
-        return  # only removes columns
+        return  # this call only removes columns
     cut = out.length.value if out.length is not None else None
     if step.last == "filter" and function is not None and rows.keeps_cut_rows(machine, function.value, cut):
         return

@@ -18,9 +18,9 @@ from xpc.compiler.importing.text.entries import MAX_DEPTH, Entry, Unreadable, ch
 from xpc.grammar.record import field, mutable
 
 MOST = 2_000
-"""The most nested values of one argument."""
+"""The largest number of values that may be nested in one argument."""
 NAMED = ("model_name_or_path", "tokenizer_name_or_path", "dataset_name")
-"""Arguments for which an unset environment variable is an error, because the run needs a value."""
+"""Arguments that the run needs. If such an argument is an environment variable that is not set, this is an error."""
 KEPT = ("task_type", "lora_task_type")
 """Arguments whose values are enumeration members, such as CAUSAL_LM, which keep their capital letters."""
 
@@ -45,7 +45,7 @@ class Entries:
     config: Object | None = None
 
     def add(self, name: str, given: Argument, own: bool = False) -> None:
-        """Add an argument. If its value is unknown, add a problem instead."""
+        """Add an argument. If its value is unknown, add a problem."""
         if name == "model_init_kwargs" and isinstance(given.value, dict):
             given = Argument(_other_arguments(given.value), given.place)
         why = unread(given.value)
@@ -87,7 +87,7 @@ def _other_arguments(table: dict[object, object]) -> Table:
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
-    """The reason why a value, or a value inside it, is unknown; "" if all of it is known."""
+    """The reason why a value is unknown, or a value inside of it. "" if everything in it is known."""
     left = [MOST] if left is None else left
     left[0] -= 1
     if left[0] < 0 or depth > MAX_DEPTH:

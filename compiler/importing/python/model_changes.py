@@ -1,4 +1,6 @@
-"""Import what a script does with its model after loading it: adapters, the reference model, and changes of weights."""
+"""Import what a script does with its model after it has loaded it: adapters, the reference model, and changes of
+weights.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,8 @@ LIBRARIES = (
 
 
 def _rooted(value: object, own: set[Place]) -> bool:
-    """Whether a value may be the trained model or a part of it: its chain of calls leads to a call in `own`, or is
-    unknown.
+    """Whether a value may be the trained model or a part of it. This is so if the value is unknown, or if its chain of
+    calls leads to a call in `own`.
     """
     for _ in range(20):
         if not isinstance(value, Object):
@@ -77,7 +79,8 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     spec cannot express.
     """
     adapter = entries.values.get("use_peft")
-    if adapter is not None and "adapter.kind" not in entries.values:  # other adapter types have their own defaults
+    # adapters of other kinds have their own defaults, so none are set
+    if adapter is not None and "adapter.kind" not in entries.values:
         unsloth = model.unsloth_adapter is not None
         for path, value in (UNSLOTH_DEFAULTS if unsloth else LORA_DEFAULTS).items():
             draft.put(path, value, None, f"not set: the default of {'Unsloth' if unsloth else 'PEFT'}")
@@ -175,7 +178,9 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
 
 
 def _config(draft: Draft, model: Model) -> None:
-    """Import attributes that the script sets on `model.config`: harmless ones are irrelevant, others are errors."""
+    """Import the attributes that the script sets on `model.config`. Those that do not change the training are
+    irrelevant, and all others are errors.
+    """
     for owner in model.seen:
         config = owner.attributes.get("config")
         for key, value in config.attributes.items() if isinstance(config, Object) else ():
@@ -194,8 +199,8 @@ def _config(draft: Draft, model: Model) -> None:
 
 
 def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine) -> None:
-    """Warn about functions of unread modules that get the model, the trainer or its configuration, because they may
-    change what is learned.
+    """Warn about functions that get the model, the trainer or its configuration, and are in modules that are not read.
+    They may change what is learned.
     """
     own = {(one.path, one.place) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")

@@ -18,7 +18,7 @@ from xpc.compiler.language.methods import METHODS
 
 KEYS = keys.load("python/keys.toml")
 OTHER_ADAPTERS = {"VeraConfig": "vera", "LoHaConfig": "loha", "MissConfig": "miss"}
-"""peft's config classes other than LoraConfig, with xpc's adapter names."""
+"""The configuration classes of peft, except LoraConfig, each with xpc's name of the adapter."""
 QUANTIZED = ("-unsloth-bnb-4bit", "-bnb-4bit")
 """Endings of repository names that mean already quantized weights."""
 HARMLESS = ("use_cache", "pretraining_tp", "torch_dtype", "pad_token_id", "bos_token_id", "dtype", "name_or_path")
@@ -112,8 +112,8 @@ def is_unsloth(loaded: Object) -> bool:
 
 
 def _block(entries: Entries, block: str, call: Object) -> None:
-    """Add the keyword arguments of a call under TRL's names, which are in the part `block` of the key table
-    python/keys.toml.
+    """Add the keyword arguments of a call under TRL's names. The part `block` of the key table python/keys.toml has
+    these names.
     """
     for name, given in call.keywords.items():
         if name in ("model_name", "pretrained_model_name_or_path", "model", "peft_config"):
@@ -241,12 +241,14 @@ def _checkpointing(entries: Entries, model: Model) -> None:
 
 
 MODERN = "0.26"
-"""The first TRL version that runs with transformers 5, which loads weights in the checkpoint's dtype by default."""
+"""The first version of TRL that runs with transformers 5. By default, transformers 5 loads weights in the dtype of the
+checkpoint.
+"""
 
 
 def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
-    """Warn about `from_pretrained` without a dtype, because transformers 4 then loads fp32, and transformers 5 the
-    checkpoint's dtype.
+    """Warn about a `from_pretrained` without a dtype. The dtype then depends on the version: transformers 4 loads fp32,
+    and transformers 5 loads the dtype of the checkpoint.
     """
     order = versions.numbers()
     modern = bool(draft.fitting) and order.index(draft.fitting[-1]) >= order.index(MODERN)

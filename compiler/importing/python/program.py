@@ -68,7 +68,7 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """The return values of all calls from loading the model to the trainer."""
+    """The values that all calls return, from the one that loads the model to the one that creates the trainer."""
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
@@ -121,7 +121,9 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """The value before an operation or condition that made it unknown, such as the config that one branch changes."""
+    """The value before the operation or condition that made it unknown. For a config that one branch changes, it is the
+    unchanged config.
+    """
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:
             return value

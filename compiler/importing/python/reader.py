@@ -61,9 +61,11 @@ LIFE = (
     "save_metrics",
     "__post_init__",
 )
-"""Trainer methods whose overriding only changes logging and saving, not what is learned."""
+"""Methods of a trainer that only concern logging and saving. A script that overrides them does not change what is
+learned.
+"""
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
-"""Matches environment variables for accounts, trackers and launchers, which do not change what is learned."""
+"""A pattern for environment variables about accounts, trackers and launchers. They do not change what is learned."""
 UNREAD = (
     "run_name",
     "logging_dir",
@@ -77,7 +79,7 @@ UNREAD = (
     "project",
     "trackio_space_id",
 )
-"""Arguments that do not affect what is learned, so that an unknown value is a warning and not an error."""
+"""Arguments that do not affect what is learned. If the value of one is unknown, this is only a warning."""
 
 
 def python(text: str, file: str, overrides: Overrides) -> Draft:
@@ -202,7 +204,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
     data = corpus.write(draft, machine, trainer, entries, overrides.prompt)
     masks = "assistant_only_loss" in draft.stack.fields(draft.stack.config(draft.method))
     if draft.has("method.assistant_only") and not masks and overrides.target is None:
-        draft.stack = load(stacks.DEFAULT)  # only the default stack has `assistant_only_loss`
+        draft.stack = load(stacks.DEFAULT)  # only the default stack has `assistant_only_loss`, so the spec needs it
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
@@ -244,7 +246,9 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn about unset environment variables on which arguments or conditions depend; they are taken to be empty."""
+    """Warn about environment variables that are not set and on which arguments or conditions depend. They are taken to
+    be empty.
+    """
     for one, why in entries.unset:
         draft.warn(one, f"{why}; the import assumes that it is empty")
     names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]

@@ -1,5 +1,5 @@
-"""Columns that a script computes for its reward functions. A run passes only the data's own columns to reward
-functions.
+"""Handle columns that a script computes for its reward functions. In a run, reward functions get only the columns that
+the data itself has.
 
 With `--rewards FILE`, a wrapper in FILE computes these columns from the data's columns and passes them on.
 """
@@ -89,7 +89,7 @@ def _expression(
             used.add(one.id)
     columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if prompt in columns or key == prompt:
-        return None  # a run passes the prompt, not the column it came from
+        return None  # a run passes the prompt itself, and not the column from which it was made
     return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
 
 

@@ -137,7 +137,9 @@ def _defined(overrides: Overrides, name: str) -> bool:
 
 
 def _is_stub(node: ast.stmt) -> bool:
-    """Whether a function only raises NotImplementedError, as those that an import writes with `--partial`."""
+    """Whether a function does nothing but raise NotImplementedError. An import with `--partial` writes
+    such functions.
+    """
     body = node.body if isinstance(node, ast.FunctionDef) else []
     return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
@@ -331,7 +333,9 @@ def _defines(node: ast.stmt) -> list[str]:
 
 
 def _heavy(draft: Draft, label: str, node: ast.stmt, names: set[str]) -> None:
-    """Report a statement that loads a model, a tokenizer or data when the file of the rewards is imported."""
+    """Report a statement at the top of the file of rewards that loads a model, a tokenizer or data. It would run
+    whenever the file is imported.
+    """
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return
     loads = [one for one in ast.walk(node) if isinstance(one, ast.Attribute) and one.attr == "from_pretrained"]

@@ -1,5 +1,5 @@
-"""Interpret the functions that a script maps over the rows of its data, to find the columns, strings or conversations
-that they make.
+"""Interpret the functions that a script applies to the rows of its data by `map`. The result is the columns, strings or
+conversations that they make.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Turns:
 
 @mutable
 class Made:
-    """The columns that a mapped function makes, by name, or why the function cannot be read (`why`)."""
+    """The columns that a function makes which is applied to rows, by name. If the function cannot be read, `why` is the
+    reason.
+    """
 
     columns: dict[str, object] = field(factory=dict)
     why: str = ""
@@ -100,7 +102,9 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
 
 
 def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
-    """Whether a filter keeps every row that is cut to a length: `lambda row: len(row["input_ids"]) <= length`."""
+    """Whether a filter keeps every row that was cut to a length. An example is `lambda row: len(row["input_ids"]) <=
+    length`.
+    """
     node = function.node if isinstance(function, Function) else None
     test = node.body if isinstance(node, ast.Lambda) else None
     if not isinstance(function, Function) or not isinstance(test, ast.Compare) or not isinstance(length, int):
@@ -114,7 +118,7 @@ def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
 
 
 def _tokens(value: dict[object, object], batched: bool) -> Made:
-    """The text whose tokens a function returns as `input_ids`, provided that the labels are the same tokens."""
+    """The text whose tokens a function returns as `input_ids`. None unless the labels are the same tokens."""
     tokens, labels = value["input_ids"], value.get("labels")
     row = None if batched else token_row(tokens, labels)
     if row is not None:
@@ -134,7 +138,7 @@ def _tokens(value: dict[object, object], batched: bool) -> Made:
 
 
 def _tokenized(call: Object, batched: bool) -> Made:
-    """The text that a tokenizer is called with, provided that the labels, if any, are the tokens of this text."""
+    """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
@@ -191,7 +195,9 @@ def formatted(machine: Machine, function: object, before: dict[str, object]) -> 
 
 
 def single(value: object, batched: bool) -> object:
-    """The value for one row: a list of one item, computed over a batch, gives its item."""
+    """The value for one row. If the value was computed for a batch, it is a list with one item, and the item is
+    returned.
+    """
     if batched and isinstance(value, list) and len(value) == 1:
         value = value[0]
     return Column(value.name, False, value.source) if isinstance(value, Column) else value

@@ -144,7 +144,9 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:
-    """Report that TRL ignores the script's text, because the rows keep the columns `prompt` and `completion`."""
+    """Report that TRL ignores the text that the script makes: the rows also have the columns `prompt` and `completion`,
+    and TRL reads these.
+    """
     if shape.plain or shape.data.removed or not {"prompt", "completion"} <= columns_of(value):
         return
     order = versions.numbers()
@@ -230,7 +232,7 @@ ENDS = {"pad_token_id": "the padding token", "nothing": "no token"}
 
 
 def _joined(shape: Shape) -> None:
-    """Report how a script's own tokens differ from those of the spec."""
+    """Report the differences between the tokens that a script puts together itself and those of a run of the spec."""
     shape.draft.differs(
         "prompt",
         "the script tokenizes the question and the answer separately; the spec tokenizes the joined text, with the "

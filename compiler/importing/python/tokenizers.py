@@ -31,7 +31,7 @@ TEMPLATES = {
     "zephyr": "zephyr",
     "vicuna": "vicuna",
 }
-"""xpc's name for each of Unsloth's chat templates that it has."""
+"""Those chat templates of Unsloth that xpc has, each with xpc's name."""
 
 
 def tokenizer_of(trainer: Object) -> tuple[Object | None, Object | None]:
@@ -123,8 +123,8 @@ def _formatted(draft: Draft, model: Model) -> None:
 
 
 def _padding(draft: Draft, trainer: Object) -> None:
-    """Report a script that never trains on the eos token: it pads with this token, and its collator masks all padding
-    tokens. TRL's own collator, since 0.16, does not mask this token.
+    """Report a script that never trains on the eos token, because it uses this token for padding, and its collator
+    masks all padding tokens. TRL's own collator does not mask the eos token, from version 0.16 on.
     """
     given = program.argument(trainer, "data_collator")
     called = given.value if given is not None and isinstance(given.value, Object) else None

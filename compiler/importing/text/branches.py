@@ -1,4 +1,6 @@
-"""The open conditions, loops, functions and groups of a shell script, and the variables that hold after each branch."""
+"""The conditions, loops, functions and groups that are open while a shell script is read, and the variables after each
+branch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from xpc.compiler.importing.text.shell_words import Word, Words
 from xpc.grammar.record import field, mutable
 
 MOST_BLOCKS = 200
-"""The maximum nesting of conditions, loops and functions."""
+"""How deeply conditions, loops and functions may be nested."""
 
 
 @mutable
@@ -55,7 +57,7 @@ class Branches:
 
     @property
     def dead(self) -> bool:
-        """Whether the current command certainly does not run."""
+        """Whether it is certain that the current command does not run."""
         return self.ended or any(one.truth is False or one.ended for one in self.blocks)
 
     def begin(self, block: Block) -> None:
@@ -104,7 +106,8 @@ class Branches:
         self.close_branch(block)
         states = block.states
         if block.unset and not ended and not complete:
-            self.state = states[0] if states else first  # the condition was `[ -z "$X" ]`
+            # the condition is `[ -z "$X" ]`, for a variable that is never set
+            self.state = states[0] if states else first
             return
         if not complete and not block.settled:
             states = [*states, block.before.copy()]

@@ -1,4 +1,4 @@
-"""Evaluate conditions of a shell script, such as `[ "$X" = a ]`, where the script's text decides their outcome."""
+"""Evaluate conditions of a shell script, such as `[ "$X" = a ]`, if the text of the script decides their outcome."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def truth_of(words: list[Word]) -> bool | None:
     if words and words[0].text == "false":
         return False
     parts = [one for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
-    if parts == words or not parts:  # a command other than a test
+    if parts == words or not parts:  # this command is not a test, so its outcome is unknown
         return None
     if any(one.open or "$" in one.text for one in parts) or len(parts) > 4:
         return None
@@ -61,7 +61,10 @@ def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") ->
 
 
 def both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The outcome of `one && other` or `one || other` (`link`), where None means unknown."""
+    """The outcome of `one && other` or `one
+
+    other`; `link` is the operator. An unknown outcome is None.
+    """
     decides = link == "||"
     if one is decides or other is decides:
         return decides

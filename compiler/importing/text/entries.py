@@ -10,9 +10,9 @@ from collections.abc import ItemsView, Iterator, Mapping
 from xpc.grammar.record import field, record
 
 MAX_SIZE = 262_144
-"""The maximum size of a configuration, in characters. A spec has the same limit."""
+"""The largest number of characters in a configuration. The limit for specs is the same."""
 MAX_NODES = 20_000
-"""The maximum number of values of a configuration. A YAML alias counts at each use."""
+"""The largest number of values in a configuration. An alias of YAML counts each time it is used."""
 MAX_DEPTH = 32
 
 LARGEST = 2.0**63
@@ -42,7 +42,7 @@ OWN_METHOD = (
     "the script has a trainer with its own method, which may change what is learned",
     "compare it with TRL's, and leave it out if they learn the same",
 )
-"""The error about a trainer whose methods a script overrides, and what to do about it."""
+"""The text of the error about a trainer whose methods a script overrides, and of its help."""
 
 
 def checked(value: object, line: int) -> object:
@@ -139,7 +139,7 @@ def plain(entry: Entry) -> object:
 
 
 SECRET = "(a secret)"
-"""The text that replaces a secret value in messages."""
+"""The text that messages show in the place of a secret."""
 
 
 def as_json(entry: Entry) -> str:
@@ -176,7 +176,8 @@ def number(entry: Entry) -> int | float | None:
     if not isinstance(entry.value, str):
         return entry.value
     text = entry.value.strip()
-    if len(text) > 64 or not NUMBER.fullmatch(text):  # matching a longer text would take quadratic time
+    # a longer text is not matched, because this would take quadratic time
+    if len(text) > 64 or not NUMBER.fullmatch(text):
         return None
     value = float(text.replace("_", ""))
     checked(value, entry.line)

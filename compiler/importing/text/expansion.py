@@ -15,19 +15,19 @@ OWN_FOLDER = re.compile(
     r"""(?:cd\s+)?"?\$\(\s*dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?\s*\)((?:/\.\.)*)"?"""
     r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
 )
-"""Matches `cd "$(dirname "$0")/.." && pwd`, the script's own folder or a folder above it."""
+"""A pattern for `cd "$(dirname "$0")/.." && pwd`, which gives the folder of the script, or a folder above it."""
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
-"""Matches `cd "$DIR/.." && pwd`, the absolute path of a folder."""
+"""A pattern for `cd "$DIR/.." && pwd`, which gives the absolute path of a folder."""
 SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
 COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
                      r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
                      r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
-r"""Matches `echo "$X" | tr ',' '\n' | wc -l`, the number of items in a list with commas."""
+r"""A pattern for `echo "$X" | tr ',' '\n' | wc -l`, which counts the items of a list with commas."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""Matches an integer of at most 18 digits, which fits in the shell's 64 bits."""
+"""A pattern for an integer of at most 18 digits. Such a number fits in the 64 bits of the shell's integers."""
 DEPTH = 12
 """The maximum nesting of `${...}` and `$(...)` in each other."""
 MOST_OPEN = 60
@@ -40,8 +40,9 @@ copied for branches.
 
 @mutable
 class Budget:
-    """A limit on the cost of reading a script, which all branches share. Without it, variables that each use the
-    previous one twice would grow exponentially, and each branch of a condition copies all variables.
+    """The limit for the cost of reading a script; all branches together must keep to it. The cost could grow in two
+    ways: exponentially, if each variable uses the one before it twice; and by the copies of all variables that each
+    branch of a condition needs.
     """
 
     spent: int = 0
@@ -97,8 +98,8 @@ class Variables:
 
 
 def joined(branches: list[Variables], before: Variables) -> Variables:
-    """The variables after a condition of unknown outcome: a value stays if all branches agree, and is unknown
-    otherwise.
+    """The variables after a condition whose outcome is unknown. A variable keeps its value if all branches agree on it;
+    otherwise it is unknown.
     """
     if not branches:
         return before
@@ -244,7 +245,7 @@ def _value(name: str, index: str | None, state: Variables, line: int, depth: int
     if WHOLE.fullmatch(name) and int(name) and state.positional is not None:
         return state.positional[int(name) - 1] if int(name) <= len(state.positional) else "", ""
     if index is None and name not in state.known and name in state.arrays:
-        index = "0"  # `$ARRAY` means its first item
+        index = "0"  # `$ARRAY` stands for the first item of an array
     if index is None:
         return state.known.get(name), state.missing.get(name, "")
     if index in ("@", "*"):
@@ -279,7 +280,7 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
         state.budget.spend((value.count(old) if operator == "//" else 1) * len(new), line)
         return value.replace(old, new, -1 if operator == "//" else 1)
     pattern, _ = expand(pattern.strip("\"'"), state, line, depth + 1)
-    state.budget.spend(len(value) ** 2 // 1000, line)  # each prefix or suffix is matched
+    state.budget.spend(len(value) ** 2 // 1000, line)  # each prefix or suffix of the value is tried
     lengths = range(len(value) + 1)
     for n in reversed(lengths) if len(operator) == 2 else lengths:
         piece = value[:n] if operator[0] == "#" else value[len(value) - n :]

@@ -1,5 +1,5 @@
-"""Rewrite f-strings of Python 3.12 for the parser of Python 3.11, which does not allow an f-string's own quotes inside
-its expressions.
+"""Rewrite f-strings of Python 3.12 so that Python 3.11 can parse them. Python 3.11 does not allow the quotes of an
+f-string inside of its expressions.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 BEGIN = re.compile(r"""#[^\n]*|(?<![\w])([rbfuRBFU]{0,2})(\'\'\'|\"\"\"|\'|\")""")
-"""Matches a comment, or the beginning of a string literal."""
+"""A pattern for a comment, or for the beginning of a string."""
 
 
 def requoted(text: str) -> str:
@@ -21,7 +21,7 @@ def requoted(text: str) -> str:
         if found is None:
             return "".join([*out, text[at:]])
         out.append(text[at : found.start()])
-        if found[2] is None:  # it matched a comment
+        if found[2] is None:  # the match is a comment
             out.append(found[0])
             at = found.end()
             continue

@@ -21,9 +21,9 @@ BEFORE = ("do", "then", "else", "{", "(", "!", "time")
 """Shell keywords that may stand before a command."""
 DECLARING = ("export", "declare", "readonly", "local", "typeset")
 MOST_COMMANDS = 20_000
-"""The maximum number of commands that are read; the commands of a function count at each call."""
+"""The largest number of commands that are read. The commands of a function count each time it is called."""
 MOST_NESTED = 12
-"""The maximum nesting of function calls and sourced files."""
+"""How deeply calls of functions and sourced files may be nested."""
 
 
 @record
@@ -106,7 +106,8 @@ class _Shell(Branches):
             words.state, words.reading = self.state, not self.dead and runs is not False
             found = words.command()
             if before is not None and found == []:
-                self.state = joined([self.state, before], before)  # as in `check && ARRAY+=(...)`
+                # the command after an operator is an assignment, as in `check && ARRAY+=(...)`
+                self.state = joined([self.state, before], before)
             if found is None:
                 del self.blocks[base:]
                 return
@@ -209,7 +210,7 @@ class _Shell(Branches):
             return both(before, truth_of(found), link)
         runs = before if link == "&&" else None if before is None else not before
         if before is None and link == self.unset:
-            runs = True  # as in `[ -z "$X" ] && X=5`
+            runs = True  # the condition tests a variable that is never set, as in `[ -z "$X" ] && X=5`
         if runs is False or (runs is None and _is_ending(found)):
             return before
         inner = Block("if", found[0].line, self.state.copy(), runs)
@@ -320,8 +321,8 @@ class _Shell(Branches):
     # -- loops -------------------------------------------------------------------------------------------------------
 
     def loop(self, found: list[Word]) -> None:
-        """Begin a loop. Its body is read once, with the first value; a loop over the script's own arguments is
-        skipped.
+        """Begin a loop. Its body is read once, with the first value. A loop over the arguments of the script is
+        skipped, because they are not known.
         """
         block = Block("loop", found[0].line, self.state.copy())
         self.begin(block)

@@ -10,19 +10,21 @@ from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""Matches `$@` and `$*`, the script's own arguments, which are empty in an import."""
+"""A pattern for `$@` and `$*`, the arguments of the script. In an import, they are empty."""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
 ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
 BRACES = re.compile(r"(?<![$\\])\{(?:(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?|([\w.+/=-]*(?:,[\w.+/=-]*)+))\}")
-"""Matches brace expansions, such as `{1..3}`, `{0..8..2}` and `{a,b}`."""
+"""A pattern for brace expansions, such as `{1..3}`, `{0..8..2}` and `{a,b}`."""
 MOST_WORDS = 100
 """The maximum number of words of one brace expansion."""
 HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
 FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
 REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
-"""Matches a redirection such as `>FILE` or `2>&1`. If the group is empty, the file name is the next word."""
+"""A pattern for a redirection such as `>FILE` or `2>&1`. If the group is empty, the next word is the
+name of the file.
+"""
 ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)
 
 
@@ -59,7 +61,7 @@ class Words:
         self.body, sets = None, False
         while self.at < len(self.text):
             character = self.text[self.at]
-            if self.text[self.at :] == "\\":  # a backslash ends the script
+            if self.text[self.at :] == "\\":  # the text ends with a backslash
                 self.skip(1)
             elif self.text.startswith(("\\\n", "\\\r\n"), self.at):
                 self.skip(2 + (self.text[self.at + 1] == "\r"))
@@ -143,7 +145,8 @@ class Words:
         rest = Words(self.text, self.state, place + 1, self.line + 1)
         body = rest.document(found)
         lines = self.text.count("\n", place + 1, rest.at)
-        blank = "\n" * lines + " " * (rest.at - place - 1 - lines)  # keep positions and lines
+        # the newlines are kept, so that positions and lines stay right
+        blank = "\n" * lines + " " * (rest.at - place - 1 - lines)
         self.text = self.text[: place + 1] + blank + self.text[rest.at :]
         return body
 
@@ -215,7 +218,7 @@ class Words:
             return [Word(word.text[: braces.start()] + one + word.text[braces.end() :], line, word.open)
                     for one in _each(braces)]  # fmt: skip
         if unquoted and "$" in raw and ASSIGNMENT.fullmatch(raw) is None and not raw.startswith("$("):
-            parts = PART.findall(word.text)  # split as the shell splits `$LAUNCHER train.py`
+            parts = PART.findall(word.text)  # the value is split into words, as the shell does for `$LAUNCHER train.py`
             if len(parts) > 1 or not word.open:
                 return [Word(part, line, word.open if "$" in part else "") for part in parts]
         return [word]
@@ -281,7 +284,8 @@ class Words:
                 at += 2
             elif self.text.startswith(("$(", "${"), at):
                 stop = closed(self.text, at + 1)
-                self.state.budget.spend(stop - at, line)  # an unclosed bracket is searched to the end
+                # the bracket may never be closed, so the search may go on to the end of the text
+                self.state.budget.spend(stop - at, line)
                 if stop >= len(self.text) and self.text[-1:] != (")" if self.text[at + 1] == "(" else "}"):
                     stop = at + 1
                 out += self.text[at:stop]

@@ -19,8 +19,8 @@ OTHER_TRACKERS = ("azure_ml", "codecarbon", "comet_ml", "dagshub", "dvclive", "f
 
 @cache
 def optimizers() -> dict[str, str]:
-    """xpc's name of each optimizer, by transformers' name. The name `adamw` is missing, because in a spec it means the
-    default choice.
+    """xpc's name for each optimizer of transformers, by transformers' name. `adamw` is left out, because in a spec this
+    name means the default choice.
     """
     out: dict[str, str] = dict(KEYS["optim"].values)
     for name in stacks.names():

@@ -19,7 +19,9 @@ from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
 
 LONGEST = 4096
-"""The sequence length, in tokens, for a file without `max_seq_len`, with which torchtune truncates nothing."""
+"""The sequence length, in tokens, for a file without `max_seq_len`. torchtune truncates nothing in this case, so it is
+very long.
+"""
 
 
 @record

@@ -10,8 +10,8 @@ from xpc.compiler.importing.text.entries import Entries, Entry, text
 
 KEYS = load("torchtune/keys.toml")
 RECIPES = ("policy_model", "ppo_epochs", "teacher_model", "kd_loss", "quantizer")
-"""Keys of recipes that a spec cannot express, such as PPO and distillation. A file with one of these keys is not
-imported.
+"""Keys of recipes that a spec cannot express, such as those of PPO and distillation. A file that has one of these keys
+is not imported.
 """
 NO_TRAINING = "it names no optimizer: a file for evaluation, generation or quantization does not train"
 VISION = "recipes with images are not imported"
@@ -28,9 +28,9 @@ PUBLISHERS = {
 meta-llama.
 """
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
-"""Matches the names of folders that `tune download PUBLISHER/NAME` writes."""
+"""A pattern for the names of the folders into which `tune download PUBLISHER/NAME` writes."""
 FUSED = ("phi3", "phi4")
-"""Families in torchtune.models whose published checkpoints have fused layers: qkv_proj and gate_up_proj."""
+"""Families in torchtune.models whose published checkpoints have fused layers, qkv_proj and gate_up_proj."""
 
 
 def at(entries: Entries, path: str) -> Entry | None:
@@ -43,6 +43,6 @@ def at(entries: Entries, path: str) -> Entry | None:
 
 
 def component(entry: Entry | None) -> str:
-    """The class or function that `_component_` names, such as `torch.optim.AdamW`; "" without one."""
+    """The class or function that `_component_` names, such as `torch.optim.AdamW`. "" if there is no `_component_`."""
     made = None if entry is None else entry.mapping.get("_component_")
     return (text(made) if made is not None else None) or ""

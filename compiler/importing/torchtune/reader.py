@@ -109,7 +109,9 @@ def _with(entry: Entry, value: object) -> Entry:
 
 
 def _refused(entries: Entries) -> tuple[Entry, str] | None:
-    """Returns a pair, the first key that prevents the import and the reason, or None if the file can be imported."""
+    """Return a pair: the first key because of which the file cannot be imported, and the reason. None if the file can
+    be imported.
+    """
     for key in RECIPES:
         one = entries.get(key)
         if one is not None and not one.empty and "optimizer" in entries:
@@ -132,8 +134,8 @@ def _single_device(entries: Entries, file: str) -> bool:
 
 
 def _model(draft: Draft, entries: Entries, overrides: Overrides) -> None:
-    """Set the model: a Hub name if the checkpoint folder has the name that `tune download` gives it, otherwise the
-    folder.
+    """Set the model. If the checkpoint folder has the name that `tune download` gives it, it is a name of the Hub;
+    otherwise it is the folder.
     """
     made, folder = at(entries, "model._component_"), at(entries, "checkpointer.checkpoint_dir")
     parts = component(entries.get("model")).split(".")
@@ -212,7 +214,7 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", 1e-3, NOT_SET)  # torch's and bitsandbytes' default
+    draft.default("optimizer.lr", 1e-3, NOT_SET)  # this is the default of torch and of bitsandbytes
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:

@@ -55,7 +55,7 @@ def corpus(draft: Draft, named: Entries) -> None:
 
 
 def formats(draft: Draft) -> tuple[str, ...]:
-    """The row formats of the training data, without repetition: each source's own format, otherwise the one in the data
+    """The formats of the training rows, without repetitions. The format of a source is its own, or that of the data
     block.
     """
     common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
@@ -63,8 +63,8 @@ def formats(draft: Draft) -> tuple[str, ...]:
 
 
 def in_common(draft: Draft) -> None:
-    """Move settings in which all sources agree into the data block. If sources differ in a setting, each keeps
-    its own.
+    """Move settings that are the same for all sources into the data block. A setting in which sources differ stays with
+    each source.
     """
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
@@ -83,8 +83,8 @@ def in_common(draft: Draft) -> None:
 
 
 def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings for the loss mask of sft, one per kind of row format; empty for plain texts, which have no answers
-    to mask.
+    """The settings for the loss mask of sft, one for each kind of format. Empty for plain texts, because they have no
+    answers.
     """
     return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
 

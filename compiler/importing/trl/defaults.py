@@ -1,4 +1,4 @@
-"""State in the spec the defaults that a TRL configuration relies on, where xpc's defaults differ."""
+"""State in the spec those defaults that a TRL configuration relies on and that differ from xpc's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xpc.compiler.stacks import Json, Stack
 
 APART = ("method.rewards", "method.steps_per_generation", "method.vllm", "method.sync_reference", "method.vllm.port",
          "method.vllm.timeout", "method.log_completions")  # fmt: skip
-"""Settings whose default a spec does not need, because it has no effect or follows from another setting."""
+"""Settings whose default need not be stated in a spec, because it has no effect or follows from another setting."""
 REPORTING = (
     "include_num_input_tokens_seen",
     "logging_nan_inf_filter",
@@ -72,7 +72,7 @@ def _of_version(out: dict[str, Json], draft: Draft) -> None:
 
 
 def origin(draft: Draft, native: Stack) -> str:
-    """The version whose defaults the spec states, such as `trl 0.22`, for reasons and messages."""
+    """The version whose defaults the spec states, such as `trl 0.22`, as text for reasons and messages."""
     return f"trl {draft.trl}" if draft.trl not in ("", number(native)) else native.name
 
 

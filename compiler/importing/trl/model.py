@@ -19,7 +19,7 @@ HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-r"""Matches regular expressions that only list module names for every layer, such as
+r"""A pattern for regular expressions that only list the names of modules, for every layer:
 `model.layers.\d+.mlp.(up|down)_proj`.
 """
 SECRETS = "a spec has no environment variables: write the path"
@@ -117,8 +117,8 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    begins = named.get("lora.init_lora_weights")  # set only by the importer of Python scripts
-    kind = named.get("adapter.kind")  # set only by the importer of Python scripts
+    begins = named.get("lora.init_lora_weights")  # only the importer of Python scripts sets this key
+    kind = named.get("adapter.kind")  # only the importer of Python scripts sets this key
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")
@@ -318,9 +318,9 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 
 
 def loaded_as(draft: Draft) -> None:
-    """Set the default dtype of the weights: fp32, except for a quantized base model."""
+    """Set the dtype of the weights to its default: fp32, unless the base model is quantized."""
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
-        return  # xpc's default for a quantized base is the same
+        return  # for a quantized base, xpc has the same default
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
 
 

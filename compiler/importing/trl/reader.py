@@ -31,7 +31,7 @@ TELLING = (
     ("reward", ("center_rewards_coefficient",)),
     ("dpo", ("beta", "loss_type", "rpo_alpha", "precompute_ref_log_probs", "max_prompt_length", "reference_free")),
 )
-"""Argument names by which a training method is recognized, the most specific method first."""
+"""Names of arguments that only one training method has. The most specific method comes first."""
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
@@ -77,7 +77,7 @@ def start(
     packs, attention = entries.get("packing"), entries.get("attn_implementation")
     flash = attention is not None and "flash" in str(attention.value)
     if packs is not None and boolean(packs) and not flash and not stack.facts.isolate_mask:
-        stack = load(stacks.DEFAULT)  # the default stack masks packed documents apart
+        stack = load(stacks.DEFAULT)  # on the default stack, packed documents do not attend to each other
     draft = Draft(load(overrides.target) if overrides.target else stack, method, overrides.stem)
     draft.trl = number(source) if number(source) in fitting else fitting[-1]
     draft.fitting, draft.pinned = fitting, pinned
@@ -182,7 +182,7 @@ GUESSES = {
         "train_file_dir", "train_jsonl", "train_files", "train_data_dir", "data_files", "train_data_files",
     ),
 }  # fmt: skip
-"""Keys with which custom scripts name the model and the data, tried if a file lacks TRL's keys for them."""
+"""Keys by which custom scripts name the model and the data. They are tried if a file lacks TRL's own keys."""
 DATA = ("dataset_name", "dataset_mixture", "dataset_mixer", "datasets", "data_path")
 
 
@@ -234,7 +234,7 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
 
 
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *switches.TRACKER_NAMES)
-"""Keys that only name a run or a folder, and do not change the training."""
+"""Keys that only name a run or a folder. They do not change the training."""
 VARIABLE = re.compile(r"\$(?:\{(\w+)(?::-([^}]*))?\}|(\w+))")
 
 

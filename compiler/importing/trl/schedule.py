@@ -13,7 +13,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.setting import Path
 
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
-"""Schedules for which transformers ignores the warm-up (optimization.py, `get_scheduler`)."""
+"""Schedules with which transformers ignores the warm-up (optimization.py, `get_scheduler`)."""
 OF_ARGUMENT: Mapping[str, Path] = {
     "eps": "optimizer.eps", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay",
 }  # fmt: skip
@@ -50,7 +50,9 @@ def schedule(draft: Draft, named: Mapping[str, Entry]) -> None:
 
 
 def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
-    """Check `num_stable_steps` of warmup-stable-decay: warm-up, stable and decay steps must add up to `max_steps`."""
+    """Check `num_stable_steps` of the schedule warmup-stable-decay. The steps of the warm-up, the stable part and the
+    decay must add up to `max_steps`.
+    """
     parts = [draft.settings.get(path) for path in ("schedule.warmup", "schedule.decay")]
     counts = [int(one.text) for one in parts if one is not None and one.text.isdecimal()]
     length, value = None if most is None else number(most), number(entry)

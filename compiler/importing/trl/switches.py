@@ -71,7 +71,7 @@ def intervals(draft: Draft, named: Entries) -> None:
     evaluates = named.get("do_eval")
     if entry is not None and not entry.empty:
         shared = _amount(logged) if logged is not None and not logged.empty else None
-        usual = shared or Amount("count", 500)  # transformers evaluates as often as it logs by default
+        usual = shared or Amount("count", 500)  # by default, transformers evaluates as often as it logs
         every(entry, steps, usual, draft, "eval.every")
     elif steps is not None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
@@ -84,8 +84,8 @@ def intervals(draft: Draft, named: Entries) -> None:
 
 
 def patience(draft: Draft, entry: Entry | None) -> None:
-    """Set the early-stopping patience: the number of evaluations without improvement. In a run without evaluations, a
-    patience is an error.
+    """Set the patience of early stopping, which is the number of evaluations without an improvement. If the run does
+    not evaluate, a patience is an error.
     """
     often = draft.settings.get("eval.every")
     if entry is None or entry.off:
@@ -273,7 +273,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(older, "it is off")
     elif older is not None and attention is not None and not attention.empty:
         draft.note(older, "`attn_implementation` decides")
-    elif older is not None:  # older alignment-handbook files use this key
+    elif older is not None:  # older files of the alignment handbook have this key
         draft.put("model.attn", "flash2", older)
     for name in ("attn_implementation", "dtype"):
         entry = named.get(name)
@@ -344,7 +344,7 @@ def precision(draft: Draft, why: str) -> None:
 
 
 def follow(draft: Draft) -> None:
-    """Isolate the documents of packed rows by an attention mask if flash attention does not isolate them."""
+    """If flash attention does not separate the documents of packed rows, separate them by an attention mask."""
     attention, packed = draft.settings.get("model.attn"), draft.settings.get("batch.packing")
     apart = attention is not None and attention.text in ("flash2", "flash3")
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
@@ -363,8 +363,8 @@ def stream(draft: Draft) -> bool:
 
 
 def router(draft: Draft) -> None:
-    """Turn off the router's load-balancing loss, which the target's TRL adds by default and the imported tool
-    does not.
+    """Turn off the router's load-balancing loss. TRL of the target adds it by default, and the imported
+    tool does not.
     """
     facts = registry.find_model(draft.model)
     if (

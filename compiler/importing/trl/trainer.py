@@ -22,7 +22,7 @@ COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm
 """Settings of a single argument that another function of this folder imports, so that `simple` skips them."""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
-"""Arguments whose value is a mapping, which a command line writes as a JSON string."""
+"""Arguments whose value is a mapping. On a command line, it is a string of JSON."""
 PADS = "the target's dpo pads anyway: this changes speed and memory, not the loss"
 
 
@@ -50,7 +50,9 @@ def canonical(entries: Entries) -> dict[str, Entry]:
 
 
 def arguments(draft: Draft, entries: Entries) -> None:
-    """Import every key of the trainer: first keys that are read together, then each remaining key by itself."""
+    """Import every key of the trainer. Keys that must be read together come first, and then each other key is imported
+    alone.
+    """
     for old, new in RENAMES.items():
         if old in entries and new in entries and entries[old].value == entries[new].value:
             draft.note(entries[old], f"`{new}` says the same")
@@ -67,7 +69,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
 
 
 def one(draft: Draft, name: str, entry: Entry) -> None:
-    """Import one key by itself: as a setting, as irrelevant, as an error, or under `extra`."""
+    """Import one key alone. It becomes a setting, is irrelevant, is an error, or is kept under `extra`."""
     row = simple(name)
     if row is not None and row.methods and draft.method not in row.methods:
         if entry.off:

@@ -1,4 +1,4 @@
-"""Find out for which version of TRL a file was written, and which defaults it relies on.
+"""Find out for which version of TRL a file was written. The version decides which defaults the file relies on.
 
 `versions.json` has the names and defaults of the configuration classes of each release from 0.9 to 1.16
 (tests/importing/oracles/trl_versions.py reads them from the wheels). A file fits the versions that have most of its key
@@ -16,8 +16,8 @@ from xpc.compiler.importing.text.values import RENAMES
 from xpc.grammar.package_data import read_json
 
 LAST = {"vllm_device": "0.15", "vllm_dtype": "0.15", "vllm_max_model_len": "0.15"}
-"""The last version that used an argument, for arguments that later versions accept and ignore (grpo_config.py of 0.16
-and 0.17).
+"""The last version that used an argument. Later versions accept the argument and ignore it (grpo_config.py of 0.16 and
+0.17).
 """
 SCRIPTS = {
     "evaluation_strategy": ("0.9", "0.12"),
@@ -43,7 +43,7 @@ MATTERS = (
     "use_bias_correction_kl", "vllm_importance_sampling_correction", "vllm_mode", "ref_model_mixup_alpha",
     "ref_model_sync_steps", "epsilon", "num_iterations", "router_aux_loss_coef", "packing_strategy",
 )  # fmt: skip
-"""Arguments whose default affects what the model learns."""
+"""Arguments whose default affects what a model learns, so that a difference is reported."""
 NEEDS = {
     "router_aux_loss_coef": "experts",
     "vllm_importance_sampling_correction": "use_vllm",
@@ -52,7 +52,7 @@ NEEDS = {
     "ref_model_mixup_alpha": "sync_ref_model",
     "ref_model_sync_steps": "sync_ref_model",
 }
-"""The flag without which an argument has no effect; `experts` means that the model has experts."""
+"""For an argument, the flag without which it has no effect. `experts` means that the model must have experts."""
 PADDED = ("dpo", "kto", "orpo", "cpo")
 """Methods whose trainers replaced a null `max_length` by 512 and a null `max_prompt_length` by 128 before TRL 0.14."""
 
@@ -76,7 +76,7 @@ def find(text: str) -> str | None:
 
 
 def having(method: str, name: str) -> set[str]:
-    """The versions of TRL in which a method's classes have the argument `name`; empty if no version has it."""
+    """The versions of TRL in which the classes of a method have the argument `name`. Empty if no version has it."""
     order, out = numbers(), set[str]()
     if name in SCRIPTS:
         first, last = SCRIPTS[name]
@@ -108,7 +108,7 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
             first, last = (numbers().index(one) for one in VALUES[name, entry.value])
             versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
         if name in inherited and name not in SCRIPTS:
-            continue  # every version of transformers has this name
+            continue  # all versions of transformers have this name, so it tells nothing
         for one in having(method, name):
             if one in score:
                 score[one] += 1
@@ -138,7 +138,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     """
     order = numbers()
     if name == "bf16" and known:
-        return True  # null means bf16, unless fp16 is on
+        return True  # null means bf16, but only if fp16 is off
     if name == "average_tokens_across_devices" and not known:
         return at >= order.index("0.23")  # transformers changed this default around TRL 0.23
     if not known:
@@ -156,13 +156,13 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if value is None and method == "reward" and name == "max_length":
         return 512
     if value is None and method in ("sft", "distill") and name in ("max_length", "max_seq_length"):
-        return 1024  # the trainer used the tokenizer's limit if that was lower
+        return 1024  # the trainer used the limit of the tokenizer if that was the lower one
     if name == "loss_type" and value is None:
         return "nll"
     if name == "top_k" and not value:
         return None
     if value == -1:
-        return None  # -1 marks a deprecated argument
+        return None  # -1 marks an argument that is deprecated, so it is no value
     if value == "ffd":
         return "bfd"  # trl 0.19 names `ffd`, on which its trainer fails
     if isinstance(value, list) and len(value) == 1:

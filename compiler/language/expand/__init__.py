@@ -1,5 +1,5 @@
-"""Flatten the syntax tree of a file to items: `save "out" { keep = 2 }` gives `save` and `save.keep`, each with a
-value.
+"""Turn the syntax tree of a file into a flat list of items: `save "out" { keep = 2 }` becomes the items `save` and
+`save.keep`, each with its value.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ BUDGETS = {"epoch": "train.epochs", "epochs": "train.epochs", "step": "train.ste
 
 
 def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
-    """Flatten one file. The result also contains the problems. Bases (`extends`) are not read.
+    """Turn one file into items. The result also contains the problems that were found. The file's bases (`extends`) are
+    not read.
 
-    `evaluated` are the names of `data` blocks that are used only for evaluation. `advisor` gives suggestions for
-    mistakes in the file.
+    `evaluated` lists the titles of those `data` blocks that are used only for evaluation. `advisor` suggests
+    corrections of mistakes.
     """
     clauses = Clauses(file, advisor, {"data": partial(read_data, evaluated), "extra": _extra})
     if file.train is not None:
@@ -45,6 +46,7 @@ def _header(clauses: Clauses, train: Train) -> None:
 
 
 def _extra(clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
-    from xpc.compiler.language.expand.extra_block import extra  # imported only for specs with an `extra` block
+    # imported here, because only a spec with an `extra` block needs it
+    from xpc.compiler.language.expand.extra_block import extra
 
     extra(clauses, name, body)

@@ -1,8 +1,8 @@
 """Turn the clauses of a file into items.
 
-The language has three shorthands: `with a k=v` is the line `a k=v` of the body, a bare choice sets its setting (`zero2`
-is `strategy zero2`), and `name(k=v)` is `name { k = v }`. An item is the path of a setting, the syntax node of its
-value (None for a bare flag), and its location.
+The language has three shorthands. `with a k=v` is the same as a line `a k=v` of the body. A choice without the name of
+its setting sets the setting: `zero2` is `strategy zero2`. `name(k=v)` is `name { k = v }`. An item consists of the path
+of a setting, the syntax node of its value (None for a flag without a value), and its location.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Operand = Setting | Value
 SWITCHED = ("off", "no", "none", "false", "disabled", "yes", "true", "enabled")
-"""Words after a flag that users write to switch it on or off, which is not legal: `packing off`."""
+"""Words that users write after a flag to switch it on or off, as in `packing off`. They are not legal there."""
 
 
 def _is_repository(value: Value) -> bool:
@@ -35,8 +35,8 @@ def _is_repository(value: Value) -> bool:
 
 
 class Clauses(Collector):
-    """Reads the clauses of one file. `blocks` contains functions that read blocks with other contents than settings,
-    such as `data`. `advisor` gives suggestions for mistakes, and `header` is true while the settings after `with` are
+    """Reads the clauses of one file. `blocks` are functions that read blocks that contain other things than settings,
+    such as `data`. `advisor` suggests corrections of mistakes. `header` is true while the settings after `with` are
     read.
     """
 
@@ -49,13 +49,13 @@ class Clauses(Collector):
         self.guess: str | None = None
 
     def statement(self, node: Setting | Clause, clause: str | None) -> None:
-        """Read a line of the clause `clause`, or a line outside of all clauses if `clause` is None."""
+        """Read one line of the clause `clause`. If `clause` is None, the line stands outside of all clauses."""
         if isinstance(node, Setting):
             self.setting(node, clause)
             return
         head, *operands = self.without_units((node.head, *node.operands)) or (None,)
         if head is not node.head:
-            return  # `without_units` has reported an error
+            return  # `without_units` has already reported an error here
         body: list[Operand | Clause] = [*operands, *(node.block.statements if node.block else ())]
         if isinstance(head, Call):
             body = [*head.args, *body]
@@ -72,8 +72,8 @@ class Clauses(Collector):
             )
 
     def without_units(self, operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-        """Report and remove needless words on a line: units after a number (`every=10 steps`), and switches after a
-        flag (`packing off`). Returns the remaining items.
+        """Report and remove words that are not needed on a line: a unit after a number (`every=10 steps`), and a switch
+        after a flag (`packing off`). Returns the remaining items.
         """
         kept: list[Operand] = []
         for node in operands:
@@ -81,7 +81,7 @@ class Clauses(Collector):
             counted = isinstance(last, Setting) and isinstance(last.value, Number)
             switch = isinstance(last, Ref) and isinstance(node, Ref) and node.name in SWITCHED
             if last is not None and isinstance(node, Ref) and (counted or switch):
-                # imported only for a word that follows a setting
+                # imported here, because it is needed only if a word follows a setting
                 from xpc.compiler.language.expand.missing_equals import followed_by
 
                 found = followed_by(last, node, self.file.source.text)
@@ -93,7 +93,7 @@ class Clauses(Collector):
         return tuple(kept)
 
     def holds_rows(self, name: str) -> bool:
-        """Whether a name after `eval` is a `data` block or a registered dataset, and not a setting."""
+        """Whether a name after `eval` is the title of a `data` block or a registered dataset, and not a setting."""
         if f"eval.{name}" in schema.BY_PATH:
             return False
         titles = (node.operands[:1] for node in self.file.statements if isinstance(node, Clause))
@@ -101,7 +101,7 @@ class Clauses(Collector):
         return name in blocks or registry.find_dataset(name) is not None
 
     def operand(self, node: Operand, clause: str | None) -> None:
-        """Read one item after `with`, in a call, or on a clause's line."""
+        """Read one item that stands after `with`, in a call, or on the line of a clause."""
         if isinstance(node, Setting):
             self.setting(node, clause)
         elif isinstance(node, Call):
@@ -121,16 +121,17 @@ class Clauses(Collector):
             self.problem("XP104", message, node.span, help=help, edit=form or None)
 
     def implied_setting(self, clause: str, node: Value) -> str:
-        """The setting that a single value in a clause means: `every = epoch` for `eval epoch`. Empty if there is no
-        such setting.
+        """The setting that a single value in a clause stands for: `every = epoch` in `eval epoch`. Empty if the value
+        stands for no setting.
         """
-        from xpc.compiler.language.expand.missing_equals import implied_setting  # imported only for a wrong spec
+        # imported here, because only a wrong spec needs it
+        from xpc.compiler.language.expand.missing_equals import implied_setting
 
         return implied_setting(clause, self.typed(node.span))
 
     def valued(self, node: Value, other: Value, form: str) -> None:
-        """Report two items that together mean one setting, such as `lora 16` or `8 h100-80gb`. `form` is the legal
-        form.
+        """Report two items that should be one setting, such as `lora 16` or `8 h100-80gb`. `form` is the legal way to
+        write it.
         """
         span = Span(node.span.start, other.span.end)
         message = f"`{self.typed(span)}` is not a legal form"
@@ -144,7 +145,7 @@ class Clauses(Collector):
 
     def with_equals(self, clause: str, body: list[Operand | Clause]) -> list[Operand | Clause]:
         """Report and remove settings of a clause that lack a `=`, such as `every 100`. Returns the remaining items."""
-        # imported only for lines on which something may lack a `=`
+        # imported here, because only a line that may lack a `=` needs it
         from xpc.compiler.language.expand.missing_equals import unmarked_values
 
         kept, found = unmarked_values(clause, body, self.file.source.text)
@@ -175,8 +176,8 @@ class Clauses(Collector):
             self.add(path, node.value, node.span)
 
     def find(self, name: Name, clause: str | None, value: Value | None = None) -> str | None:
-        """The path of the setting that a name means in a clause, or outside of all clauses if `clause` is None. Reports
-        an unknown name and returns None.
+        """The path of the setting that a name stands for in a clause, or outside of all clauses if `clause` is None. An
+        unknown name is reported, and the result is None.
         """
         text = name.text
         if clause is None:
@@ -190,12 +191,12 @@ class Clauses(Collector):
         return None
 
     def is_known(self, name: str) -> bool:
-        """Whether a name has a meaning alone after `with`: it is a setting, a choice or a clause."""
+        """Whether a name alone has a meaning after `with`: whether it is a setting, a choice or a clause."""
         return name in self.outer or name in self.choices or name in schema.CLAUSES
 
     def unknown(self, name: Name, clause: str | None, value: Value | None = None, equals: str = "") -> str | None:
-        """Report an unknown name. Returns the suggested name if only the name has to change, and not its value.
-        `equals` is `=` if the spec lacks it before the value.
+        """Report an unknown name. If a correction has to change only the name and not its value, the correct name is
+        returned. `equals` is `=` if the spec lacks this sign before the value.
         """
         typed = None if value is None else self.typed(value.span)
         unknown = UnknownName(name.text, clause, value, typed, self.label(name.span), self.header)
@@ -214,8 +215,8 @@ class Clauses(Collector):
         return None if found.replaces_value else found.edit
 
     def named(self, name: Name, body: list[Operand | Clause], clause: str | None, span: Span) -> None:
-        """Read a name with the items that follow it: a clause with its contents, a flag with its settings, or a bare
-        choice with settings of its clause (`zero2 offload=cpu`).
+        """Read a name together with the items after it that belong to it. The name is a clause with its contents, a
+        flag with its settings, or a choice with settings of its clause (`zero2 offload=cpu`).
         """
         text = name.text
         if clause is None and text in self.blocks:
@@ -240,7 +241,7 @@ class Clauses(Collector):
                 self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
-        # a quoted name without `=`: `hub "me/x"`
+        # in `hub "me/x"`, a quoted name without `=`
         if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         elif row.kind is FLAG:
@@ -267,7 +268,7 @@ class Clauses(Collector):
                 self.operand(node, clause)
 
     def head(self, clause: str, body: list[Operand | Clause], span: Span) -> None:
-        """Read a clause: first its own value, such as `"out"` in `save "out" keep=2`, then its settings."""
+        """Read a clause: first its own value, such as `"out"` in `save "out" keep=2`, and then its settings."""
         home = "lora" if clause in schema.ADAPTERS else clause
         if any(isinstance(one, Ref) and f"{home}.{one.name}" in schema.BY_PATH for one in body[:-1]):
             body = self.with_equals(home, body)
@@ -290,7 +291,7 @@ class Clauses(Collector):
                 rest.append(node)
             elif isinstance(node, Call):
                 second = bool(heads) and row.kind is not CHOICES and node.name.text not in row.choices
-                # a setting, perhaps misspelt: `save "out" hubb(private)`
+                # this word is a setting, perhaps misspelt: `save "out" hubb(private)`
                 if f"{clause}.{node.name.text}" in schema.BY_PATH or second:
                     rest.append(node)
                 else:
@@ -314,12 +315,12 @@ class Clauses(Collector):
                 heads = [Ref(written, joined)]
             elif row.kind is not CHOICES and (
                 isinstance(heads[0], String) or (isinstance(heads[0], Ref) and heads[0].name in row.choices)
-            ):  # in `save "out" push_to_hub`, the second word is a setting and not a value
+            ):  # in `save "out" push_to_hub`, the second word is a setting, and not a second value
                 rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
                 heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
             if clause == "hardware" and list(map(type, heads)) == [Ref, Number]:
-                heads.reverse()  # a GPU before its number: `h100-80gb 8`
-            # Prefer a count with an `x`, as in `4 nodes x 8 x h100-80gb`.
+                heads.reverse()  # the GPU stands before its number: `h100-80gb 8`
+            # if there are several counts, take one with an `x`, as in `4 nodes x 8 x h100-80gb`
             first = next((one for one in heads if isinstance(one, Count)), heads[0])
             if (
                 clause == "hardware"
@@ -341,7 +342,7 @@ class Clauses(Collector):
         self.inside(rest, clause)
 
     def second(self, clause: str, heads: list[Value]) -> None:
-        """Report a second value of a clause, unless a syntax error at one of its values has been reported."""
+        """Report a second value of a clause, unless a syntax error in one of the two values is already reported."""
         if len(heads) < 2 or any(self.is_reported(each) for each in heads):
             return
         joined = self.advisor().joined_value(clause, [self.typed(one.span) for one in heads])

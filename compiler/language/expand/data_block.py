@@ -23,20 +23,20 @@ SOURCE_WORDS = {
      "num_rows", "size", "sample", "subsample"),
     "take"),
 }  # fmt: skip
-"""For each setting of a source, the names that other tools use for it, such as `fraction` for `take`."""
+"""For each setting of a source: the names that other tools use for this setting, such as `fraction` for `take`."""
 SETTINGS = tuple(path[5:] for path in schema.BY_PATH if path.startswith("data."))
 """The names of the settings of a `data` block."""
 
 
 def read_data(evaluated: frozenset[str], clauses: Clauses, name: Name, body: list[Operand | Clause]) -> None:
-    """Read a `data` block for training, or for an evaluation set that `eval` names. `evaluated` are the names of blocks
-    that are used only for evaluation.
+    """Read a `data` block for training, or for an evaluation set that `eval` names. `evaluated` lists the titles of
+    blocks that are used only for evaluation.
     """
     _DataBlock(clauses, evaluated).read(name, body)
 
 
 class _DataBlock:
-    """Reads one `data` block. `Clauses` reads the settings of the block, and this class reads the sources."""
+    """Reads one `data` block. This class reads the sources of the block, and `Clauses` reads its settings."""
 
     def __init__(self, clauses: Clauses, evaluated: frozenset[str]) -> None:
         self.clauses, self.evaluated = clauses, evaluated
@@ -49,14 +49,15 @@ class _DataBlock:
                 Ref(call.name.span, call.name.text),
                 *call.args,
                 *body[1:],
-            ]  # `data chat(k=v)` is `data chat { k = v }`
+            ]  # `data chat(k=v)` is the same as `data chat { k = v }`
         title = body[0] if body and isinstance(body[0], Ref | String) else None
-        if isinstance(title, Ref) and title.is_name and not self.is_named(title.name, body[1:]):  # `data(streming)`
+        # a misspelt setting in parentheses: `data(streming)`
+        if isinstance(title, Ref) and title.is_name and not self.is_named(title.name, body[1:]):
             self.clauses.unknown(Name(title.span, title.name), "data")
             return
         row = schema.BY_PATH.get(f"data.{title.name}") if isinstance(title, Ref) and title.is_name else None
         if row is not None and row.kind is FLAG:
-            title = None  # `data(shuffle)` is `data { shuffle }`
+            title = None  # a setting in parentheses: `data(shuffle)` is `data { shuffle }`
         if isinstance(title, Ref) and title.name in self.evaluated:
             self.evaluation_set(title, body[1:])
             return
@@ -77,9 +78,9 @@ class _DataBlock:
         self.sources(body if title is None else body[1:])
 
     def is_named(self, name: str, others: list[Operand | Clause]) -> bool:
-        """Whether the first name after `data` is legal: a setting, a dataset, or the title of a block that the header
-        or `eval` names. Another name counts as a title, and not as a typing error, if `others` (the contents of the
-        block) has sources or a base may contain the header.
+        """Whether the first name after `data` is legal. It may be a setting, a dataset, or the title of a block that
+        the header or `eval` names. Any other name is probably a typing error. It counts as a title only if the block
+        has sources among its contents (`others`), or if a base may contain the header.
         """
         if f"data.{name}" in schema.BY_PATH or name in self.evaluated or registry.find_dataset(name) is not None:
             return True
@@ -88,12 +89,12 @@ class _DataBlock:
         if isinstance(data, Ref) and data.name == name:
             return True
         typo = nearest(name, SETTINGS) is not None
-        if others:  # the header that names this block may be in a base (`extends`)
+        if others:  # the header that names this block may be in a base (`extends`), which is not read here
             return train is None or not typo or not all(map(_is_setting, others))
         return not isinstance(data, Ref) and not typo
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
-        """Read a `data` block for evaluation: its sources and the format of its rows."""
+        """Read a `data` block that is used for evaluation: its sources, and the format of its rows."""
         outer, first = self.clauses.out, self.clauses.out.blocks.get(title.name)
         if first is not None:
             again = f"the data block `{title.name}` is written twice"
@@ -129,7 +130,7 @@ class _DataBlock:
                 self.clauses.operand(node, "data")
 
     def row(self, head: Call | Ref | String, body: list[Operand | Clause], node: Clause) -> None:
-        """Read one item of a `data` block: a source with its settings, or a setting of the block."""
+        """Read one item of a `data` block. The item is a source with its settings, or a setting of the block."""
         if isinstance(head, Call):
             body = [*head.args, *body]
             head = Ref(head.name.span, head.name.text)
@@ -175,8 +176,8 @@ class _DataBlock:
         self.clauses.out.rows.append(Row(head, self.clauses.label(head.span), tuple(items)))
 
     def share(self, part: Setting) -> str:
-        """Suggest `share = 30%` for a weight in another tool's notation. Weights that do not sum to 1 are converted as
-        proportions.
+        """Suggest `share = 30%` for a source whose weight is written as in another tool. If the weights of all sources
+        do not sum to 1, they are divided by their sum.
         """
         weight, known = _number(part), [one for one in self.weights if one is not None]
         if weight is None or weight <= 0:
@@ -187,14 +188,16 @@ class _DataBlock:
         return f"share = {percent:g}%"
 
     def taken(self, value: Value) -> str:
-        """Suggest `take = 20%` for a fraction of a source's rows in another tool's notation, such as `fraction=0.2`."""
+        """Suggest `take = 20%` for a source whose fraction of rows is written as in another tool, such as
+        `fraction=0.2`.
+        """
         typed = self.clauses.typed(value.span)
         name = "ratio" if "." in typed else ""
         return f"take = {self.clauses.advisor().share_of_rows(name, value, typed) or typed}"
 
 
 def _weight(node: Operand | Clause) -> float | None:
-    """The weight in the mixture that a source has in another tool's notation; None without such a weight."""
+    """The weight of a source in the mixture, if it is written as in another tool; otherwise None."""
     body = node.body if isinstance(node, Clause) else ()
     head = node.head if isinstance(node, Clause) else node
     parts = (*body, *(head.args if isinstance(head, Call) else ()))
@@ -215,7 +218,7 @@ def _is_setting(part: Operand | Clause) -> bool:
 
 
 def _flag(part: Operand | Clause) -> str | None:
-    """The name of a flag of a source, such as `chat`, if the item is only that name; otherwise None."""
+    """The name of a source's flag, such as `chat`, if the item consists only of this name; otherwise None."""
     node = part.head if isinstance(part, Clause) and not part.body else part
     name = node.name if isinstance(node, Ref) and node.is_name else ""
     row = schema.SOURCE_SETTINGS.get(name)

@@ -1,4 +1,4 @@
-"""Read the `extra` blocks of one file: names and values that are passed on to a library unchanged."""
+"""Read the `extra` blocks of one file, which contain names and values to pass on to a library unchanged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Part = Setting | Clause | Value
 
 
 def extra(to: Collector, name: Name, body: list[Part]) -> None:
-    """Read `extra trl { k = v }` into `to.out.extra["trl"]`. Names in a nested block become dotted names: `a { b = 1 }`
-    is `a.b`.
+    """Read `extra trl { k = v }` into `to.out.extra["trl"]`. A name in a nested block becomes a dotted name: `a { b = 1
+    }` is `a.b`.
     """
     title = body[0] if body else None
-    if isinstance(title, Call):  # `extra trl(k=v)` is `extra trl { k = v }`
+    if isinstance(title, Call):  # `extra trl(k=v)` is the same as `extra trl { k = v }`
         body = [title, *title.args, *body[1:]]
         title = Ref(title.name.span, title.name.text)
     if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
@@ -34,7 +34,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
 def _item(to: Collector, table: dict[str, Item], prefix: str, node: Part) -> None:
     block: Sequence[Part] | None = None
     if isinstance(node, Clause) and isinstance(node.head, Call) and not node.operands and node.block is None:
-        node = node.head  # the node's head is the name of a nested block
+        node = node.head  # the node is a nested block, and its head is the name of the block
     if isinstance(node, Setting):
         key, value, span = node.name.text, node.value, node.span
     elif isinstance(node, Call):

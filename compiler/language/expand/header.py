@@ -1,4 +1,4 @@
-"""Read the settings after `with` in the header. Each name is followed by its value and its settings."""
+"""Read the settings that the header lists after `with`. The value and the settings of a name follow the name."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from xpc.grammar.tree import Call, Clause, List, Name, Number, Ref, Setting, Val
 
 
 def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
-    """Read the items after `with`: `with seed 7 track wandb name="x" gbs=64` is the same as the three lines `seed 7`,
+    """Read the items after `with`. `with seed 7 track wandb name="x" gbs=64` is the same as three lines: `seed 7`,
     `track wandb name="x"` and `gbs = 64`.
     """
     options, at = clauses.without_units(options), 0
     if any(isinstance(one, Ref) and one.is_name and not clauses.is_known(one.name) for one in options):
-        from xpc.compiler.language.expand.phrases import without_phrases  # imported only for an unknown word
+        # imported here, because only an unknown word needs it
+        from xpc.compiler.language.expand.phrases import without_phrases
 
         options = without_phrases(clauses, options)
     while at < len(options):
@@ -25,7 +26,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
         if not (isinstance(node, Ref) and node.is_name):
             card = options[at] if at < len(options) else None
             if isinstance(node, Number) and isinstance(card, Ref) and registry.find_gpu(card.name.lower()):
-                # a number and a GPU without `x`: `8 h100-80gb`
+                # a number and a GPU without the `x` between them: `8 h100-80gb`
                 clauses.valued(node, card, f"{node.text} x {card.name}")
                 at += 1
                 continue
@@ -39,7 +40,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             form = clauses.implied_setting(node.name, value)
-            if form:  # a clause and a number that means one of its settings: `lora 16`
+            if form:  # a clause, and a number that stands for one of its settings: `lora 16`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1
                 continue
@@ -58,9 +59,9 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
 
 
 def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
-    """Whether an item after `with` is a setting of the name before it: `name="x"` belongs to `track` in `with track
-    wandb name="x"`. If the item could also be a setting of the body, as `micro=8` in `eval every=100 micro=8`, it is
-    reported as ambiguous.
+    """Whether an item after `with` belongs to the name before it: in `with track wandb name="x"`, the setting
+    `name="x"` belongs to `track`. An item may also be a setting outside of the clause, as `micro=8` is in `eval
+    every=100 micro=8`. Such an item is reported as ambiguous.
     """
     if not isinstance(node, Setting | Ref | Call):
         return False
@@ -84,8 +85,8 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
 
 
 def _length(clause: str, options: tuple[Operand, ...]) -> int:
-    """The number of items that form the first setting after a clause: 1 for `lr=1e-5`, 2 for `lr 1e-5`, which lacks
-    `=`, and 3 for `every 100 steps` with a unit.
+    """How many items the first setting after a clause consists of: 1 for `lr=1e-5`, 2 for `lr 1e-5`, where the `=` is
+    missing, and 3 for `every 100 steps`, where a unit follows.
     """
     if len(options) < 2 or not isinstance(options[0], Ref) or isinstance(options[1], Setting):
         return 1
@@ -97,16 +98,17 @@ def _length(clause: str, options: tuple[Operand, ...]) -> int:
 
 
 def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
-    """Whether a value after a setting's name is the setting's value without a `=`: `lr 1e-5`, `dtype bf16`."""
+    """Whether an item is the value of the setting before it, although the `=` is missing: `lr 1e-5`, `dtype bf16`."""
     if row is None or row.head or row.kind in (FLAG, BLOCK):
         return False
-    from xpc.compiler.language.expand.missing_equals import can_be_value  # imported only if something may lack a `=`
+    # imported here, because it is needed only if a `=` may be missing
+    from xpc.compiler.language.expand.missing_equals import can_be_value
 
     return can_be_value(row, value)
 
 
 def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:
-    """Whether an item after `with` is the value of the clause before it: `wandb` in `track wandb`."""
+    """Whether an item after `with` is the own value of the clause before it, as `wandb` is in `track wandb`."""
     if isinstance(node, Setting):
         return False
     if not isinstance(node, Ref | Call):

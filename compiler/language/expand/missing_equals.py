@@ -1,6 +1,6 @@
-"""Find settings of a clause that are written without `=`: `save "out" every 100 steps`.
+"""Find settings in a clause that are written without their `=`: `save "out" every 100 steps`.
 
-Imported only if something without `=` follows a setting's name.
+This module is imported only if a value without `=` follows the name of a setting.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Operand = Setting | Clause | Value
 
 @record
 class Paired:
-    """A setting without `=`, such as `every 100`: its location, and the correct form `every=100`."""
+    """A setting that is written without `=`, such as `every 100`: its location, and the correct text `every=100`."""
 
     span: Span
     form: str
 
 
 def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
-    """Separate the items of a clause. Returns a pair: the items with correct notation, and the settings that lack a
-    `=`.
+    """Separate the items of a clause into two groups, and return both: the items that are written correctly, and the
+    settings that lack a `=`.
     """
     kept: list[Operand] = []
     found: list[Paired] = []
@@ -50,13 +50,15 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
 
 
 def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
-    """Whether an item after a setting's name must be its value, as in `lr 1e-5` and `dtype bf16`."""
+    """Whether the item after a setting's name can only be the setting's value, as in `lr 1e-5` and `dtype bf16`."""
     return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
 
 
 @record
 class ExtraWord:
-    """The finding for a needless word after a number or a flag: its location, message, help and the correct form."""
+    """The finding for a word after a number or a flag that is not needed: its location, message and help, and the
+    correct text.
+    """
 
     span: Span
     message: str
@@ -68,8 +70,8 @@ OFF = ("off", "no", "none", "false", "disabled")
 
 
 def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
-    """The finding for the word `node` after the item `last`, if it is a unit (`every=10 steps`) or a switch (`packing
-    off`); otherwise None.
+    """The finding for the word `node` after the item `last`, if the word is a unit (`every=10 steps`) or a switch
+    (`packing off`). None if it is neither.
     """
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]
@@ -84,8 +86,8 @@ def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
 
 
 def _is_switch(name: str, word: str) -> bool:
-    """Whether a name is a flag that cannot be followed by a switch such as `off`. `packing off` is such a mistake;
-    `lora false` is legal.
+    """Whether a name is a flag after which a switch such as `off` is a mistake: true for `packing`, false for `lora`,
+    because `lora false` is legal.
     """
     row = schema.BY_PATH.get(name)
     if row is not None or name in schema.CLAUSES or name in schema.ADAPTERS:
@@ -100,12 +102,12 @@ NUMBERED = {
     "eval": "every", "save": "every", "track": "every", "lora": "rank", "qlora": "rank", "vera": "rank",
     "loha": "rank", "miss": "rank", "batch": "gbs",
 }  # fmt: skip
-"""For each clause, the setting that a single number means: `rank` in `lora 16`."""
+"""For each clause, the setting that a single number stands for: `rank` in `lora 16`."""
 
 
 def implied_setting(clause: str, typed: str) -> str:
-    """The setting that a single word or number in a clause means: `every = epoch` for `eval epoch`, `rank = 16` for
-    `lora 16`. Empty if it means none.
+    """The setting that a single word or number in a clause stands for: `every = epoch` in `eval epoch`, and `rank = 16`
+    in `lora 16`. Empty if it stands for no setting.
     """
     if clause in ("lora", "qlora") and typed.lower().replace("-", "") in BITS:
         return f"bits = {typed[0]}"

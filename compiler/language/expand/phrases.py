@@ -1,6 +1,6 @@
-"""Find settings in the header that are written in several words: `with gradient checkpointing, batch size 64`.
+"""Find settings in the header that are written as several words: `with gradient checkpointing, batch size 64`.
 
-Imported only for a header with unknown words.
+This module is imported only for a header that contains unknown words.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from xpc.compiler.language.expand.clauses import Clauses, Operand
 
 MOST = 4
-"""The maximal number of words that are read as one setting."""
+"""The largest number of words that are read together as one setting."""
 WITHOUT = ("no", "without", "not")
 JOINING = ("and", "plus", "using")
 
 
 def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Operand, ...]:
-    """Report and remove settings in several words, and words such as `and`. Returns the remaining items after
-    `with`.
+    """Report and remove settings that are written as several words, and words such as `and`. Returns the remaining
+    items after `with`.
     """
     kept: list[Operand] = []
     at = 0
@@ -63,7 +63,9 @@ def _words(options: tuple[Operand, ...]) -> list[Ref]:
 
 
 def _is_phrase(clauses: Clauses, words: list[Ref]) -> bool:
-    """Whether several words together mean a setting (`batch size`), while at least one of them alone has no meaning."""
+    """Whether several words are a setting together (`batch size`), although at least one of them has no
+    meaning alone.
+    """
     first, second, *_ = (one.name for one in words)
     clause = "lora" if first in schema.ADAPTERS else first
     if f"{clause}.{second}" in schema.BY_PATH or all(clauses.is_known(one.name) for one in words):

@@ -1,7 +1,8 @@
-"""The training methods, one file each. All differences between methods are fields of the class `Method`.
+"""The training methods, each defined in its own file. Everything in which methods differ is a field of the class
+`Method`.
 
-A new method needs a file here, an entry in METHODS, its configuration class in each stack's policy.toml, and perhaps a
-feature of the runtime.
+To add a method, add a file here, an entry in METHODS, and the method's configuration class in the policy.toml of each
+stack. If the runtime cannot train the method yet, add a feature to the runtime.
 """
 
 from __future__ import annotations
@@ -22,5 +23,5 @@ DEFAULT = "sft"
 
 
 def readers(path: str) -> tuple[str, ...]:
-    """The names of the methods that share the setting: `readers("batch.packing")` is `("sft",)`."""
+    """The names of the methods that read a setting: `readers("batch.packing")` is `("sft",)`."""
     return tuple(name for name, one in METHODS.items() if path in one.reads)

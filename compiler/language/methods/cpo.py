@@ -1,5 +1,6 @@
-"""Method `cpo`: contrastive preference optimization and SimPO, which learn from preference pairs without a reference
-model."""
+"""Method `cpo`: contrastive preference optimization, and SimPO as one of its losses. Both learn from preference pairs
+without a reference model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class of training methods. Every other file of this folder defines one method."""
+"""The class `Method`, which describes a training method. Every other file of this folder defines one method."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xpc.compiler.stacks import Json
 from xpc.grammar.record import field, record
 
 Get = Callable[["Path"], object]
-"""A function that returns the value of a setting by its path, or None."""
+"""A function that returns the value of the setting at a path, or None."""
 
 
 def none(get: Get) -> int:
-    """The default of `Method.references`: 0, because the method needs no frozen copy of the model."""
+    """The default of `Method.references`. It returns 0, for methods that need no frozen copy of the model."""
     return 0
 
 
@@ -21,22 +21,24 @@ def none(get: Get) -> int:
 class Method:
     """A training method, such as sft or dpo.
 
-    - `shapes`: the shapes of its rows, the usual one first (compiler/data/shapes.py has their columns).
-    - `reads`: paths of settings that the method shares with others; `settings`: settings that only this method has.
-    - `sequences`: the number of sequences in a row, 2 for preference pairs; `counts`: what the batch size counts.
-    - `generates`: whether the model writes completions while it trains. `grouped`: whether completions of one prompt
-      are compared, so that a batch must have complete groups.
-    - `scores`: whether the model returns a score instead of tokens. `scores_twice`: whether the trainer also computes
-      the log-probabilities of completions before the step.
+    - `shapes`: the shapes of its rows, the usual shape first (compiler/data/shapes.py lists their columns).
+    - `reads`: the paths of settings that the method shares with other methods.
+    - `settings`: the settings that only this method has.
+    - `sequences`: how many sequences a row consists of: 2 for preference pairs, otherwise 1.
+    - `counts`: what the batch size counts, such as sequences.
+    - `generates`: whether the model writes completions while it trains.
+    - `grouped`: whether the completions of one prompt are compared, so that a batch must have complete groups.
+    - `scores`: whether the model returns a score instead of tokens.
+    - `scores_twice`: whether the trainer also computes the log-probabilities of completions before the step.
     - `weighs_losses`: whether the method adds up several losses, each with a weight.
-    - `cuts_rows`: what happens to rows longer than a sequence: "counted" (cut, and the run counts them), "uncounted" or
-      "dropped".
+    - `cuts_rows`: what happens to rows longer than a sequence: "counted" (they are cut, and the run counts the cut rows
+      when it starts), "uncounted" (they are cut without a count) or "dropped".
     - `references`: a function that counts the frozen copies of the trained model in a process.
     - `defaults`: default values of settings for this method, the same on every stack, even if TRL's defaults differ.
-    - `arguments`: arguments of TRL without a setting, which every bundle states if the configuration class has them.
-    - `head`: what computes logits from hidden states: "fused" (a head that trl 1.16 puts into the model), "weight" (the
-      trainer, with the head's weight), or "model".
-    - `aliases`: names in other tools and papers.
+    - `arguments`: arguments of TRL that no setting decides; every bundle states those that the configuration class has.
+    - `head`: what computes logits from hidden states: "fused" (the head that trl 1.16 puts into the model), "weight"
+      (the trainer, with the weight of the model's head), or "model" (the model itself).
+    - `aliases`: the method's names in other tools and papers.
     """
 
     name: str

@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 
 def references(get: Get) -> int:
-    """The number of frozen reference models in memory: 0 with `precompute` or `reference_free`, otherwise 1."""
+    """The number of reference models in memory: 0 with `precompute` or `reference_free`, otherwise 1."""
     return int(not (get("method.precompute") or get("method.reference_free")))
 
 

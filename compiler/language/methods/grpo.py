@@ -17,9 +17,7 @@ REINFORCEMENT: tuple[Path, ...] = (
 
 
 def references(get: Get) -> int:
-    """The number of frozen reference models in memory: 1 if `beta`, the weight of the KL penalty, is above 0; otherwise
-    0.
-    """
+    """The number of reference models in memory: 1 if `beta`, the weight of the KL penalty, is above 0; otherwise 0."""
     return int(bool(get("method.beta")))
 
 

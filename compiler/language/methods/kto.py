@@ -1,4 +1,4 @@
-"""Method `kto`: Kahneman-Tversky optimization, which learns from single answers labelled good or bad."""
+"""Method `kto`: Kahneman-Tversky optimization, which learns from single answers, each labelled good or bad."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Method `rloo`: REINFORCE leave-one-out. The baseline of a completion is the mean reward of the other completions."""
+"""Method `rloo`: REINFORCE leave-one-out. Each completion is compared with the mean reward of the other completions of
+its prompt.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`xpc rehearse --ci`: rehearse the specs that a pull request changes, and sum up the results in Markdown.
 
-A spec that was rehearsed without a finding is skipped until something that affects its run changes: a file of its
-bundle, the digests of its rows or of its local model, or the packages of the interpreter.
+A spec that was rehearsed without a finding is not rehearsed again until something changes that affects its run: a file
+of its bundle, the digests of its rows or of its local model, or the packages of the interpreter.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 KIND = "rehearsals"
 """The folder below `~/.cache/xpc` for the results of rehearsals."""
 PROSE = ("README.md", "bundle.toml", "model_card.md", "spec.xp")
-"""Files of a bundle that do not affect its run, so they are not in the digest: a changed comment in the spec changes
-them.
+"""Files of a bundle that do not affect its run. They are left out of the digest; otherwise, a changed comment in the
+spec would change it.
 """
 PACKAGES = "import importlib.metadata as m; print(sorted({f'{d.name}=={d.version}' for d in m.distributions()}))"
 
 
 @record
 class Outcome:
-    """The result of rehearsing one spec: a sentence, whether something is wrong, and the report of its rehearsal."""
+    """The result of rehearsing one spec: a sentence, whether something went wrong, and the report of the rehearsal."""
 
     path: str
     sentence: str
@@ -52,8 +52,8 @@ class Outcome:
 
 
 def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None) -> tuple[str, int]:
-    """Rehearse the specs below `paths` that changes since the commit `base` affect; if `base` is None, rehearse all
-    specs. Returns Markdown and the exit status. Raises UsageError.
+    """Rehearse those specs below `paths` that are affected by the changes since the commit `base`. If `base` is None,
+    rehearse all specs below `paths`. Returns Markdown and the exit status. Raises UsageError.
     """
     repository = find(".")
     if repository is None:
@@ -86,7 +86,9 @@ def _chosen(repository: Repository, paths: Sequence[str], base: str | None) -> l
 
 
 def _outcome(repository: Repository, path: str, python: str | None, started: Callable[[str], Forks]) -> Outcome:
-    """Rehearse one spec. `started` returns the warm interpreter (see forks.py) for the path of a Python interpreter."""
+    """Rehearse one spec. `started` takes the path of a Python interpreter and returns its warm interpreter (see
+    forks.py).
+    """
     place = os.path.relpath(os.path.join(repository.top, path))
     try:
         spec = checked_run(place)
@@ -94,7 +96,7 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
         return Outcome(path, str(error), wrong=True)
     try:
         trains = interpreter(spec, python)
-    except UsageError as error:  # specs may need several stacks, but the CI job has only one
+    except UsageError as error:  # the specs may need several stacks, but the job of CI has only one of them
         return Outcome(path, f"not rehearsed: {error}")
     folder, key = private_folder(KIND), _key(spec, trains)
     if folder is not None and read(folder, key) is not None:
@@ -113,8 +115,8 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
 
 
 def _key(spec: CheckedSpec, python: str) -> str:
-    """A digest of everything that affects the rehearsal of a spec: its bundle, its weights, xpc and the installed
-    packages.
+    """A digest of everything that affects the rehearsal of a spec: its bundle, its weights, the code of xpc and the
+    installed packages.
     """
     files = lower(spec)
     weights = tomllib.loads(files["bundle.toml"].decode()).get("weights")

@@ -1,5 +1,5 @@
-"""`xpc rehearse SPEC`: run a small version of the experiment (its twin) to its end on this CPU, before a GPU is
-used.
+"""`xpc rehearse SPEC`: before a GPU is used, run a small version of the experiment (its twin) on this CPU, from its
+start to its end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A warm interpreter: a Python process that has imported the training libraries once and runs programs in forks.
+"""A warm interpreter: a Python process that imports the training libraries once, and then runs each program in a fork
+of itself.
 
 The process runs worker/fork_server.py.
 """
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
 
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker")
 HUNG = 1800
-"""Timeout in seconds, after which a process counts as hung."""
+"""If a process does not end within this many seconds, it counts as hung."""
 
 
 class Forks:
     """A warm interpreter of one stack. `run` trains a bundle; `close` ends the interpreter.
 
-    `python` is a program that can replace an interpreter, for example as launch.sh's PYTHON. It runs its programs as
-    forks, too (worker/warm_python.py). Errors go to the file `log`, by default to this process's standard error.
+    `python` is a program that can be used instead of an interpreter, for example as PYTHON of launch.sh. It also runs
+    its programs as forks (worker/warm_python.py). Error messages go to the file `log`; by default, to the standard
+    error of this process.
     """
 
     def __init__(self, python: str, environ: dict[str, str], log: str | None = None) -> None:
@@ -57,12 +59,12 @@ class Forks:
         self, bundle: str, cwd: str, *words: str, world: int = 1, kill_at: str | None = None, seconds: float = HUNG,
         program: str | None = None, **environ: str,
     ) -> dict[str, Any]:  # fmt: skip
-        """Train the bundle from `cwd` in `world` processes, which are killed once the file `kill_at` exists. `words`
-        are arguments of the program.
+        """Train the bundle in `world` processes, with `cwd` as their working folder. `words` are the arguments of the
+        program. As soon as the file `kill_at` exists, the processes are killed.
 
-        With `program`, that file is run instead of the bundle's. Returns a dict with `status` (a list of exit statuses,
-        one per process), `out` and `err` (of all processes together), `killed`, and `late` (whether `seconds` were
-        exceeded).
+        If `program` is given, this file is run instead of the bundle's trainer. Returns a dict with `status` (a list
+        with the exit status of each process), `out` and `err` (of all processes together), `killed`, and `late`
+        (whether the time limit `seconds` was exceeded).
         """
         assert self.server.stdin is not None
         assert self.server.stdout is not None

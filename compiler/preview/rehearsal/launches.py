@@ -1,4 +1,6 @@
-"""Launch the bundle of a rehearsal's small run, and kill or stop it at a checkpoint."""
+"""Launch the bundle of a rehearsal's small run. The launch can be killed or stopped when the run has written a
+checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WAIT = 1800
-"""Timeout in seconds, after which a launch counts as hung."""
+"""If a launch does not end within this many seconds, it counts as hung."""
 STOPPED = 75
 """The exit status of a run that got a stop signal, saved a checkpoint and ended."""
 ERROR = "error"
 LAST = 5
-"""Number of last output lines that are shown if no line of the output is an error message."""
+"""If no line of the output is an error message, this many of its last lines are shown."""
 
 
 @record
 class Launch:
-    """The result of one launch: its exit status, its output, its duration in seconds, and whether it reached the
-    checkpoint at which it should be killed or stopped.
+    """The result of a launch: its exit status, its output, its duration in seconds, and whether the run reached the
+    checkpoint at which it was to be killed or stopped.
     """
 
     status: int
@@ -36,7 +38,9 @@ class Launch:
 
     @property
     def reason(self) -> str:
-        """The error in one sentence: the run's own error message, or an exception, or the last lines of the output."""
+        """The error in one sentence: the error message of the run itself, an exception, or the last lines of the
+        output.
+        """
         lines = [one.strip() for one in self.output.splitlines() if one.strip()]
         own = [one for one in lines if one.startswith((f"{ERROR}:", f"xpc: {ERROR}"))]
         if own:
@@ -48,8 +52,8 @@ class Launch:
 def launch(
     bundle: str, folder: str, environ: Mapping[str, str], at: str | None = None, number: int = signal.SIGKILL
 ) -> Launch:
-    """Run launch.sh of a bundle in the folder `folder`. Once the folder `at` (a checkpoint) exists, the processes get
-    the signal `number`.
+    """Run the launch.sh of the bundle in the folder `folder`. As soon as the folder `at`, a checkpoint, exists, the
+    processes get the signal `number`.
     """
     begin, reached = time.monotonic(), at is None
     output = os.path.join(folder, "launch.log")

@@ -1,9 +1,10 @@
-"""A local server in place of the Hugging Face hub, with enough of its API to push a model. `with Hub() as hub:
-hub.url`.
+"""A local server that replaces the Hugging Face hub. It has those parts of the hub's API that are needed to push a
+model. Use it as `with Hub() as hub: ... hub.url`.
 
 It answers the requests of huggingface_hub 0.36 and 2.4 for `whoami`, `create_repo`, `list_repo_commits`,
 `create_branch` and `upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON).
-`hub.repositories` has what was pushed, `hub.asked` the requests. `HF_HUB_DISABLE_XET=1` makes the client use LFS.
+`hub.repositories` contains what was pushed, and `hub.asked` the requests. The client must set `HF_HUB_DISABLE_XET=1`,
+so that it uses LFS.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from attrs import define, field
 from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 WRITE, READ, SCOPED = "hf_write", "hf_read", "hf_scoped"
-"""Access tokens of the account `me`, a member of the organization `team`: one may write, one may only read, and one may
-write only to the account's own repositories.
+"""Access tokens of the account `me`, which is a member of the organization `team`. With the first, it may write; with
+the second, it may only read; with the third, it may write only to its own repositories.
 """
 
 
@@ -52,8 +53,8 @@ class Repository:
 
 @define
 class Hub(LocalServer):
-    """A local server in place of the hub. Nobody can write to the repositories in `closed`, and commits to the branches
-    in `broken` fail.
+    """A local server that replaces the hub. It refuses all writes to the repositories in `closed`, and all commits to
+    the branches in `broken`.
     """
 
     repositories: dict[str, Repository] = field(factory=dict)
@@ -184,7 +185,9 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, {}, ""
 
     def _batch(self, said: dict[str, Any]) -> dict[str, Any]:
-        """The answer to an LFS batch request: an upload address for each object that the server does not have yet."""
+        """The answer to a batch request of LFS. It has an upload address for each object that the server does not have
+        yet.
+        """
         told = []
         for one in said["objects"]:
             oid, size = one["oid"], one["size"]

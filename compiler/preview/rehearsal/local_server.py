@@ -1,5 +1,5 @@
-"""An HTTP server on this machine, in a thread: the base class of local servers in place of the hub and package
-indexes.
+"""An HTTP server that runs in a thread on this machine. It is the base class of local servers that replace the hub and
+package indexes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from attrs import define, field
 
 @define
 class LocalServer(ABC):
-    """A server that runs at `url` inside a `with` block; `asked` lists the requests that it got."""
+    """A server that runs at the address `url` inside of a `with` block. `asked` lists the requests that it got."""
 
     asked: list[str] = field(factory=list, kw_only=True)
     server: Any = field(default=None, kw_only=True)
@@ -22,12 +22,12 @@ class LocalServer(ABC):
     @property
     @abstractmethod
     def handler(self) -> type[BaseHTTPRequestHandler]:
-        """The class that handles the requests. Its attribute `of` is the server. It prints no log lines."""
+        """The class that handles the requests. Its attribute `of` is the server. It does not log requests."""
 
     def __enter__(self) -> Self:
         handler = type("Handler", (self.handler,), {"of": self, "log_message": lambda *_: None})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        # the server checks every 0.02 seconds whether it should stop
+        # every 0.02 seconds, the server checks whether it should stop
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 

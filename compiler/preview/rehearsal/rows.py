@@ -1,5 +1,5 @@
-"""Rows for a rehearsal: the first rows of the user's files, or made-up rows in the format of a source that this machine
-lacks.
+"""Write the rows for a rehearsal. They are the first rows of the user's files; for a source that this machine lacks,
+made-up rows in its format.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ if TYPE_CHECKING:
 MADE = 64
 """Number of rows that are made up for a source that this machine lacks."""
 TAKEN = 256
-"""Number of rows that are used of a local file, from its beginning."""
+"""How many rows of a local file are used. They are its first rows."""
 BY_LINE = (".jsonl", ".csv", ".txt")
-"""Endings of files with one row per line, of which only the first lines are copied."""
+"""Endings of files that have one row per line, so that only their first lines are copied."""
 MOST_BYTES = 64 * 2**20
-"""Size limit in bytes for the copied first lines of a file, and for a copied file of another format."""
+"""The largest size in bytes of the lines that are copied from the beginning of a file, and of a file in another format
+that is copied completely.
+"""
 THINGS = ("apple", "river", "house", "stone", "cloud", "horse", "chair", "lamp")
 COLOURS = ("red", "green", "blue", "black", "white", "brown", "yellow", "grey")
 
 
 def copy_head(source: str, target: str) -> None:
-    """Copy the first rows of a local file. Folders and files of other formats are copied completely. Raises
+    """Copy the first rows of a local file. Folders, and files of other formats, are copied completely. Raises
     UsageError.
     """
     os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -65,7 +67,9 @@ def copy_head(source: str, target: str) -> None:
 
 
 def write_made(source: DataSource, target: str, more: Mapping[str, object]) -> list[str]:
-    """Write made-up rows with the columns of a source and the columns in `more`. Returns all texts in the rows."""
+    """Write made-up rows with the columns of a source, and with the columns in `more`. Returns all texts that the rows
+    contain.
+    """
     os.makedirs(os.path.dirname(target), exist_ok=True)
     texts: list[str] = []
     with open(target, "w", encoding="utf-8") as out:
@@ -120,8 +124,8 @@ def _row(source: DataSource, number: int) -> dict[str, Any]:
 
 
 def columns_of_rewards(spec: Spec) -> dict[str, object]:
-    """Map each column that the reward functions and the environment's `reset` read to a made-up value. Built-in reward
-    functions read `solution`.
+    """The columns that the reward functions and the environment's `reset` read, each with a made-up value. Built-in
+    reward functions read `solution`.
     """
     found: dict[str, object] = {}
     for one in spec.get("method.rewards") or ():  # type: ignore[attr-defined]
@@ -138,8 +142,8 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
-    """The parameters of a function that are columns of the data, without those that every trainer passes. With
-    `environment`, `function` is a method of this class.
+    """Those parameters of a function that are columns of the data. Parameters that every trainer passes are left out.
+    If `environment` is given, `function` is a method of this class.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:

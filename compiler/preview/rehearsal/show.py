@@ -1,4 +1,6 @@
-"""The report at the end of a rehearsal: what was exercised, what could not be exercised, and what was found."""
+"""The report at the end of a rehearsal. It says what was tried, what could not be tried on this machine, and what was
+found.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ NEVER = (
     ("memory", "the small model fits everywhere; `xpc plan` predicts the memory of the large one"),
     ("network", "NCCL, the hub and trackers are not reached"),
 )
-"""The parts of a run that no rehearsal exercises."""
+"""The parts of a run that no rehearsal can try."""
 
 
 def table(found: Rehearsal, problems: Sequence[Diagnostic]) -> dict[str, Any]:
-    """The report of a rehearsal as JSON data; `problems` are the findings of `xpc check`."""
+    """The report of a rehearsal as JSON data. `problems` are the findings of `xpc check` for the spec."""
     return {
         "exercised": [
             {"step": one.name, "state": one.state, "text": one.text, "seconds": round(one.seconds, 1)}

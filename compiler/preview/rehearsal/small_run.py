@@ -1,5 +1,5 @@
-"""Rehearse one spec: make the small version of its experiment (its twin), its rows and a small model, and run all steps
-in a warm interpreter.
+"""Rehearse one spec. This makes a small version of its experiment (its twin), its rows and a small model, and then runs
+all steps in a warm interpreter.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource, Model
 
 SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
-"""A pattern for control tokens in the text of a chat template."""
+"""A pattern for the control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
-"""Maximum number of settings that are omitted or replaced because a rule refuses them on a CPU."""
+"""If a rule refuses settings on a CPU, at most this many of them are omitted or replaced."""
 ISOLATED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_", "XPC_", "HF_", "SLURM_", "PET_")
-"""Prefixes of environment variables that are not passed to the rehearsal's launches."""
+"""Environment variables whose names begin with one of these are not passed on to the launches of a rehearsal."""
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 
@@ -46,8 +46,8 @@ def rehearse(
     """Rehearse a checked spec in a warm interpreter, and return the report. `path` is the spec's file. Raises
     UsageError.
 
-    `rows` is a file with rows for sources that this machine lacks, `keep` a folder to which the small version and its
-    runs are copied.
+    `rows` is a file with rows for those sources that this machine lacks. `keep` is a folder to which the small version
+    and its runs are copied.
     """
     owner = str(spec.get("save.hub.name") or "").rpartition("/")[0]
     with tempfile.TemporaryDirectory(prefix="xpc-rehearse-") as folder, Hub(organizations=(owner or "team",)) as hub:
@@ -82,7 +82,7 @@ def warm_interpreter(python: str) -> Forks:
 
 
 def _environ() -> dict[str, str]:
-    """The environment variables of a launch, without those that an outer launch has set, such as RANK."""
+    """The environment variables for a launch. Those that an outer launch has set, such as RANK, are left out."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ISOLATED) and name not in RANKS}
     return kept | {
         "CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "TOKENIZERS_PARALLELISM": "false",
@@ -112,8 +112,8 @@ def _rehearsed(spec: CheckedSpec, root: str, warm: Forks, rows: str | None, fold
 
 
 def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[str]:
-    """Write the rows of each data source. Returns the texts of the made-up rows, to train a tokenizer. Raises
-    UsageError.
+    """Write the rows of each data source. Returns the texts of the made-up rows, on which a tokenizer can be trained.
+    Raises UsageError.
     """
     texts: list[str] = []
     more = columns_of_rewards(twin.spec)
@@ -134,8 +134,8 @@ def _write_rows(twin: Twin, given: str | None, root: str, folder: str) -> list[s
 def _models(
     spec: CheckedSpec, twin: Twin, root: str, texts: list[str], folder: str, python: str
 ) -> list[dict[str, Any]]:
-    """Make the small models, and return the worker's answer for each: whether it has the tokenizer of the large model,
-    and its number of parameters.
+    """Make the small models. Returns the worker's answer for each of them: whether it has the tokenizer of the large
+    model, and its number of parameters.
     """
     wanted = [_wanted(spec, spec.model, root, os.path.join(folder, MODEL))]
     if spec.teacher is not None:
@@ -163,14 +163,16 @@ def _wanted(spec: CheckedSpec, model: Model, root: str, folder: str) -> dict[str
 
 
 def _end_of(template: str | None) -> str:
-    """An end token for a model whose end token is unknown: a common one that the chat template contains, or `</s>`."""
+    """An end token for a model whose own end token is unknown. It is a common end token that the chat template
+    contains, or `</s>`.
+    """
     known = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
     return next((one for one in known if template and one in template), "</s>")
 
 
 def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], CheckedSpec]:
-    """Compile the small version of the spec (twin). Settings that a rule refuses on a CPU are omitted or replaced.
-    Raises UsageError.
+    """Compile the small version of the spec (its twin). If a rule refuses a setting on a CPU, the setting is omitted or
+    replaced. Raises UsageError.
     """
     for name, content in twin.spec.bundled.items():
         place = os.path.join(folder, name)
@@ -199,7 +201,7 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
 
 
 def _path_at(text: str, offset: int) -> str | None:
-    """The path of the setting at an offset of the spec's text; None if there is no setting."""
+    """The path of the setting at an offset in the text of a spec. None if there is no setting at this offset."""
     from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 
     begin = text.rfind("\n", 0, offset) + 1
@@ -215,8 +217,8 @@ def _path_at(text: str, offset: int) -> str | None:
 
 
 def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
-    """Record a finding if the user may not write to the spec's output folder. The folder need not exist yet, if the
-    user may create it.
+    """Record a finding if the user may not write to the output folder of the spec. If the folder does not exist, the
+    user must be allowed to create it.
     """
     place = spec.text("save")
     while place and not os.path.lexists(os.path.join(root, place)):

@@ -1,4 +1,4 @@
-"""The steps of a rehearsal: rows, load, train, save, kill, resume, stop, continue, load the result, push."""
+"""The steps of a rehearsal: prepare rows, load, train, save, kill, resume, stop, continue, load the result, push."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
-"""Beginnings of the names of weight files."""
+"""How the names of files with weights begin."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
 """A pattern for the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (
@@ -40,14 +40,14 @@ DECIDED = (
     (re.compile(r" cannot be written to "), "save", "name another folder"),
     (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),
 )
-"""Patterns for error messages, each with the setting that causes the error and a help text."""
+"""Patterns for error messages. For each, the setting that causes the error, and a help text."""
 FIRST, SECOND = f"checkpoint-{int(EVERY.value)}", f"checkpoint-{2 * int(EVERY.value)}"
 
 
 @record
 class Step:
-    """A step of the rehearsal: its name, its state (done, failed or not here), a sentence about it, and its duration in
-    seconds.
+    """A step of the rehearsal: its name, its state (done, failed, or not possible here), a sentence about it, and its
+    duration in seconds.
     """
 
     name: str
@@ -70,8 +70,8 @@ class Finding:
 
 @mutable
 class Rehearsal:
-    """A rehearsal in a folder: the small version of the experiment (`twin`), its compiled spec and the files of its
-    bundle. `progress` prints a sentence.
+    """A rehearsal in a folder. It has the small version of the experiment (`twin`), the compiled spec of the twin, and
+    the files of its bundle. `progress` prints a sentence about the progress.
     """
 
     folder: str
@@ -88,7 +88,7 @@ class Rehearsal:
     made_rows: bool = False
 
     def run(self) -> None:
-        """Run all steps. A step is skipped if a step that it needs has failed."""
+        """Run all steps. If a step fails, the steps that need its result are skipped."""
         if not self.timed("rows and masks", self.rows):
             return
         bundles = [self.written(name) for name in ("undisturbed", "disturbed")]
@@ -109,7 +109,7 @@ class Rehearsal:
     # Steps ----------------------------------------------------------------------------------------------------------
 
     def rows(self) -> str:
-        """Prepare the first rows as the trainer gets them, and record every problem with them."""
+        """Prepare the first rows as the trainer gets them, and record every problem that they have."""
         bundle = self.written("rows")
         request = Request(n=4 if len(self.spec.data) < 4 else 1)
         found = ask(self.python, bundle, os.path.join(self.folder, "scratch"), request, self.folder, self.environ)
@@ -121,15 +121,15 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            # drop the warnings, because the error below explains them
+            # the warnings are dropped, because the error below explains them
             self.findings = [one for one in self.findings if one.step != "rows and masks"]
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
         return f"{len(found['rows']) - len(excluded)} rows prepared"
 
     def disturbed(self, bundles: list[str]) -> bool:
-        """Kill a run after its first checkpoint, resume it, stop it, and continue. The final weights must equal those
-        of a run without interruptions.
+        """Kill a run after its first checkpoint, resume it, stop it, and continue it. Its final weights must be equal
+        to those of a run that was never interrupted.
         """
         out = os.path.join(os.path.dirname(bundles[1]), OUT)
         killed = self.launched("kill -9 after the first checkpoint", bundles[1], os.path.join(out, FIRST))
@@ -140,7 +140,7 @@ class Rehearsal:
             return False
         if stopped.status not in (0, STOPPED):
             return self.failed("resume, and stop", stopped)
-        if stopped.status == 0:  # the machine was busy: the run had ended before it got the signal
+        if stopped.status == 0:  # the machine was busy, so the run ended before the signal reached it
             self.steps.append(Step("go on to the end", SKIPPED))
         elif self.launched("go on to the end", bundles[1]) is None:
             return False
@@ -158,7 +158,7 @@ class Rehearsal:
         return True
 
     def trained(self, bundle: str) -> None:
-        """Check the metrics of the run without interruptions."""
+        """Check the metrics of the run that was not interrupted."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         norms, rates = (
@@ -167,7 +167,8 @@ class Rehearsal:
         step = self.steps[-1].name
         if any("loss" in one and number(one["loss"]) is None for one in events):
             self.find(step, "the loss is not a number", "precision")
-        # not for online methods, where gradients are 0 if the small model's random completions get no reward
+        # gradients are not checked for online methods: if no random completion of the small model gets a reward, they
+        # are 0
         if norms and not any(norms) and not self.spec.online:
             self.find(step, "every gradient is 0: nothing is learned", "method")
         if rates and max(rates) <= 0:
@@ -177,7 +178,7 @@ class Rehearsal:
                       "schedule.warmup", "write a shorter warm-up, such as `schedule(warmup=3%)`")  # fmt: skip
 
     def called(self, bundle: str) -> str:
-        """Check the results of the made-up tool calls in the run without interruptions."""
+        """Check the results of the made-up calls of tools in the run that was not interrupted."""
         record = read_run(os.path.join(os.path.dirname(bundle), OUT))
         events = [] if record is None else record.events
         calls, failed = (
@@ -193,8 +194,8 @@ class Rehearsal:
         return value is not None and getattr(value, "unit", "") == "share" and getattr(value, "value", 0) >= 1
 
     def loads(self, bundle: str) -> str:
-        """Load the trained model without xpc, and generate. Returns a sentence with the model's class and the generated
-        text.
+        """Load the trained model without xpc, and generate with it. Returns a sentence with the class of the model and
+        the generated text.
         """
         spec = self.spec
         out = os.path.join(os.path.dirname(bundle), OUT)
@@ -210,7 +211,7 @@ class Rehearsal:
         return f"{answer['loaded']}: {answer['text'].strip()[:40]!r}" if answer["text"] else str(answer["loaded"])
 
     def pushed(self) -> str:
-        """Check what arrived at the local server that replaces the hub."""
+        """Check what was pushed to the local server that replaces the hub."""
         if not self.hub.repositories:
             raise UsageError("nothing was pushed")
         name, repository = next(iter(self.hub.repositories.items()))
@@ -224,8 +225,8 @@ class Rehearsal:
         return spec.get("save.every") == EVERY and spec.get("save.resume") != "never" and spec.flag("save.full_state")
 
     def written(self, name: str) -> str:
-        """Write the bundle to a separate folder with this name, so that each run has its own output. Returns the
-        bundle's path.
+        """Write the bundle to a folder of its own, called by this name, so that each run has its own output. Returns
+        the path of the bundle.
         """
         place = os.path.join(self.folder, name)
         os.mkdir(place)
@@ -237,8 +238,8 @@ class Rehearsal:
         return bundle
 
     def launched(self, name: str, bundle: str, at: str | None = None, number: int = signal.SIGKILL) -> Launch | None:
-        """Launch a bundle and record it as a step; None if it failed. Once the folder `at` exists, the run gets the
-        signal `number`.
+        """Launch a bundle, and record this as a step. Returns None if the launch failed. As soon as the folder `at`
+        exists, the run gets the signal `number`.
         """
         self.progress(name)
         place = os.path.dirname(bundle)
@@ -252,7 +253,7 @@ class Rehearsal:
         return found
 
     def failed(self, name: str, found: Launch) -> bool:
-        """Record that a launch failed, and why. Always returns False."""
+        """Record that a launch failed, and for what reason. Always returns False."""
         self.steps.append(Step(name, FAILED, f"exit status {found.status}", found.seconds))
         reason = self.named(found.reason)
         setting, help = next((rest for pattern, *rest in DECIDED if pattern.search(reason)), ("", ""))
@@ -260,15 +261,15 @@ class Rehearsal:
         return False
 
     def named(self, text: str) -> str:
-        """Replace the temporary paths in a message by the names of files in the user's spec."""
+        """Replace temporary paths in a message by the names of the files in the user's own spec."""
         text = re.sub(rf"{re.escape(self.folder)}/\w+/(twin\.bundle/)?(files/)?", "", text)
         for one in self.twin.rows:
             text = text.replace(one.path, one.source.name)
         return ADDED.sub("", text)
 
     def timed(self, name: str, action: Callable[[], str]) -> bool:
-        """Run `action` as a step and measure its time. An error becomes a finding. Returns whether the step
-        succeeded.
+        """Run `action` as a step, and measure how long it takes. If it raises an error, a finding is recorded. Returns
+        whether the step succeeded.
         """
         self.progress(name)
         begin = time.monotonic()
@@ -289,8 +290,8 @@ class Rehearsal:
 
 
 def run_worker(python: str, program: str, question: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    """Run a program of the worker folder, which gets `question` as JSON and answers in JSON. Raises UsageError if it
-    fails.
+    """Run a program of the worker folder. It gets `question` as JSON, and answers in JSON. Raises UsageError if the
+    program fails.
     """
     done = subprocess.run(
         [python, os.path.join(WORKER, program)], input=json.dumps(question), capture_output=True, text=True,
@@ -303,7 +304,7 @@ def run_worker(python: str, program: str, question: Mapping[str, Any], environ: 
 
 
 def _digests(folder: str) -> dict[str, str]:
-    """The SHA-256 of each weight file in a run's output folder and in its folder `merged`."""
+    """The SHA-256 of each file with weights in the output folder of a run, and in the folder `merged` in it."""
     found = {}
     for place in ("", "merged"):
         inside = os.path.join(folder, place)

@@ -1,8 +1,8 @@
-"""Make the twin of an experiment: a small version of its spec for this machine's CPU, which keeps everything that a CPU
-can do.
+"""Make the twin of an experiment: a small version of its spec that this machine's CPU can run. The twin keeps
+everything in the spec that is possible on a CPU.
 
-The twin has a small model of the same family, the first rows of the same data or made-up rows of the same format, and
-eight steps. Everything else in the spec stays unchanged: template, filters, mixture, method, rewards, adapters,
+The twin has eight steps and a small model of the same family. Its rows are the first rows of the same data, or made-up
+rows in the same format. Everything else stays as in the spec: template, filters, mixture, method, rewards, adapters,
 optimizer, schedule, packing, evaluation, saving. `Twin.replaced` lists the exceptions.
 """
 
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 STEPS = 8
 CALLS = 160
-"""Number of tokens of a completion that calls a tool."""
+"""The number of tokens in a completion that calls a tool."""
 EVERY = Amount("count", 2)
 MOST_SEQ = 1024
-"""Maximum number of tokens of a row in a rehearsal."""
+"""The largest number of tokens that a row may have in a rehearsal."""
 MODEL, TEACHER, OUT = "model", "teacher", "out"
 DATA = "data/{}{}"
-"""The name of the file with the rows of one source: `data/0.jsonl`, from the source's number and its file ending."""
+"""The name of the file with the rows of one source, such as `data/0.jsonl`. It consists of the number of the source and
+the ending of the source's file.
+"""
 
 NO_GPU = "needs a GPU"
 STAND_IN = "the model is a stand-in"
@@ -64,19 +66,21 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Map each setting that a rehearsal omits, together with its nested settings, to the reason."""
+"""Settings that a rehearsal omits, together with the settings nested in them. Each has the reason."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
-"""Values of settings in OMITTED that a rehearsal does not omit, because a CPU supports them."""
+"""Values with which a setting in OMITTED is not omitted, because a CPU supports them."""
 LAUNCHED_HERE = ("launcher",)
-"""Settings of `launch` that also affect a local run."""
+"""Settings of `launch` that affect a local run, too."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
-"""The value that a rehearsal uses for a setting if a rule refuses the spec's value on a CPU."""
+"""Settings that get another value if a rule refuses the spec's value on a CPU. Each has the value that a rehearsal uses
+instead.
+"""
 
 
 @record
 class Replaced:
-    """A setting that a rehearsal changes: its value in the spec, its value in the small version (empty if omitted),
-    and the reason.
+    """A setting that a rehearsal changes: its value in the spec, its value in the small version (empty if the setting
+    is omitted), and the reason.
     """
 
     setting: str
@@ -87,8 +91,8 @@ class Replaced:
 
 @record
 class Rows:
-    """The rows of one data source: the source in the spec, the path of the rehearsal's file, and whether this machine
-    lacks the source's own rows.
+    """The rows of one data source: the source in the spec, the path of the rehearsal's file, and whether the rows are
+    made up because this machine lacks the source.
     """
 
     source: DataSource
@@ -111,7 +115,7 @@ class Twin:
 
 
 class _Draft:
-    """The settings of the small version while it is made."""
+    """The settings of the small version while it is being made."""
 
     def __init__(self, spec: CheckedSpec) -> None:
         self.spec = spec
@@ -123,8 +127,8 @@ class _Draft:
         self.replaced: list[Replaced] = []
 
     def put(self, path: str, value: object, why: str = "") -> None:
-        """Set a setting to a value. If `why` is given and the value differs from the spec's, the change is listed in
-        `replaced`.
+        """Set a setting to a value. If `why` is given, and the value differs from the spec's value, the change is
+        listed in `replaced`.
         """
         before = self.values.get(path)  # type: ignore[call-overload]
         self.values[path] = Value(value, Origin(SPEC))  # type: ignore[index]
@@ -132,8 +136,8 @@ class _Draft:
             self._note(path, before.value, _shown(path, value), why)
 
     def omit(self, path: str, why: str = "") -> None:
-        """Omit a setting and its nested settings. If `why` is given, the omission is listed in `replaced`, unless the
-        setting is off.
+        """Omit a setting, and the settings nested in it. If `why` is given, the omission is listed in `replaced`; a
+        setting that is off is not listed.
         """
         for name in [one for one in self.values if one == path or one.startswith(path + ".")]:
             before = self.values.pop(name)
@@ -141,7 +145,7 @@ class _Draft:
                 self._note(path, before.value, "", why)
 
     def clear(self, path: str, *kept: str) -> None:
-        """Omit the nested settings of a setting, except those named in `kept`."""
+        """Omit the settings that are nested in a setting, except those in `kept`."""
         for name in [one for one in self.values if one.startswith(path + ".")]:
             if name.removeprefix(path + ".") not in kept:
                 self.omit(name)
@@ -156,8 +160,8 @@ def _shown(path: str, value: object) -> str:
 
 
 def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
-    """Make the small version of a checked spec. `here` tells whether the rows of a source are on this machine;
-    `rows_at_hand` is true if the user gives rows for the other sources.
+    """Make the small version of a checked spec. `here` returns whether the rows of a source are on this machine.
+    `rows_at_hand` is true if the user gives rows for the sources that are not.
     """
     draft = _Draft(spec)
     for path, why in OMITTED.items():
@@ -179,14 +183,16 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
 
 
 def _changed(spec: CheckedSpec, **changes: Any) -> CheckedSpec:
-    """The spec with other values, and without the findings, which are about the old values."""
+    """The spec with other values of some settings. Its findings are dropped, because they were about the earlier
+    values.
+    """
     own = {name: value for name, value in vars(spec).items() if name not in CheckedSpec.__annotations__}
     return CheckedSpec.of(Spec(**{**own, **changes}))
 
 
 def without(twin: Twin, path: str, why: str) -> Twin | None:
-    """The small version of the experiment without a setting that a rule refuses on the CPU, or with the value from
-    FALLBACKS. None if neither is possible.
+    """The small version of the experiment without a setting that a rule refuses on the CPU, or with the value that
+    FALLBACKS has for it. None if neither is possible.
     """
     draft = _Draft(twin.spec)
     draft.replaced = list(twin.replaced)
@@ -206,7 +212,7 @@ def _stand_in(model: Model, folder: str) -> Model:
 
 
 def _machine(draft: _Draft) -> None:
-    """Set the hardware, the strategy and the precision: two processes for ZeRO and DDP; FSDP becomes DDP."""
+    """Set the hardware, the strategy and the precision. ZeRO and DDP get two processes, and FSDP is replaced by DDP."""
     spec = draft.spec
     strategy = spec.text("strategy")
     several = spec.hardware.world > 1
@@ -226,7 +232,7 @@ def _machine(draft: _Draft) -> None:
 
 
 def _sizes(draft: _Draft) -> None:
-    """Set a micro-batch of two rows, gradient accumulation if the spec accumulates, and a short sequence length."""
+    """Set a micro-batch of two rows, and a short sequence length. The run accumulates gradients if the spec does."""
     spec = draft.spec
     world = 2 if spec.hardware.world > 1 else 1
     micro = min(2, spec.integer("batch.micro"))
@@ -251,7 +257,7 @@ def _sizes(draft: _Draft) -> None:
 
 
 def _schedule(draft: _Draft) -> None:
-    """Keep the shape of the schedule: numbers of steps become shares of the run."""
+    """Keep the shape of the schedule: a number of steps becomes the same share of the short run."""
     steps = total_steps(draft.spec)
     for path, value in list(draft.values.items()):
         if path.startswith("schedule.") and isinstance(value.value, Amount) and value.value.unit == "count":
@@ -260,7 +266,7 @@ def _schedule(draft: _Draft) -> None:
 
 
 def _adapters(draft: _Draft) -> None:
-    """Set a small rank, with the same ratio of alpha to rank."""
+    """Set a small rank. The ratio of alpha to rank stays the same."""
     spec = draft.spec
     rank = spec.get("lora.rank")
     if isinstance(rank, int) and rank > 8 and spec.lora:
@@ -280,7 +286,7 @@ def _adapters(draft: _Draft) -> None:
 
 
 def _method(draft: _Draft) -> None:
-    """Set short completions and small groups for online methods."""
+    """Set short completions and small groups, for online methods."""
     spec = draft.spec
     if spec.get("method.max_completion") is not None:
         most = CALLS if spec.calls_tools else 8
@@ -297,7 +303,7 @@ def _method(draft: _Draft) -> None:
 
 
 def _saving(draft: _Draft) -> None:
-    """Save and evaluate every two steps, and write to a folder of the rehearsal."""
+    """Set `save` and `eval` to every two steps, and the output to a folder of the rehearsal."""
     spec = draft.spec
     draft.put("save", OUT)
     if spec.get("save.every") != Amount("never"):

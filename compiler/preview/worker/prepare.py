@@ -16,11 +16,11 @@ MOST = 200_000
 def prepared(
     session: Session, source: Mapping[str, Any], number: int, stored: Any, rewards: bool = False
 ) -> dict[str, Any]:
-    """Prepare one row of a source. Returns its token sequences and findings (`verdicts`), or the reason why the run
-    drops it.
+    """Prepare one row of a source. Returns its sequences of tokens and the findings about them (`verdicts`). If the run
+    drops the row, returns the reason instead.
 
-    `number` is the row's index in the source, `stored` the row itself as a dataset. With `rewards`, the reward
-    functions and tools are called.
+    `number` is the index of the row in its source. `stored` is the row as it is stored, as a dataset of one row. If
+    `rewards` is true, the reward functions and the tools are called.
     """
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
@@ -49,8 +49,8 @@ def prepared(
 
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
-    """A context without the runtime's check for lost content of a row. For lost content, a run raises RunError, but a
-    preview reports a finding.
+    """A context in which the runtime does not check whether a row loses content. In a run, lost content raises
+    RunError; a preview reports it as a finding instead.
     """
     comparison = session.core("row_comparison")
     notes = session.optional("features.messages.turn_notes")
@@ -114,7 +114,9 @@ def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
-    """The reason why the trainer drops a row, and the `seq` that it would need (0 if its length is not the reason)."""
+    """The reason why the trainer drops a row, and the `seq` with which it would not. This `seq` is 0 if the row is not
+    dropped because of its length.
+    """
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)
     if most is not None and longest > most:
@@ -124,7 +126,9 @@ def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
 
 
 def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with only the columns of its own format. A mixture of formats adds the columns of the other formats."""
+    """The row with only those columns that its own format has. In a mixture of formats, a row also has the columns of
+    the other formats.
+    """
     if "kind" in row and any(one.get("kind") for one in session.bundle.data["sources"]):
         return dict(importlib.import_module("trainer.features.rows.kinds").own_columns(row))
     return dict(row)
@@ -133,7 +137,9 @@ def _own(session: Session, row: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[dict[str, Any], list[verdicts.Verdict]]:
-    """Return a pair: a sequence as JSON data, and its findings. `at` is the index of the sequence in its row."""
+    """Return a pair: a sequence of tokens as JSON data, and the findings about it. `at` is the index of the sequence in
+    its row.
+    """
     texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)
@@ -161,7 +167,7 @@ def _shown(
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[list[str], list[str], list[str | None]]:
-    """The roles and the contents of a sequence's turns, and for each turn the rendered text up to its end."""
+    """For the turns of a sequence: their roles, their contents, and the texts rendered up to the end of each turn."""
     talks = session.bundle.row_format().conversations(row)
     if talks:
         turns = talks[min(at, len(talks) - 1)]
@@ -182,7 +188,9 @@ def _turns(
 def every(
     session: Session, chosen: Sequence[tuple[Mapping[str, Any], Mapping[int, Any]]], rewards: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Prepare the chosen rows of every source one by one. `chosen` has, for each source, its rows by index."""
+    """Prepare the chosen rows of every source, one after the other. `chosen` has, for each source, the chosen rows by
+    their indices.
+    """
     for source, rows in chosen:
         for number, stored in rows.items():
             yield prepared(session, source, number, stored, rewards)

@@ -1,4 +1,6 @@
-"""Read how TRL's trainer prepares one row: its token sequences, which tokens count in the loss, and what is cut off."""
+"""Find out how TRL's trainer prepares a row: its sequences of tokens, which tokens count in the loss, and what is cut
+off.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,14 +14,14 @@ ANSWERS = (
     ("rejected", ("rejected_ids", "rejected_input_ids", "input_ids_rejected")),
     ("answer", ("completion_ids", "answer_input_ids")),
 )  # fmt: skip
-"""The columns in which TRL 0.18 to 1.16 keep tokens before truncation, by the name of the sequence."""
+"""For each name of a sequence, the column in which TRL 0.18 to 1.16 has its tokens before truncation."""
 IGNORED = -100
 FULL_LENGTHS = "full_lengths"
 
 
 class TokenSequence:
-    """One sequence of tokens: the ids that the model reads, a flag for each whether it counts in the loss, and the ids
-    before truncation.
+    """A sequence of tokens: the ids that the model reads, for each id whether it counts in the loss, and the ids before
+    truncation.
     """
 
     def __init__(self, name: str, ids: Sequence[int], learned: Sequence[bool], full: Sequence[int] | None) -> None:
@@ -30,7 +32,8 @@ class TokenSequence:
         self.head = 0
         if self.full[:many] != self.ids:
             self.head = len(self.full) - many if self.full[-many:] == self.ids else -1
-        if self.head < 0:  # positions cannot be compared, because the trainer also changed tokens
+        # the trainer has also changed tokens, so the positions before and after truncation cannot be compared
+        if self.head < 0:
             self.full, self.head = self.ids, 0
 
     @property
@@ -40,17 +43,20 @@ class TokenSequence:
 
 
 class Capture:
-    """Captures the tokenized rows while TRL's trainer is constructed, before they are truncated."""
+    """Captures the tokenized rows before they are truncated, while TRL's trainer is constructed."""
 
     tokenized: Any = None
 
     @contextmanager
     def watching(self, session: Session) -> Iterator[None]:
-        """A context that stores the first dataset with tokens that `Dataset.map` gets or returns."""
+        """A context that stores the first dataset with tokens that `Dataset.map` gets or returns. This is the tokenized
+        data before truncation.
+        """
         import importlib
 
         def mapped(real: Any, rows: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.tokenized is None and "input_ids" in rows.column_names:  # the data was already tokenized
+            # the data was tokenized before the trainer got it
+            if self.tokenized is None and "input_ids" in rows.column_names:
                 self.tokenized = rows.with_format(None)
             out = real(rows, *args, **kwargs)
             if self.tokenized is None and any(name in out.column_names for _, names in ANSWERS for name in names):
@@ -61,14 +67,14 @@ class Capture:
             yield
 
     def full(self) -> dict[str, list[int]]:
-        """The tokens of each sequence of the first row, with its prompt, before truncation; empty if the trainer does
-        not tokenize.
+        """The tokens of each sequence in the first row, before truncation and together with the prompt. Empty if the
+        trainer does not tokenize.
         """
         if self.tokenized is None or len(self.tokenized) == 0:
             return {}
         row, out = self.tokenized[0], dict[str, list[int]]()
         prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
-        if "chosen_labels" in row:  # orpo: the tokens of an answer include the prompt's
+        if "chosen_labels" in row:  # in orpo, the tokens of an answer already include those of the prompt
             prompt = []
         for name, columns in ANSWERS:
             for column in columns:
@@ -80,14 +86,14 @@ class Capture:
         """The length in tokens of each sequence before truncation; empty if the trainer does not tokenize."""
         if self.tokenized is None or len(self.tokenized) == 0:
             return []
-        # orpo truncates while it tokenizes, so the runtime stores the lengths before truncation in a column
+        # orpo truncates while it tokenizes, so the runtime stores the lengths before that in a column
         counted = self.tokenized[0].get(FULL_LENGTHS)
         return list(counted or map(len, self.full().values()))
 
 
 def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) -> list[TokenSequence]:
-    """The token sequences of one prepared row, as the trainer's collator passes them to the model. `index` is the row's
-    index in the trainer's dataset.
+    """The sequences of tokens in one prepared row, as the trainer's collator passes them to the model. `index` is the
+    index of the row in the trainer's dataset.
     """
     row = trainer.train_dataset[index]
     full = capture.full()
@@ -96,16 +102,16 @@ def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) 
     batch = trainer.data_collator([row])
     if "prompt_input_ids" in batch and "chosen_input_ids" in batch and "chosen_labels" not in batch:
         return _forward_pair(trainer, batch, full)
-    if "chosen_labels" in batch:  # orpo, cpo
+    if "chosen_labels" in batch:  # the batches of orpo and cpo
         made = [_labelled(name, batch, f"{name}_input_ids", f"{name}_labels", None) for name in CHOICES]
         for one, length in zip(made, capture.full_lengths(), strict=False):
             one.full_length = length
         return made
-    if "completion_labels" in batch:  # kto before trl 1.0
+    if "completion_labels" in batch:  # the batches of kto before trl 1.0
         return [_labelled("answer", batch, "completion_input_ids", "completion_labels", full.get("answer"))]
-    if "input_ids_chosen" in batch:  # reward before trl 0.24
+    if "input_ids_chosen" in batch:  # the batches of reward before trl 0.24
         return [_plain(name, batch, f"input_ids_{name}", f"attention_mask_{name}", full) for name in CHOICES]
-    if "completion_mask" in batch:  # dpo, kto
+    if "completion_mask" in batch:  # the batches of dpo and kto
         names = CHOICES if len(batch["input_ids"]) == 2 else ("answer",)
         return [_masked(name, batch, at, full.get(name)) for at, name in enumerate(names)]
     if "labels" in batch:
@@ -117,7 +123,7 @@ CHOICES = ("chosen", "rejected")
 
 
 def _kept(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
-    """Return a pair: the tokens whose attention mask is 1, and their positions."""
+    """Return a pair: those tokens whose attention mask is 1, and their positions."""
     places = [at for at, one in enumerate(mask.tolist()) if one]
     values = ids.tolist()
     return [values[at] for at in places], places
@@ -147,12 +153,14 @@ def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
 
 
 def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
-    """The sequences of a batch with labels. The documents of a packed row follow one another, each from position 0."""
+    """The sequences of a batch that has labels. A packed row contains several documents, one after the other; the
+    positions of each begin at 0.
+    """
     import torch
 
     for at in range(len(batch["input_ids"])):
         mask = batch["attention_mask"][at] if "attention_mask" in batch else torch.ones_like(batch["input_ids"][at])
-        if mask.dim() != 1:  # a mask over pairs of tokens, for packed documents
+        if mask.dim() != 1:  # the mask is one over pairs of tokens, as for packed documents
             mask = torch.ones_like(batch["input_ids"][at])
         kept, places = _kept(batch["input_ids"][at], mask)
         labels = batch["labels"][at].tolist()
@@ -160,8 +168,8 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
-    """The sequences for dpo before TRL 1.0, which truncates pairs in the forward pass. They are captured as the model's
-    input.
+    """The sequences of dpo before TRL 1.0, which truncates pairs only in the forward pass. They are captured where they
+    are passed to the model.
     """
     import torch
 

@@ -1,5 +1,5 @@
-"""Call a run's reward functions on a row, as TRL does, with three answers: an empty one, a made-up one, and the row's
-own.
+"""Call the reward functions of a run on a row, as TRL does. Each gets three answers: an empty one, a made-up one, and
+the row's own.
 """
 
 import asyncio
@@ -14,18 +14,15 @@ from .session import Session
 from .verdicts import Verdict, verdict
 
 EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
-"""Names of the answers to which rewards are applied. The row's own answer is used twice: as it is, and in `\\boxed{}`
-for math_verify.
+"""Names of the answers that the reward functions get. The row's own answer is used twice: as it is, and inside of
+`\boxed{}`, which math_verify needs.
 """
 SECONDS = 600.0
 """Time limit of a call, in seconds."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
-    """Call each reward function with each answer. Returns the values by reward and answer, and the findings.
-
-    ``name`` is the row's name in messages. Raises RunError.
-    """
+    """Call each reward function with each answer. Returns the rewards, by function and answer, and the findings."""
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
     for function in loaded:
@@ -42,8 +39,8 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
 
 @contextmanager
 def _reported() -> Iterator[list[str]]:
-    """A context that collects the runtime's messages about a call, such as that it takes too long. The time limit is
-    longer than in a run, because a reward model may have to be loaded.
+    """A context that collects messages of the runtime about a call, such as that the call takes too long. The time
+    limit is longer than in a run, because a reward model may have to be loaded first.
     """
     calls, sentences = _calls(), list[str]()
     real = calls.say, calls.SECONDS
@@ -61,8 +58,8 @@ def _calls() -> Any:
 def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
-    """The function's value for each answer, and a sentence if the function fails or returns something unusable;
-    otherwise None.
+    """The value of a reward function for each answer. If the function fails, or returns something that cannot be used,
+    also a sentence that says so; otherwise None.
     """
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]
@@ -89,8 +86,8 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 class _Recorded:
-    """A reward function that stores the values it returns. Its name and code are those of the original function, for
-    messages.
+    """A reward function that stores the values that it returns. It has the name and the code of the original function,
+    because messages contain them.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -113,7 +110,9 @@ def _number(one: Any) -> float | None:
 
 
 def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
-    """Report a reward function that does not value the row's own answer higher than an empty answer."""
+    """Report a reward function whose value for the row's own answer is not higher than its value for an
+    empty answer.
+    """
     column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
     if column is None:
         return []

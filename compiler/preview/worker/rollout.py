@@ -37,7 +37,7 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
         call = tools.example_call(one)["function"]
         try:
             result = str(one(**call["arguments"]))
-        except Exception as error:  # a tool may raise anything; TRL passes the error to the model
+        except Exception as error:  # a tool may raise any exception, and TRL passes the error to the model
             result = str({"error": str(error)})
             why = f"the tool {one.__name__} raised {type(error).__name__} with made-up arguments: {error}"
             found.append({**verdict("XP166", why), "severity": "note"})
@@ -56,11 +56,11 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
 
 
 def _pieces(session: Session, called: list[Callable[..., Any]], parts: list[list[dict[str, Any]]]) -> list[list[Any]]:
-    """Render the conversation in parts (prompt, calls, results). Returns [text, whether it counts in the loss] for each
-    part.
+    """Render the conversation part by part: the prompt, the calls, the results. Returns, for each part, its text and
+    whether it counts in the loss.
 
-    If the template's output for the prompt does not begin the complete text, returns only the prompt and the complete
-    text.
+    If the rendered prompt is not the beginning of the complete text, only two parts are returned: the prompt and the
+    complete text.
     """
     render, given = session.tokenizer.apply_chat_template, {"tools": called, "tokenize": False}
     prompt, calls, answers = parts

@@ -1,5 +1,5 @@
-"""Tokenize many rows together, and count: lengths, truncated and dropped rows, tokens in the loss, packed sequences,
-steps.
+"""Tokenize many rows together, and count them: their lengths, truncated and dropped rows, tokens in the loss, packed
+sequences, and steps.
 """
 
 import importlib
@@ -20,7 +20,9 @@ in the source.
 """
 SOURCES = 2**40
 PLACES = 2**32
-"""A factor to identify tokens: the row's index times `PLACES`, plus the token's position in the row."""
+"""A factor for numbers that identify tokens. Such a number is the index of the row times `PLACES`, plus the position of
+the token in the row.
+"""
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
@@ -30,8 +32,8 @@ Say = Callable[[str], None]
 class Scan:
     """Prepares all training rows, or the first rows of each source, with one trainer.
 
-    `rows` is the maximum number of rows of a local source, `of_hub` that of a source on the hub; None reads all. `say`
-    prints progress.
+    `rows` is the largest number of rows that are read of a local source, and `of_hub` of a source on the hub. None
+    means that all rows are read. `say` prints the progress.
     """
 
     def __init__(self, session: Session, rows: int | None, of_hub: int | None, say: Say) -> None:
@@ -49,7 +51,7 @@ class Scan:
 
     @contextmanager
     def _first_rows(self, rows: int | None, of_hub: int | None) -> Iterator[None]:
-        """A context in which only the first rows of each source are read. The limits are those of `Scan`."""
+        """A context in which only the first rows of each source are read, as many as `Scan` says."""
         session, data = self.session, self.session.bundle.data
         limits = [rows if source["id"] is None else of_hub for source in self.sources]
         for source, limit in zip(self.sources, limits, strict=True):
@@ -92,8 +94,8 @@ class Scan:
 
     @contextmanager
     def _numbered(self) -> Iterator[None]:
-        """A context in which every row gets the column `ROW`. Rows of `unique` data get no such column, because
-        duplicates are found by comparing all columns.
+        """A context in which every row gets the column `ROW`. Rows of `unique` data do not get it, because duplicates
+        are found by comparing all columns, and this column would make all rows different.
         """
         if self.session.bundle.data.get("unique"):
             yield
@@ -115,7 +117,7 @@ class Scan:
 
     @contextmanager
     def _packing(self) -> Iterator[None]:
-        """A context that records, for each token of a packed sequence, the row from which it comes."""
+        """A context that records, for each token in a packed sequence, from which row it comes."""
         module = importlib.import_module(
             next(one.__module__ for one in self.session.trainer_class().__mro__ if one.__module__.startswith("trl."))
         )
@@ -146,8 +148,8 @@ class Scan:
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def lengths(self) -> list[int]:
-        """The length of each row in tokens before truncation. For a pair of answers, it is the longer one, with the
-        prompt.
+        """The length of each row in tokens, before truncation. For a pair of answers, it is the length of the prompt
+        with the longer answer.
         """
         if self.session.processor is not None:
             count = importlib.import_module("trainer.features.model.vision").row_tokens
@@ -162,15 +164,19 @@ class Scan:
         return longest if alone else [a + b for a, b in zip(prompt or (), longest, strict=True)]
 
     def numbers(self) -> list[int] | None:
-        """The identifier of each tokenized row, from the column `ROW`; None if the trainer dropped this column."""
+        """The number that identifies each tokenized row, from the column `ROW`. None if the trainer has dropped the
+        column.
+        """
         return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
 
     def place(self, number: int) -> tuple[Mapping[str, Any], int]:
-        """Split a row's identifier (see `ROW`) into the data source and the row's index in it."""
+        """Split the number of a row (see `ROW`) into the data source and the index of the row in it."""
         return self.sources[number // SOURCES], number % SOURCES
 
     def label(self, number: int) -> str:
-        """The printed name of a row: its index, with its source's name before it if there are several sources."""
+        """The name by which a row is printed: its index, and before it the name of its source if there are several
+        sources.
+        """
         source, row = self.place(number)
         return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
 
@@ -192,7 +198,7 @@ class Scan:
         return out
 
     def _tokens(self) -> tuple[int | None, int | None]:
-        """The number of tokens that the trainer keeps, and of those that count in the loss; None if TRL decides this
+        """The number of tokens that the trainer keeps, and how many of them count in the loss. None if TRL decides this
         only during training.
         """
         rows = _flat(self.prepared)
@@ -212,7 +218,7 @@ class Scan:
         return None, None
 
     def _steps(self) -> dict[str, Any]:
-        """The optimizer steps in an epoch and in the run, as transformers counts them."""
+        """The number of optimizer steps in an epoch and in the run, counted as transformers counts them."""
         args = self.trainer.args
         if not len(self.prepared):
             return {"epoch": 0, "run": 0}
@@ -245,8 +251,8 @@ class Scan:
         return [number for length, number in both if wanted(length)]
 
     def order(self, steps: int) -> list[list[list[str]]]:
-        """The names of the rows in the first steps: a list of steps, each a list of micro-batches, each a list of rows
-        or packed rows.
+        """The names of the rows in the first steps. The result is a list of steps; a step is a list of micro-batches,
+        and a micro-batch is a list of rows or packed rows.
         """
         if not len(self.prepared):
             return []
@@ -264,13 +270,13 @@ class Scan:
                 out.append([])
             places: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
             shown = [_times(names[place], many) for place, many in Counter(places).items()]
-            if not (generates and shown in out[-1]):  # several micro-batches share one batch of completions
+            if not (generates and shown in out[-1]):  # several micro-batches use the completions of one batch
                 out[-1].append(shown)
         return out
 
     def _names(self) -> list[str]:
-        """The printed name of each prepared sequence: its row, or all rows that are packed in it with their numbers of
-        tokens.
+        """The name by which each prepared sequence is printed: the name of its row, or the names of all rows that are
+        packed in it, with their numbers of tokens.
         """
         numbers = self.numbers()
         if self.packs is None:
@@ -293,12 +299,14 @@ class Scan:
 
 
 def _times(name: str, many: int) -> str:
-    """The name of a row; ` (N completions)` is appended if the batch has several completions of it."""
+    """The name of a row. If the batch has several completions of the row, ` (N completions)` follows."""
     return name if many == 1 else f"{name} ({many} completions)"
 
 
 class _Places:
-    """A dataset of the numbers 0, 1, 2, ..., with which the dataloader shows the order of rows."""
+    """A dataset that consists of the numbers 0, 1, 2, ... If the dataloader reads it, the result shows the order of the
+    rows.
+    """
 
     def __init__(self, many: int) -> None:
         self.many = many
@@ -332,7 +340,7 @@ def _progress(say: Say) -> Iterator[None]:
                 say(f"{what}: {seen[0]:,} of {total:,}")
             return function(*given, **named)
 
-        # `Dataset.map` inspects the function's parameter names only if the call asks for neither indices nor ranks.
+        # `Dataset.map` reads the names of the function's parameters only if the call asks for neither indices nor ranks
         return real(self, counting, *args, **kwargs)
 
     datasets.Dataset.map = mapped
@@ -350,7 +358,7 @@ def _answer_columns(names: Sequence[str]) -> Iterator[str]:
 
 
 def _flat(rows: Any) -> Any:
-    """The dataset without an index mapping, so that the columns of its Arrow table are in the order of the rows."""
+    """The dataset without a mapping of indices. The columns of its Arrow table are then in the order of the rows."""
     rows = rows.with_format(None)
     return rows.flatten_indices() if getattr(rows, "_indices", None) is not None else rows
 
@@ -373,8 +381,8 @@ def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
 
 
 def _parts(places: Sequence[int]) -> list[tuple[int, int, int]]:
-    """The parts of a packed sequence: for each row in it, the row's index, the position of its first token, and the
-    number of its tokens.
+    """The parts of a packed sequence. For each row in it: the index of the row, the position of its first token, and
+    the number of its tokens.
     """
     out: list[tuple[int, int, int]] = []
     for row, place in (divmod(one, PLACES) for one in places):

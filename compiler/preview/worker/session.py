@@ -1,8 +1,8 @@
 """A bundle that is opened for a preview: its features, its tokenizer, and trainers for chosen rows.
 
-Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by TRL. Only parts that
-need a GPU, weights or processes are replaced: the model is tiny, there is one process, and reward functions are not
-called.
+Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by TRL. Only what needs
+a GPU, weights or several processes is replaced: the model is tiny, there is a single process, and reward functions are
+not called.
 """
 
 import importlib
@@ -23,13 +23,13 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # so that libraries import no module of the bundle by accident
+        del sys.path[0]  # the path is removed so that libraries do not import modules of the bundle by accident
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
         self.preparing = run_path(os.path.join(folder, "prepare_rows.py"))
-        """The namespace of the bundle's prepare_rows.py, which has replacements for what needs a GPU: models,
-        arguments, features.
+        """The namespace of the bundle's prepare_rows.py. It has replacements for what needs a GPU: for models,
+        arguments and features.
         """
         base = self.core("feature").Feature
         self.chosen = _chosen_rows(base)
@@ -44,7 +44,7 @@ class Session:
         self.tokenizer: Any = None
 
     def optional(self, name: str) -> Any:
-        """Import a module of the bundle's trainer by its dotted name; None if this bundle does not have it."""
+        """Import a module of the bundle's trainer by its dotted name. None if this bundle does not have the module."""
         try:
             return importlib.import_module(f"trainer.{name}")
         except ModuleNotFoundError:
@@ -59,7 +59,8 @@ class Session:
         for name in self.preparing["DROPPED"]:
             arguments.pop(name, None)
         arguments |= {"output_dir": self.scratch, "use_cpu": True, "report_to": [], "disable_tqdm": True}
-        # The micro-batch is that of all processes together, so that steps and generation batches are as in the run.
+        # The micro-batch is as large as those of all processes together, so that steps and rounds of generation have
+        # the same rows as in the run.
         arguments["per_device_train_batch_size"] = run["micro"] * self.world
         for name in ("dataset_num_proc", "dataloader_num_workers"):
             if arguments.get(name):
@@ -110,7 +111,7 @@ class Session:
         return getattr(getattr(self.tokenizer, "apply_chat_template", None), "processor", None)
 
     def tiny_model(self) -> Any:
-        """A tiny model for the constructors of TRL's trainers, with the tokenizer's vocabulary."""
+        """A tiny model with the vocabulary of the tokenizer. The constructors of TRL's trainers need a model."""
         return self.preparing["tiny_model"](self.bundle, self.tokenizer)
 
     def rows(self) -> tuple[Any, Any]:
@@ -118,11 +119,13 @@ class Session:
         return self.core("data").build(self.bundle, self.tokenizer)  # type: ignore[no-any-return]
 
     def trainer(self, rows: Any) -> Any:
-        """Construct trl's trainer for these rows; its constructor tokenizes them. Raises RunError and trl's errors."""
+        """Construct trl's trainer for these rows. Its constructor tokenizes the rows. Raises RunError and
+        trl's errors.
+        """
         from transformers import set_seed
 
         arguments, trainers = self.core("arguments"), self.core("trainer")
-        # skip a check of the run's processes, precision and weights
+        # skip the check of processes, precision and weights that a run makes
         self.core("made").check = lambda *_: None
         args = arguments.build_arguments(self.bundle)
         set_seed(args.seed)
@@ -134,7 +137,8 @@ class Session:
 
     @contextmanager
     def only(self, source: Mapping[str, Any], numbers: Sequence[int], stored: Any) -> Any:
-        """A context in which the data consists of certain rows of one source, without mixture, holdout and shuffling.
+        """A context in which the data consists only of certain rows of one source. They are neither mixed, held out nor
+        shuffled.
 
         `stored` are the rows as a dataset, and `numbers` their indices in the source.
         """
@@ -145,8 +149,8 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # With a tokenizer, a mixture with shares skips rows that the trainer would drop. Without one, it returns them,
-        # and a preview shows that the trainer drops them.
+        # With a tokenizer, a mixture with shares would leave out rows that the trainer drops. Without one it returns
+        # them, so that the preview can say that they are dropped.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
             one.tokenizer = None
@@ -162,7 +166,7 @@ class Session:
 
 @contextmanager
 def _without_warnings() -> Any:
-    """A context that silences the libraries' warnings about the tiny model and the missing GPU."""
+    """A context without warnings of the libraries. They would be about the tiny model and the missing GPU."""
     import warnings
 
     with warnings.catch_warnings():
@@ -171,10 +175,10 @@ def _without_warnings() -> Any:
 
 
 def _chosen_rows(base: Any) -> Any:
-    """Make a feature of the trainer that returns the chosen rows, with their indices, instead of reading the source."""
+    """Make a feature of the trainer that returns the chosen rows with their indices. The source itself is not read."""
 
     class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
-        """Replaces the reader of a source while certain rows are chosen (see `Session.only`)."""
+        """A feature that replaces the reader of a source in the context of `Session.only`."""
 
         stored: Any = None
         numbers: list[int] | None = None
@@ -187,7 +191,7 @@ def _chosen_rows(base: Any) -> Any:
             return None if found is None else lambda *_: found
 
         def row_converter(self, bundle: Any, convert: Callable[..., Any]) -> Callable[..., Any]:
-            """Pass each row's index in its source to the converter, because error messages name it."""
+            """Pass the index of each row in its source to the converter, because error messages contain it."""
             numbers = self.numbers
             if numbers is None:
                 return convert
@@ -197,7 +201,7 @@ def _chosen_rows(base: Any) -> Any:
 
 
 def isolate() -> None:
-    """Remove environment variables of an outer launch (such as RANK), and hide the GPUs."""
+    """Remove the environment variables of an outer launch, such as RANK, and hide the GPUs."""
     for name in list(os.environ):
         if name.startswith(("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MASTER_", "TORCHELASTIC_")) or name in (
             "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK",

@@ -1,7 +1,7 @@
 """Prepare rows with the trainer of a bundle. This file is run by the Python interpreter with the training packages.
 
-It reads a request as JSON from standard input and writes lines of JSON: first some with `progress`, then one with
-`answer` or `error`. What the libraries print goes to standard error.
+It reads a request as JSON from standard input. It writes lines of JSON: first lines with `progress`, and at the end one
+line with `answer` or `error`. What the libraries print goes to standard error.
 """
 
 import json
@@ -14,16 +14,17 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    del sys.path[0]  # so that libraries import no module of this folder by accident
+    # the folder is removed from the path so that libraries do not import modules of this folder by accident
+    del sys.path[0]
 
 from . import session as sessions
 
 
 def main() -> int:
-    """Handle one request. The exit status is 0 if it was answered, even if the answer is an error message."""
+    """Handle one request. The exit status is 0 if an answer was written, even if it is an error message."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
-    os.dup2(2, 1)  # what the libraries print must not mix with the answer
+    os.dup2(2, 1)  # what the libraries print goes elsewhere, so that it does not mix with the answer
 
     def send(kind: str, value: Any) -> None:
         output.write(json.dumps({kind: value}) + "\n")

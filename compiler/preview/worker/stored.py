@@ -7,7 +7,7 @@ from typing import Any
 from .session import Session
 
 BATCH = 2000
-"""Maximum number of rows in each Arrow table that is read."""
+"""The largest number of rows in each Arrow table that is read."""
 FIRST_OF_HUB = 1000
 """The number of first rows of a hub source from which random and longest rows are chosen."""
 
@@ -20,19 +20,19 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
     datasets.disable_progress_bars()
     try:
         rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
-        for name in ("decode",):  # do not decode images and audio
+        for name in ("decode",):  # images and audio are not decoded
             if hasattr(rows, name):
                 rows = getattr(rows, name)(False)
         yield from rows.with_format("arrow").iter(BATCH)
     except session.errors:
         raise
-    except Exception as error:  # the datasets library raises errors of many classes
+    except Exception as error:  # the errors of the datasets library are of many classes
         raise session.errors(sources.unreadable(bundle, source, None, error)) from error
 
 
 def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) -> dict[int, Any]:
-    """Read the stored rows with these indices. Returns each as a dataset of one row; missing rows are skipped. Raises
-    RunError.
+    """Read the stored rows with these indices. Returns each row as a dataset of one row; a row that does not exist is
+    left out. Raises RunError.
     """
     import datasets
 
@@ -50,7 +50,7 @@ def pick(session: Session, source: Mapping[str, Any], numbers: Sequence[int]) ->
 
 
 def count(session: Session, source: Mapping[str, Any]) -> int:
-    """The number of rows of a source. For a source on the hub, at most `FIRST_OF_HUB` rows are counted."""
+    """The number of rows in a source. For a source on the hub, counting stops at `FIRST_OF_HUB` rows."""
     total = 0
     for table in stream(session, source):
         total += len(table)

@@ -6,7 +6,7 @@ from typing import Any
 
 BROKEN = "\ufffd"
 LONGEST_CHARACTER = 8
-"""Maximum number of tokens that together form one character."""
+"""The largest number of tokens that together form a single character."""
 SPACE = "\u2581"
 """The character that stands for a space in SentencePiece tokens. Their decoder would drop a leading space."""
 OPENING = -1
@@ -14,9 +14,11 @@ OPENING = -1
 
 
 def pieces(tokenizer: Any, ids: Sequence[int], image: int | None = None) -> list[str]:
-    """The text of each token. If several tokens form one character, the first gets it and the others get "".
+    """The text of each token. If several tokens form one character, the first of them gets the character, and the
+    others get "".
 
-    `image` is the id of the token that stands for a part of an image; in a series of them, all but the first get "".
+    `image` is the id of the token that stands for a part of an image. Of several such tokens in a row, only the first
+    gets a text.
     """
     out: list[str] = []
     names = tokenizer.convert_ids_to_tokens(list(ids))
@@ -50,9 +52,9 @@ def _decoded(tokenizer: Any, ids: Sequence[int], names: Sequence[str], at: int) 
 def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str | None]) -> list[int]:
     """The index of the turn that each token belongs to, or `OPENING`.
 
-    `texts` are the texts of the tokens, `contents` the contents of the turns. `starts` has, for each turn, the rendered
-    conversation up to the end of that turn. If an entry is None, because the template refuses this part, the turn is
-    found by its content.
+    `texts` are the texts of the tokens, and `contents` the contents of the turns. `starts` has, for each turn, the
+    conversation rendered up to the end of the turn. If the template cannot render this part, the entry is None, and the
+    turn is found by its content instead.
     """
     joined, ends, place = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
@@ -74,8 +76,8 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
 
 
 def _end_of(joined: str, start: str, place: int) -> int | None:
-    """The offset in `joined`, the text of all tokens, at which the rendered part `start` ends; None if it is not at the
-    beginning. `joined` may begin with a BOS token.
+    """The offset in `joined`, the text of all tokens, at which the rendered part `start` ends. None if `joined` does
+    not begin with `start`; a BOS token may stand before it.
     """
     if joined.startswith(start):
         return len(start)
@@ -94,8 +96,8 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """For each turn, the conversation rendered up to its end; None if the template refuses an incomplete
-    conversation.
+    """For each turn, the conversation rendered up to the end of the turn. None if the template refuses a conversation
+    that is not complete.
     """
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools
@@ -106,6 +108,6 @@ def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str
             out.append(
                 str(tokenizer.apply_chat_template(list(turns[:many]), tools=tools or None, tokenize=False, **options))
             )
-        except Exception:  # a template may raise anything for an incomplete conversation
+        except Exception:  # for a conversation that is not complete, a template may raise any exception
             out.append(None)
     return out

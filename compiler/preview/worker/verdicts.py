@@ -13,7 +13,7 @@ Verdict = dict[str, str]
 
 
 def verdict(code: str, message: str, help: str = "") -> Verdict:
-    """Make a finding. `help` is a sentence on how to solve the problem, and may be empty."""
+    """Make a finding. `help` is a sentence that says how to solve the problem; it may be empty."""
     return {"code": code, "message": message, "help": help}
 
 
@@ -32,7 +32,7 @@ class Read:
 
     @property
     def kept_turns(self) -> list[int]:
-        """The turn index of each token that truncation keeps."""
+        """For each token that truncation keeps, the index of its turn."""
         return self.turns[self.one.head : self.one.head + len(self.one.ids)]
 
     @property
@@ -50,7 +50,7 @@ ANSWERING = ("assistant", "completion", "text")
 
 
 def of_sequence(read: Read) -> list[Verdict]:
-    """The findings of one sequence."""
+    """The findings about one sequence."""
     out = [*_begin_twice(read), *_cut(read)]
     if read.bears_loss:
         out += [*_nothing(read), *_all_learned(read), *_end(read), *_thoughts(read)]
@@ -74,7 +74,7 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 
 
 def _all_learned(read: Read) -> Iterator[Verdict]:
-    """Report that every token counts in the loss, although the spec or the method trains only on answers."""
+    """Report that every token counts in the loss, although the spec or the method is to train only on answers."""
     stated = read.session.stated
     asked = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
     if asked and read.answers and read.one.ids and all(read.one.learned):
@@ -87,7 +87,7 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
 
 
 def _end(read: Read) -> Iterator[Verdict]:
-    """Report a missing end token after the last answer, unless the answer is truncated."""
+    """Report that no end token follows the last answer. If the answer is truncated, this is not reported."""
     one, tokenizer = read.one, read.session.tokenizer
     end, last = tokenizer.eos_token_id, read.last_answer
     if one.cut or end is None or last is None or not any(one.learned):
@@ -112,7 +112,7 @@ def _end(read: Read) -> Iterator[Verdict]:
         yield verdict("XP592", what, "put the end token inside the {% generation %} marks of the chat template")
     else:
         what = f"no end token {name} follows the answer{_name(read)}: the model does not learn to stop"
-        texts = read.roles == ["text"]  # TRL adds no end token to rows that are already tokenized
+        texts = read.roles == ["text"]  # TRL adds no end token to rows that were tokenized before
         help = "end each row" if texts else "name a chat_template that ends each answer"
         yield verdict("XP592", what, f"{help} with the end token")
 
@@ -153,7 +153,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
         return
-    if not one.cut:  # only the number of lost tokens is known
+    if not one.cut:  # how many tokens are lost is known, but not which
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit
@@ -170,8 +170,8 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
-    """Report content of the row that is missing in its rendered text. The runtime finds such content by comparing the
-    row with the text.
+    """Report content of the row that its rendered text does not contain. The runtime finds such content by comparing
+    the row with the text.
     """
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
@@ -195,11 +195,11 @@ HELPS = {
 
 
 def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Report keys of turns that are ignored, turns that wrongly count in the loss, and reasoning that is rendered
-    twice.
+    """Report keys of turns that have no effect, turns that count in the loss although they should not, and reasoning
+    that is rendered twice.
     """
     turn_notes = session.optional("features.messages.turn_notes")
-    if turn_notes is None:  # this bundle's messages have only a role and a text
+    if turn_notes is None:  # the messages of this bundle have only a role and a text, so there is nothing to report
         return
     answers_only = bool(session.stated.get("assistant_only_loss"))
     for kind, what in dict(turn_notes.notes(row, answers_only, session.tokenizer)).items():

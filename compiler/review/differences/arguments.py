@@ -43,12 +43,14 @@ def argument_changes(
 
 
 def _exact(value: object) -> str:
-    """A value as JSON text, so that 1, 1.0, true and "1" count as different."""
+    """A value as JSON text. As texts, 1, 1.0, true and "1" are different, although Python considers some
+    of them equal.
+    """
     return json.dumps(value, sort_keys=True)
 
 
 def _change(key: str, before: Mapping[str, object], after: Mapping[str, object], why: str = "") -> Change:
-    """The change of one key. Values that print alike but have different types (1 and "1") are shown as JSON."""
+    """The change of one key. Two values that would be printed alike, such as 1 and "1", are shown as JSON."""
     was, now = (as_text(table[key]) if key in table else ABSENT for table in (before, after))
     if was == now:
         was, now = (_exact(table[key]) if key in table else ABSENT for table in (before, after))
@@ -56,8 +58,8 @@ def _change(key: str, before: Mapping[str, object], after: Mapping[str, object],
 
 
 def _entries(key: str, before: object, after: object) -> list[Change]:
-    """The changes between two lists of records (such as data sources), key by key. Empty if either value is not such a
-    list.
+    """The changes between two lists of records, such as data sources, key by key. Empty if one of the two values is not
+    a list of records.
     """
     lists = [each for each in (before, after) if isinstance(each, list) and all(isinstance(one, dict) for one in each)]
     if len(lists) < 2:

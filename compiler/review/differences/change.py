@@ -1,4 +1,4 @@
-"""A changed value, and how the first line of a comparison shortens it."""
+"""The class of changed values, and how such a value is shortened for the first line of a comparison."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
     Scalar: TypeAlias = int | float | str | bool | tuple["Scalar", ...] | None
 
 WIDE = 60
-"""Maximum number of characters of a value in the first line."""
+"""The largest number of characters of a value in the first line."""
 AROUND = 16
-"""Number of equal characters that are shown before and after the part in which two long values differ."""
+"""Two long values are shown from this many characters before their difference to this many after it."""
 
 
 @record
 class Change:
-    """A changed value. `why` is the calculation of the new value, or where the value comes from if the spec does not
-    state it.
+    """A changed value. `why` is the calculation of the new value, or says where the value comes from if the spec does
+    not state it.
 
-    `values` has the old and the new value for the JSON output, if they are numbers, flags, strings or lists of these.
+    If both values are numbers, flags, strings or lists of these, `values` has the old and the new value for the JSON
+    output.
     """
 
     name: str
@@ -48,8 +49,8 @@ def scalar(value: object) -> Scalar:
 
 
 def short(before: str, after: str) -> tuple[str, str]:
-    """Shorten two different values to the part in which they differ. The equal characters before and after this part
-    become `...`.
+    """Shorten two different values to the part in which they differ. The characters before and after this part, which
+    are equal, become `...`.
     """
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after

@@ -1,4 +1,6 @@
-"""Compare the files of two bundles by digest; configuration files and lists of packages also by their values."""
+"""Compare the files of two bundles by their digests. Configuration files and lists of packages are also compared by
+their values.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from xpc.grammar.record import record
 MANIFEST = "bundle.toml"
 ACCELERATE = "accelerate.yaml"
 CONTENT = ("data/", "files/")
-"""Folders of a bundle with training inputs: rows, templates, reward functions, tasks."""
+"""The folders of a bundle whose files are inputs of the training: rows, templates, reward functions, tasks."""
 
 
 @record
@@ -35,22 +37,23 @@ class FileChange:
 
 
 def is_prose(name: str) -> bool:
-    """Whether a file itself cannot change the run: Markdown, the manifest, and the spec, whose values are compared
-    separately.
+    """Whether changes of a file never change the run. This is so for Markdown, for the manifest, and for the spec,
+    because the values of the spec are compared separately.
     """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
 
 
 def differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """The names of files with different digests, without Markdown, spec and manifest. The file that lists digests is
-    named only if no other file differs.
+    """The names of files whose digests differ. Markdown, spec and manifest are left out. The file that lists digests is
+    included only if no other file differs.
     """
     found = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and not is_prose(name))
     return found if found == [LIST] else [name for name in found if name != LIST]
 
 
 def decides(name: str, before: Mapping[str, bytes], after: Mapping[str, bytes], tables: Collection[str]) -> bool:
-    """Whether the change of this file changes the run. `tables` are the JSON and YAML files in which a value differs.
+    """Whether the change of this file changes the run. `tables` are those JSON and YAML files in which a value has
+    changed.
 
     False for a list of packages, because packages are compared separately. A JSON file and accelerate.yaml count only
     if a value changed. The YAML files of an engine contain scripts, in which `#` need not begin a comment.

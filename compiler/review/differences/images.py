@@ -1,4 +1,4 @@
-"""Compare the lists of images in two bundles: how many changed, and the first that differs."""
+"""Compare the lists of images in two bundles: how many images have changed, and which is the first of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.compiler.resolve.image_digests import ENDING
 Entry = tuple[int, str] | None
 """The size in bytes and the SHA-256 of an image; None if the image file was missing."""
 DIGITS = 12
-"""Number of characters of a digest that are shown."""
+"""The number of characters of a digest that are printed."""
 
 
 def is_list(name: str) -> bool:
@@ -19,7 +19,7 @@ def is_list(name: str) -> bool:
 
 
 def about_images(key: str) -> bool:
-    """Whether a key of trainer_args.json has the digest of a list of images."""
+    """Whether a key of trainer_args.json contains the digest of a list of images."""
     return key.endswith(".images_sha256")
 
 
@@ -32,7 +32,7 @@ def image_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> It
 
 
 def entries(data: bytes) -> dict[str, Entry]:
-    """The images of a list by path. Malformed lines, which come from manual edits, are skipped."""
+    """The images in a list, by path. A malformed line, which can only come from an edit by hand, is skipped."""
     out: dict[str, Entry] = {}
     for line in data.splitlines():
         try:
@@ -46,8 +46,8 @@ def entries(data: bytes) -> dict[str, Entry]:
 
 
 def described(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> str:
-    """A sentence on the changes: `2 images changed, 1 added; photos/cat.jpg is the first that differs: 20,481 -> 20,490
-    bytes`.
+    """A sentence about the changes: `2 images changed, 1 added; photos/cat.jpg is the first that differs: 20,481 ->
+    20,490 bytes`.
     """
     kinds = {
         "changed": [path for path in was if path in now and was[path] != now[path]],
@@ -67,7 +67,7 @@ def described(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> str:
 
 
 def moved(was: Entry, now: Entry) -> str:
-    """How an image changed: `20,481 -> 20,490 bytes`, or its old and new digest if the sizes are equal."""
+    """How an image has changed: `20,481 -> 20,490 bytes`. If the sizes are equal, the old and the new digest."""
     if was is None or now is None:
         return "was not there, and is now" if was is None else "was there, and is not now"
     if was[0] != now[0]:

@@ -1,4 +1,4 @@
-"""Compare the files of local models (weights, tokenizer, adapter) of two runs. Bundles do not contain these files."""
+"""Compare the files of two runs' local models (weights, tokenizer, adapter), which bundles do not contain."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 ABSENT = "absent"
 LARGEST = 2**50
-"""Maximum size in bytes of a model file that is read; larger files count as unreadable."""
+"""The largest size in bytes of a model file that is read. A larger file counts as one that cannot be read."""
 DIGITS = 16
 """Number of characters of a digest that are shown."""
 STATED = "sha256:"
 
 
 def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """Map the name in the spec of each file of a local model to the file's path on disk."""
+    """The files of local models: from the name of a file in the spec to its path on disk."""
     return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
 
 

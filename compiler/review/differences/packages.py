@@ -1,4 +1,4 @@
-"""The package versions that a bundle installs, from its requirements files, constraints and lock."""
+"""The versions of packages that a bundle installs, as its requirements files, constraints and lock state them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from xpc.compiler.review.differences.change import Change
 
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
 LISTS = re.compile(r"requirements[^/]*\.txt|constraints\.txt|files/[^/]*\.lock")
-"""A pattern for files that list packages. The digest is a part of the name of a lock's copy."""
+"""A pattern for the files that list packages. It allows for the digest in the name of a lock's copy."""
 CODING = re.compile(r"#.*coding[:=]")
-"""A pattern for a coding comment, such as `# coding: utf-16`. If it is in one of the first two lines, pip decodes the
-file with it, and then other comments may turn into packages. So it is compared like a package.
+"""A pattern for a comment that states an encoding, such as `# coding: utf-16`. If one of a file's first two lines is
+such a comment, pip decodes the file with this encoding, and text that looks like a comment may turn into packages. So
+this comment is compared like a package.
 """
 LOCK = "the lock"
 ABSENT = "absent"
@@ -42,7 +43,7 @@ def package_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> 
 
 
 def _entries(file: str, data: bytes | None) -> dict[str, str]:
-    """Map the packages of a file to their versions. A line in another form becomes an entry of its own, with the value
+    """The packages in a file with their versions. A line of any other form becomes an entry of its own, with the value
     `present`.
     """
     if data is None:
@@ -64,8 +65,8 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
 
 
 def _locked(data: bytes) -> Iterator[tuple[str, str]]:
-    """The packages with versions, and the models, datasets and kernels with commits, of a lock. The complete text if
-    the lock is damaged.
+    """What a lock pins: packages with versions, and models, datasets and kernels with commits. If the lock is damaged,
+    its complete text.
     """
     try:
         table = tomllib.loads(data.decode())
@@ -81,7 +82,9 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _in(name: str, environment: str) -> str:
-    """A package's name; ` for FILE` is appended if it is not installed into the training environment."""
+    """The name of a package. If the package is not installed into the training environment, ` for FILE` follows the
+    name.
+    """
     return name if environment == "requirements.txt" else f"{name} for {environment}"
 
 

@@ -36,7 +36,7 @@ def _rows(source: DataSource) -> list[str]:
 
 
 def _described(before: Sequence[str], after: Sequence[str]) -> str:
-    """A sentence on the changes: `1 row added, 2 removed (64 -> 63 rows); row 17 was ..., and is ...`."""
+    """A sentence about the changes: `1 row added, 2 removed (64 -> 63 rows); row 17 was ..., and is ...`."""
     was, now = Counter(before), Counter(after)
     added, removed = (now - was).total(), (was - now).total()
     first = next((at for at, (x, y) in enumerate(zip_longest(before, after)) if x != y), None)

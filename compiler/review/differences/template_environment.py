@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Generation(Extension):
-    """The tag `{% generation %}`, which marks an answer in a template. The answer itself is rendered as usual."""
+    """The tag `{% generation %}`, which marks an answer in a template. What the tag encloses is rendered as usual."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2's own form
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        """Parse the block, and return its body."""
+        """Parse the block between the tag and its end, and return its body."""
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 
 
 def environment() -> ImmutableSandboxedEnvironment:
-    """A sandbox without a loader, with the filters and functions of chat templates."""
+    """A sandbox of jinja2 without a loader of files, with the filters and functions that chat templates use."""
     made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     made.filters["tojson"] = _tojson
     made.globals.update(raise_exception=_raise, strftime_now=lambda form: datetime.now().strftime(form))

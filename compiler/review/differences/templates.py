@@ -1,7 +1,7 @@
-"""Show how a changed chat template renders a sample row, for `xpc diff` only.
+"""Show how a changed chat template renders a sample row. Only `xpc diff` uses this module.
 
-A template may come from anybody, and rendering it may never end. So jinja2's sandbox renders it in a fork of this
-process, which can start no program and open no file, and has limits on time and memory.
+A template may come from a stranger, and rendering it may never end. So it is rendered by jinja2's sandbox, in a fork of
+this process that can neither start a program nor open a file, and whose time and memory are limited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 SECONDS = 5
-"""The time limit for rendering a row, in seconds; it applies to both CPU time and elapsed time."""
+"""The limit for rendering a row, in seconds. It limits the CPU time and also the elapsed time."""
 MEMORY = 512 * 2**20
 """The memory in bytes that rendering may allocate, in addition to the memory that the process already uses."""
 LARGEST = 2**20
@@ -33,8 +33,8 @@ SAMPLE = [{"role": "user", "content": "What is 1+1?"}, {"role": "assistant", "co
 
 
 def template_changes(one: Spec, other: Spec) -> Iterator[str]:
-    """Lines that show how each run's chat template renders the same row. Empty if the templates are equal, or one is
-    unknown.
+    """Lines that show how the chat template of each run renders the same row. Empty if the two templates are equal, or
+    if one of them is unknown.
     """
     before, after = one.chat_template, other.chat_template
     if before is None or after is None or before == after:
@@ -59,8 +59,8 @@ def template_changes(one: Spec, other: Spec) -> Iterator[str]:
 
 
 def _sample(spec: Spec) -> tuple[Mapping[str, Any], str]:
-    """A conversation to render, with its name for messages: the first row of the run's local data, or else a made-up
-    one.
+    """A conversation to render, with its name for messages. It is the first row of the run's local data; if there is
+    none, a made-up conversation.
     """
     for source in spec.files:
         if source.shape in ("messages", "conversations") and readable(source):
@@ -105,13 +105,13 @@ def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
         )
         answer = json.dumps({"text": text})
         return answer if len(answer) <= LARGEST else json.dumps({"error": f"it writes {len(text):,} characters"})
-    except Exception as error:  # a template may raise anything
+    except Exception as error:  # a template may raise any exception
         line = (str(error).splitlines() or [""])[0]
         return json.dumps({"error": f"{type(error).__name__}: {line[:WIDTH]}"})
 
 
 def _limited(work: Callable[[], str]) -> bytes | None:
-    """Call a function in a fork with limits, and return its result. None if it exceeds a limit or fails."""
+    """Call a function in a fork that has limits, and return its result. None if the fork exceeds a limit or fails."""
     import signal
     import time
     from select import select
@@ -144,8 +144,8 @@ def _limited(work: Callable[[], str]) -> bytes | None:
 
 
 def _limit(writer: int) -> None:
-    """Limit the time, memory and open files of this process. Modules must be imported before, because later they cannot
-    be opened.
+    """Limit the time, the memory and the open files of this process. All modules must be imported before, because no
+    file can be opened afterwards.
     """
     import resource
 

@@ -1,9 +1,9 @@
-"""The comment on a pull request about its changes to runs, and the programs behind the GitHub Action and the pre-commit
-hooks.
+"""Write the comment on a pull request that says how its changes affect runs. Also contains the programs that the GitHub
+Action and the pre-commit hooks start.
 
 Every spec that the pull request changes or affects is compared with its version at the merge base. A hidden marker
-identifies the comment, so that later runs update it, and only if its text changes. If the token may not write comments,
-as on pull requests from forks, the text goes into the job summary.
+identifies the comment, so that later runs find it and update it if its text has changed. If the token is not allowed to
+write comments, as for pull requests from forks, the text is written to the job summary instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The commands that the GitHub Action and the pre-commit hooks start.
 
-`BASE` writes the comment on changes since the commit BASE, `check [--base BASE] PATH...` checks specs, `fmt FILE...`
-formats specs outside bundles, and `verify FILE...` verifies the bundles and sweeps that contain the files.
+`BASE` writes the comment about the changes since the commit BASE. `check [--base BASE] PATH...` checks specs. `fmt
+FILE...` formats the specs that are not in bundles. `verify FILE...` verifies those bundles and sweeps that contain the
+files.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Format, then check a repository's specs for the GitHub Action and the pre-commit hooks.
+"""Format the specs of a repository, and then check them, for the GitHub Action and the pre-commit hooks.
 
-With `--base`, only specs that the change touches or affects are checked. A finding in a spec that others extend names
-the runs that it concerns.
+With `--base`, only those specs are checked that the change edits or affects. If a finding is in a spec that other specs
+extend, its message names the runs that it concerns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.record import evolve
 
 NAMED = 3
-"""Maximum number of runs that a finding in an extended spec names."""
+"""The largest number of runs that the message of a finding in an extended spec names."""
 NOTHING = "no spec to check"
 
 
@@ -102,14 +102,16 @@ def _checked(options: argparse.Namespace) -> int:
 
 
 def _deleted(repository: Repository) -> set[str]:
-    """The files of HEAD that are no longer tracked. pre-commit does not pass deleted files, so they are added."""
+    """The files of HEAD that are not tracked any more. pre-commit passes no deleted files, so the command adds them
+    itself.
+    """
     head = repository.commit("HEAD")
     return set() if head is None else set(Commit.of(repository, head).files) - set(repository.index())
 
 
 def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the `.xp` files and the specs that `paths` name: folders, globs and files, relative to the working
-    directory.
+    """Return the `.xp` files, and the specs among them, that `paths` name. A path may be a folder, a glob or a file,
+    relative to the working directory.
     """
     files: dict[str, None] = {}
     for one in paths:
@@ -122,7 +124,7 @@ def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tup
             inside = repository.inside(path)
             if inside in specs.files:
                 files[inside] = None
-            elif not glob.has_magic(one):  # the pattern may also match other files
+            elif not glob.has_magic(one):  # the pattern may match files that are not specs
                 raise UsageError(f"{one} is not a spec")
     return list(files), [one for one in files if one in specs.runs]
 
@@ -134,8 +136,8 @@ def _from_here(repository: Repository, path: str) -> str:
 def _findings(
     repository: Repository, runs: Sequence[str], options: argparse.Namespace
 ) -> tuple[list[Diagnostic], bool]:
-    """Return a pair: all findings, each only once, and whether any spec has errors. A finding in an extended spec names
-    the runs that extend this spec.
+    """Return a pair: all findings, without repetitions, and whether any spec has an error. The message of a finding in
+    an extended spec names the runs that extend this spec.
     """
     found: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
     wrong = False
@@ -143,7 +145,7 @@ def _findings(
         path = _from_here(repository, run)
         try:
             data, name, workspace = read_spec(path)
-        except UsageError as error:  # continue with the other specs
+        except UsageError as error:  # an error in one spec must not hide the findings in the others
             show(f"xpc: {error}", sys.stderr)
             wrong = True
             continue
@@ -158,7 +160,9 @@ def _findings(
 
 
 def _naming(one: Diagnostic, paths: Sequence[str]) -> Diagnostic:
-    """Return the finding. If it is in a spec that the runs `paths` extend, the names of these runs are appended."""
+    """Return the finding. If it is in a spec that the runs in `paths` extend, the names of these runs are added to its
+    message.
+    """
     here = "" if one.primary is None else os.path.normpath(one.primary.source.name)
     others = [path for path in paths if os.path.normpath(path) != here]
     if not here or not others:

@@ -1,4 +1,4 @@
-"""The text of the comment: one line about the pull request, then the changes, grouped by their cause."""
+"""The text of the comment: a line about the whole pull request, and then the changes, grouped by their cause."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", G
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
-    """The text of the comment. The first line sums up the pull request; the last says how much did not fit."""
+    """The text of the comment. Its first line sums up the pull request. Its last line says how much was left out
+    because the comment would be too long.
+    """
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
-    short = [f"\n- {_line(group)}\n" for group in groups]  # first only the summaries; the texts get the remaining space
+    # the summaries come first, and the full texts get the space that remains
+    short = [f"\n- {_line(group)}\n" for group in groups]
     length, omitted = len(parts[0]), 0
     left = sum(map(len, short))
     for group, line in zip(groups, short, strict=True):
@@ -69,8 +72,8 @@ def _totals(found: Sequence[Entry]) -> Iterator[str]:
 
 
 def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
-    """Groups of entries with the same cause in an extended spec; any other entry is a group of its own. Broken specs
-    come first.
+    """Group the entries. Entries with the same cause in an extended spec form a group, and any other entry forms a
+    group by itself. Specs that do not compile come first.
     """
     groups: dict[object, list[Entry]] = {}
     for one in found:
@@ -79,7 +82,7 @@ def _groups(found: Iterable[Entry]) -> list[list[Entry]]:
 
 
 def _line(group: Sequence[Entry]) -> str:
-    """The summary of a group, with markup and @mentions escaped."""
+    """The summary line of a group. Markup and @mentions in it are escaped."""
     first = group[0]
     if first.cause and len(group) > 1:
         return plain(f"{'; '.join(first.cause)}: {len(group)} specs")
@@ -87,8 +90,8 @@ def _line(group: Sequence[Entry]) -> str:
 
 
 def _part(group: Sequence[Entry]) -> str:
-    """The full comparison of a group, as a folded section below its summary line. The code fence is longer than any
-    fence in the text.
+    """The full comparison of a group, as a section that can be unfolded below the summary line. Its code fence is
+    longer than any fence in the text, so that the text cannot end it.
     """
     first = group[0]
     if not first.text and len(group) == 1:
@@ -104,7 +107,7 @@ def _part(group: Sequence[Entry]) -> str:
 
 
 def plain(text: str) -> str:
-    """The text on one line, with everything unprintable, markup and @mentions escaped."""
+    """Write the text on one line, and escape everything in it that is unprintable, markup or an @mention."""
     line = visible(" ".join(text.split()))
     line = line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
     return "".join(f"&#{ord(one)};" if one in "@*_`[]()!#~|\\:" else html.escape(one) for one in line)

@@ -1,5 +1,5 @@
-"""The changes of a pull request, spec by spec: each is changed, new, gone, renamed or broken, with its cause and the
-change in GPU-hours, disk space and cost.
+"""The changes of a pull request, spec by spec. Each entry says whether a spec is changed, new, gone, renamed or broken,
+for which cause, and how its GPU-hours, disk space and cost change.
 """
 
 from __future__ import annotations
@@ -43,21 +43,23 @@ if TYPE_CHECKING:
 BROKEN, CHANGED, NEW, GONE, RENAMED = "broken", "changed", "new", "gone", "renamed"
 GIB = 2**30
 SIMILAR = 0.7
-"""Minimum similarity (0 to 1) of a deleted and a new spec's texts to count as one renamed spec."""
+"""If a deleted and a new spec have texts at least as similar as this (from 0 to 1), they count as one spec that was
+renamed.
+"""
 PAIRED = 40
-"""Maximum number of new specs, and of deleted specs, whose texts are compared to find renamed specs."""
+"""If more new specs, or more deleted specs, exist than this, their texts are not compared to find renamed specs."""
 LONGEST = 20_000
-"""Maximum number of bytes of a spec that are compared to find renamed specs."""
+"""The largest number of bytes of a spec that are compared to find out whether it was renamed."""
 SUMMED = 1000
-"""Maximum number of members of a sweep whose GPU-hours, disk space and cost are added up."""
+"""If a sweep has more members than this, their GPU-hours, disk space and cost are not added up."""
 
 
 @record
 class Entry:
-    """The change of one spec: a one-line summary and the full text. `broken` is true if the spec does not compile.
+    """The change of one spec: a summary of one line, and the full text. `broken` is true if the spec does not compile.
 
-    `cause` names the changed lines of extended specs, if they explain the complete change; it is empty if anything else
-    changed. `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if unknown.
+    `cause` names the changed lines of extended specs if these lines explain the change completely; otherwise it is
+    empty. `hours`, `disk` and `cost` are the changes in GPU-hours, bytes and money; None if they are unknown.
     """
 
     path: str
@@ -99,7 +101,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                     yield from found.compared(path, renamed[path], shown)
                 else:
                     yield evolve(found.gone(path), line=_why_gone(path, after, now))
-            except UsageError as error:  # continue with the other specs
+            except UsageError as error:  # an error in one spec must not hide the changes of the others
                 yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text)
@@ -126,7 +128,9 @@ def _commit(repository: Repository, revision: str) -> str:
 
 
 def changed_files(before: Commit, after: Commit) -> set[str]:
-    """The paths whose contents or modes differ between two commits, and the submodules whose commits differ."""
+    """The paths of files whose contents or modes differ between two commits, and of submodules that point to another
+    commit.
+    """
     tables: tuple[tuple[Mapping[str, object], Mapping[str, object]], ...] = (
         (before.files, after.files), (before.modules, after.modules),
     )  # fmt: skip
@@ -134,8 +138,8 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
 
 
 def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that read a changed file (the spec itself, a spec that it extends, a lock, a template, rows), and new
-    and deleted specs.
+    """The specs that are affected by the changed files. A spec is affected if it is new or deleted, or if it reads a
+    changed file: its own text, a spec that it extends, a lock, a template, or rows.
     """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
     others = [path for path in changed if not path.endswith((".xp", ".lock"))]
@@ -156,12 +160,14 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
         folder = os.path.dirname(path)
         located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
         read = {each for name in located for each in followed(name, repository.link)}
-    names = read.union(*map(parents, read))  # `changed` may also name submodules and links to folders
+    names = read.union(*map(parents, read))  # `changed` may also contain submodules and links to folders
     return any(other in names or any(other.startswith(f"{name}/") for name in read) for other in changed)
 
 
 def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
-    """The files that a run reads although its bundle has no copy: files of local models, and images of rows."""
+    """The files that a run reads and that are not copied into its bundle: the files of local models, and the images of
+    rows.
+    """
     yield from model_files(spec, workspace)
     for source in pictured(spec):
         folder = image_folder(source)
@@ -192,8 +198,8 @@ def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[
 
 
 def _similarity(one: str, other: str) -> float:
-    """The share of lines that two texts have in common, from 0 to 1. The order of lines is ignored, because a real diff
-    would be slow.
+    """The share of lines that two texts have in common, from 0 to 1. The order of the lines is ignored, because
+    comparing it would take much longer.
     """
     counts = Counter(one.splitlines()), Counter(other.splitlines())
     return 2 * (counts[0] & counts[1]).total() / max(1, counts[0].total() + counts[1].total())
@@ -224,13 +230,15 @@ class _Comparer:
         return UncheckedOperand(path, data, name, workspace, "").check(name)
 
     def after(self, path: str, name: str = "") -> Operand:
-        """The spec in the working tree, checked under the name that it had at the merge base."""
+        """The spec in the working tree. It is checked under the name that it had at the merge base, so that a new name
+        is no difference.
+        """
         with open_operand(os.path.join(self.repository.top, path)) as one:
             return evolve(one, title=path).check(name or one.name)
 
     def compared(self, old: str, new: str, shown: set[tuple[str, ...]]) -> Iterator[Entry]:
         """Yield the entry of a spec that exists at both commits, if its run differs or it was renamed. `shown` are the
-        causes of earlier entries, whose full text is not repeated.
+        causes of the entries so far; the full text for a cause is not repeated.
         """
         now = self.after(new, os.path.basename(old) if old != new else "")
         if not now.runs:
@@ -271,15 +279,17 @@ class _Comparer:
         return Entry(self.shown(path), "deleted", "", False, GONE, (), *_totals(self._forecasts(was), []))
 
     def _forecasts(self, operand: Operand) -> list[Forecast]:
-        """The hours, cost and memory of each run; empty if the spec does not compile, or its sweep has too many
-        runs.
+        """The hours, the cost and the memory of each run. Empty if the spec does not compile, or if its sweep has too
+        many runs.
         """
         runs = operand.runs if len(operand.runs) <= SUMMED else ()
         return forecasts(runs, self.prices)
 
 
 def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None, float | None, float | None]:
-    """The changes in GPU-hours, bytes on disk and cost; None if the old or the new value is unknown."""
+    """The changes in GPU-hours, in bytes on disk and in cost. A change is None if its old or its new
+    value is unknown.
+    """
 
     def change(name: str) -> float | None:
         was, now = added(before, name), added(after, name)
@@ -290,8 +300,8 @@ def _totals(before: list[Forecast], after: list[Forecast]) -> tuple[float | None
 
 
 def _row(was: Operand, now: Operand, before: list[Forecast], after: list[Forecast]) -> str:
-    """The line of a spec in a group. All specs of a group have the same changed settings, so the line has only the
-    effects: memory, GPU-hours, new warnings.
+    """The line of a spec within a group. All specs of a group have the same changed settings, so the line contains only
+    the effects on this spec: on memory, GPU-hours and warnings.
     """
     parts = [verdict_change(before[0].plan, after[0].plan)] if before and after else []
     hours = _totals(before, after)[0]
@@ -332,9 +342,10 @@ def _hardware(spec: Spec) -> str:
 
 
 def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
-    """The changed settings with file and line, if all are in extended specs: `base/house.xp:16 weight_decay 0 -> 0.1`.
+    """The changed settings with file and line, if all of them are in extended specs: `base/house.xp:16 weight_decay 0
+    -> 0.1`.
 
-    Empty if anything changes in the spec itself, its data, its files or its lock, and for sweeps.
+    Empty if anything has changed in the spec itself, in its data, its files or its lock. Also empty for a sweep.
     """
     if was.sweep or now.sweep:
         return ()
@@ -353,14 +364,14 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
 
 
 def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """The files that a spec refers to, and its lists of packages; both map names to contents."""
+    """Return two mappings from names to contents: the files to which a spec refers, and its lists of packages."""
     lists = {name: data for name, data in spec.bundled.items() if installs(name)}
     return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
 
 
 def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
-    """The file and line of an extended spec that states a changed setting: `base/house.xp:16`. None if the spec itself
-    states it.
+    """The file and the line of the extended spec that states a changed setting: `base/house.xp:16`. None if the spec
+    states the setting itself.
     """
     for spec in (other, one):
         found = {str(name): value for name, value in spec.values.items()}.get(change.name)

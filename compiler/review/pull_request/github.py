@@ -10,15 +10,15 @@ from urllib.request import Request, urlopen
 MARKER = "<!-- xpc: what this pull request changes in its runs -->"
 """The first line of the comment, by which later runs recognize it."""
 PAGE = 100
-"""The number of comments to request from GitHub per page."""
+"""The number of comments that one request to GitHub asks for."""
 TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
-"""Values of `author_association` for people who may have write access to the repository."""
+"""Values of `author_association` for people who may be allowed to write to the repository."""
 SECONDS = 30
 
 
 def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
-    """Create or update the comment, and return a sentence on what was done. If `changes` is false, no new comment is
-    created.
+    """Create or update the comment, and return a sentence that says what was done. If `changes` is false, an existing
+    comment is updated, but no comment is created.
     """
     with open(environment["GITHUB_EVENT_PATH"], encoding="utf-8") as handle:
         number = int(json.load(handle)["pull_request"]["number"])
@@ -37,7 +37,7 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
     except HTTPError as error:
         refused = error.code in (401, 403, 404)
         why = "the token may not write comments" if refused else f"GitHub answered {error.code}"
-    except OSError as error:  # timeouts are OSErrors, too
+    except OSError as error:  # a timeout is an OSError, too
         why = f"GitHub does not answer ({getattr(error, 'reason', error)})"
     with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as handle:
         handle.write(text)
@@ -47,8 +47,8 @@ def publish(text: str, environment: Mapping[str, str], changes: bool) -> str:
 def _own_comment(environment: Mapping[str, str], path: str) -> dict[str, str] | None:
     """The comment of an earlier run, recognized by the marker in its first line; None if there is none.
 
-    Only comments by bots (a workflow's own token is a bot) and by people with rights in the repository count.
-    Otherwise, a stranger could write a comment with the marker, and later edit the text that was written into it.
+    Only comments by bots and by people with rights in the repository count (the author of a workflow's own comment is a
+    bot). Otherwise, a stranger could write a comment with the marker, and later edit the text that was written into it.
     """
     page = 1
     while True:

@@ -1,4 +1,4 @@
-"""Verify the bundles and sweeps that contain changed files. pre-commit passes the paths of these files."""
+"""Verify those bundles and sweeps that contain changed files. pre-commit passes the paths of the changed files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def verify(paths: Sequence[str]) -> int:
 
 
 def _folders(paths: Iterable[str]) -> Iterator[str]:
-    """The outermost folder with a manifest that contains each file: a sweep, or a single bundle."""
+    """For each file, the outermost folder around it that has a manifest. This is the folder of a sweep, or of a single
+    bundle.
+    """
     for path in paths:
         parts = path.split("/")[:-1]
         folders = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))

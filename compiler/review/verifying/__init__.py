@@ -1,1 +1,3 @@
-"""The parts of `xpc verify`: computing the expected files, comparing files, finished runs, and whole folders."""
+"""The parts of `xpc verify`: it computes the expected files, and compares files, finished runs and complete folders
+with them.
+"""

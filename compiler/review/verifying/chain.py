@@ -28,14 +28,16 @@ from xpc.grammar.record import field, mutable
 MOST = 100_000
 """Maximum number of folders that are visited."""
 NO_RUN = "XP117"
-"""The error code for a spec without a `train` sentence. Other specs may extend such a file, so it need not compile."""
+"""The code of the error for a spec without a `train` sentence. Such a file does not have to compile, because other
+specs may extend it.
+"""
 Line = tuple[str, int]
 Verify = Callable[[str, str | None], tuple[str, int]]
 
 
 @mutable
 class Found:
-    """The specs, the bundles and sweeps, and the output folders of finished runs below a folder."""
+    """What is below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
 
     specs: list[str] = field(factory=list)
     bundles: list[str] = field(factory=list)
@@ -63,8 +65,8 @@ def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) 
 
 
 def _walked(folder: str) -> Found:
-    """Find the specs, bundles and finished runs below a folder, without entering links, hidden folders, bundles and
-    output folders.
+    """Find the specs, bundles and finished runs below a folder. Links, hidden folders, bundles and output folders are
+    not entered.
     """
     out = Found()
     for count, (where, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
@@ -89,7 +91,7 @@ def _unreadable(error: OSError) -> None:
 
 
 def _commit(folder: str) -> Iterator[Line]:
-    """Lines on the commit, and on tracked files below the folder that differ from it."""
+    """Lines that name the commit, and the tracked files below the folder that differ from it."""
     place = repository.find(folder)
     commit = None if place is None else place.commit("HEAD")
     listed = None
@@ -121,7 +123,9 @@ def _commit(folder: str) -> Iterator[Line]:
 
 
 def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
-    """The files of the working tree for which the commit has only a Git LFS pointer, and whose contents match it."""
+    """The files of the working tree that the commit has only as a Git LFS pointer, and whose contents are those that
+    the pointer stands for.
+    """
     place, out = commit.repository, set[str]()
     sizes = place.sizes(commit.files[name][1] for name in names)
     small = [name for name in names if sizes.get(commit.files[name][1], lfs.MOST + 1) <= lfs.MOST]
@@ -139,7 +143,7 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
     from xpc.compiler.pipeline import check_text
 
     data, name, workspace = read_spec(path)
-    workspace.allow_oom = True  # a run that does not fit its GPUs counts as compiled
+    workspace.allow_oom = True  # a run that does not fit in its GPUs counts as one that compiles
     checked = check_text(data, name, workspace)
     errors = [one for one in checked.problems if one.severity == ERROR]
     if [one.code for one in errors] == [NO_RUN]:
@@ -165,7 +169,9 @@ def _lock(path: str, quick: bool) -> Line:
 
 
 def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]:
-    """Lines on whether a bundle or a sweep is what its spec compiles to, and whether its local models are unchanged."""
+    """Lines that say whether a bundle or a sweep is what its spec compiles to, and whether the files of its local
+    models are unchanged.
+    """
     spec = _spec_of(folder, specs)
     text, status = verify(folder, spec)
     line, _, more = text.partition("\n")
@@ -184,8 +190,8 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
 
 
 def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
-    """The spec of a bundle: the one of the same name next to the bundle, or the only one with this name. None if there
-    is none.
+    """The spec of a bundle. It is the spec of the same name next to the bundle; if there is none, the only spec with
+    this name. None if no spec is found.
     """
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}
@@ -207,7 +213,7 @@ def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]
 
 
 def _runs(found: Found, verify_run: Verify) -> Iterator[Line]:
-    """A line for each finished run, which is compared with the bundle that it used."""
+    """A line for each finished run. The run is compared with the bundle that it was started from."""
     if not found.runs:
         return
     bundles = {_digest(place): place for one in found.bundles for place, _ in _tables(one)}

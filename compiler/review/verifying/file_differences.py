@@ -1,4 +1,4 @@
-"""Compare the files of a folder with the expected files: their names, modes and contents."""
+"""Compare the files of a folder with the files that it should contain: their names, modes and contents."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
 def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files that only repeat
-    other files, such as the README, come last.
+    """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files such as the
+    README, which only repeat other files, come last.
     """
     parents = {name[:at] for name in expected for at, c in enumerate(name) if c == "/"}
     foreign = [*found.files, *(one for one in found.folders if one not in parents)]
@@ -49,7 +49,7 @@ def _compared(
         except OSError as error:
             yield f"{path} cannot be read: {error.strerror or error}"
             return
-        if status.st_nlink > 1:  # the members of a sweep share the trainer
+        if status.st_nlink > 1:  # all members of a sweep have the same trainer, so its files are compared once
             cache[key] = data
     if data != expected and data.replace(b"\r\n", b"\n") == expected:
         yield f"{path}: its lines end with CRLF; `*.bundle/** -text` in .gitattributes keeps git from changing them"
@@ -60,8 +60,8 @@ def _compared(
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
-    """Report a wrong executable bit (the only mode bit that git keeps), and unsafe permissions (setuid,
-    world-writable).
+    """Report a wrong executable bit, and unsafe permissions (setuid, or writable for everybody). git keeps no other bit
+    of the mode.
     """
     if bool(mode & stat.S_IXUSR) is not runs:
         yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
@@ -74,9 +74,10 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
-    texts = [[*one, ""] for one in texts]  # one text may be shorter than the other
+    texts = [[*one, ""] for one in texts]  # one of the two texts may have fewer lines
     here, recompiled = (_line(one[at]) for one in texts)
-    if here == recompiled and texts[0][at] != texts[1][at]:  # only spaces differ, or text after the shown part
+    # the lines differ only in spaces, or after the part that is shown
+    if here == recompiled and texts[0][at] != texts[1][at]:
         lines = [one[at] for one in texts]
         place = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
         start = max(0, place - SHOWN // 2) if place >= SHOWN else 0

@@ -1,5 +1,5 @@
-"""Compile a bundle's own spec again to get the expected bytes of each file, including `bundle.toml` and
-`sweep.toml`.
+"""Compile a bundle's own spec again. The result is the bytes that each file of the bundle should have, including
+`bundle.toml` and `sweep.toml`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Table = Mapping[str, Mapping[str, str]]
 def recompiled(
     folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False
 ) -> tuple[CheckedSpec, dict[str, bytes]] | str:
-    """Return the checked spec of a bundle and the files that it compiles to, or the message of its first error. `table`
-    is the bundle's manifest.
+    """Return the checked spec of a bundle, and the files to which it compiles. If there is an error, return its message
+    instead. `table` is the manifest of the bundle.
 
     `memory` and `trusted` are passed to `recheck`.
     """
@@ -52,7 +52,7 @@ def recompiled(
         return spec
     files = lower(spec)
     stated = table["bundle"].get("spec_digest")
-    # the digest of the user's spec, not that of the bundle's own spec.xp
+    # the manifest contains the digest of the user's spec, not that of the bundle's own spec.xp
     if stated is not None and DIGEST.fullmatch(stated):
         above = files[bundled.MANIFEST].rpartition(b"# The lines above: ")[0]
         line = f'spec_digest = "{stated}"'.encode()
@@ -61,10 +61,11 @@ def recompiled(
 
 
 def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
-    """The bundle's spec, checked again under its original name; or the message of its first error.
+    """The spec of the bundle, checked again under its original name. If there is an error, the message of the first
+    one.
 
-    The files of local models and the images of rows are hashed. With `trusted`, the digests in `memory` are used for
-    unchanged files.
+    The digests of the files of local models, and of the images of rows, are computed. If `trusted` is true, the digests
+    in `memory` are used for files that have not changed.
     """
     try:
         data = read_inside(folder, bundled.SPEC)
@@ -80,7 +81,8 @@ def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted
     spec = _with_bases(spec, text)
     above, name = os.path.split(os.path.abspath(folder))
     inside = f"{spec.name}.bundle/members/{name}" if os.path.basename(above) == "members" else ""
-    if inside and spec.values["save"].origin.kind == DEFAULT:  # the compiler wrote this line of spec.xp, not the user
+    # this line of spec.xp was written by the compiler, not by the user
+    if inside and spec.values["save"].origin.kind == DEFAULT:
         spec = CheckedSpec.of(
             evolve(spec, values={**spec.values, "save": own_folder(spec.values["save"], name)}),
             spec.problems,
@@ -102,8 +104,8 @@ def _held(folder: str, name: str) -> bytes | None:
 
 
 def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str, str]:
-    """The digests of all files that the spec reads. Those of extended specs come from the manifest, because a bundle
-    has no copy of them.
+    """The digests of all files that the spec reads. For the specs that it extends, the digests are those in the
+    manifest, because the bundle does not contain these specs.
     """
     bases = {
         name: digest.removeprefix("sha256:")
@@ -114,8 +116,8 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec, in which each setting from an extended spec again has that spec as its origin. A comment in the
-    bundle's spec.xp names the extended spec.
+    """The spec, in which a setting that came from an extended spec has this spec as its origin again. In the bundle's
+    spec.xp, a comment names the extended spec.
     """
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}
@@ -135,8 +137,8 @@ def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
 
 
 def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[str, bytes]]]) -> dict[str, bytes] | str:
-    """Return the expected files of a sweep's folder outside `members/`, by name; or a sentence with the error.
-    `members` are in the order of sweep.toml.
+    """Return the files that a sweep's folder should contain outside of `members/`, by name. If there is an error,
+    return a sentence about it. `members` are in the order of sweep.toml.
     """
     table = read_toml(os.path.join(folder, "sweep.toml"))
     try:
@@ -168,8 +170,8 @@ def sweep_files(folder: str, members: Mapping[str, tuple[CheckedSpec, Mapping[st
 
 
 def _agrees(member: Member) -> bool:
-    """Whether a member's name and output folder agree with its settings. Settings whose values can be spelled in
-    several ways are not compared.
+    """Whether the name and the output folder of a member are those that follow from its settings. Settings whose values
+    can be written in several ways are not compared.
     """
     spec = member.spec
     if spec is None:

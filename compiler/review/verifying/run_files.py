@@ -1,7 +1,8 @@
-"""Compare the files of a finished run with the digests in its summary.json, and the summary with metrics.jsonl.
+"""Compare the files of a finished run with the digests in its summary.json, and compare summary.json with
+metrics.jsonl.
 
-In the summary, `files` has the size and digest of each file, and `seal` is the digest of the summary itself without
-this line. A file's digest is the SHA-256 of the SHA-256 digests of its parts of 64 MiB, as for checkpoints
+In summary.json, `files` has the size and the digest of each file, and `seal` is the digest of summary.json without the
+line of the seal. A file's digest is the SHA-256 of the SHA-256 digests of its parts of 64 MiB, as for checkpoints
 (runtime/core/checkpoint_integrity.py).
 """
 
@@ -35,7 +36,9 @@ SHOWN = 5
 
 
 def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each edited, missing or added file of a run, and another if the summary was edited."""
+    """A sentence for each file of a run that was edited, is missing or was added, and another one if summary.json was
+    edited.
+    """
     files = summary.get("files")
     if not isinstance(files, dict):
         if any(os.path.lexists(os.path.join(out, name)) for name in (METRICS, "model.safetensors", "xpc_run.json")):
@@ -90,7 +93,7 @@ def _is_inside(name: str) -> bool:
 
 
 def _seal(path: str) -> list[object] | None:
-    """The size and the digest of a file; None if it is not a regular file."""
+    """The size and the digest of a file. None if the path is not that of a regular file."""
     total = sha256()
     try:
         handle = open(path, "rb", opener=without_following)  # noqa: SIM115
@@ -110,7 +113,7 @@ def _seal(path: str) -> list[object] | None:
 
 
 def _disagreements(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each value of summary.json that contradicts metrics.jsonl."""
+    """A sentence for each value in summary.json that contradicts metrics.jsonl."""
     events = []
     try:
         for line in read(os.path.join(out, METRICS), LARGEST).split(b"\n"):

@@ -1,4 +1,4 @@
-"""Rules about continued training of an adapter from another run, `lora(from = ...)` (XP931 to XP934)."""
+"""Rules about `lora(from = ...)`, which continues the training of an adapter from another run (XP931 to XP934)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from xpc.compiler.stacks import able
 
 WHEN = has_value("lora.from")
 SHAPE = ("rank", "block_size", "alpha", "rslora", "dora", "targets", "parameters", "modules_to_save")
-"""Settings of a saved adapter that a run which continues its training cannot change. Only the dropout may change."""
+"""Settings of a saved adapter that must stay the same in a run that continues to train it. Only its
+dropout may change.
+"""
 
 
 @rule("XP931", "continued-adapter-of-another-shape", reads=("lora.rank", "lora.alpha", "lora.targets"))
@@ -24,9 +26,9 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run trains a different adapter from the one that it continues.
 
-    Without this rule: with another rank, torch raises an error after the model is loaded. Another alpha silently
-    changes the adapter's effect before the first step. New targets, which the saved adapter lacks, get untrained
-    adapters next to trained ones. Saved weights without a matching target are dropped with a warning.
+    Without this rule: with another rank, torch raises an error after the model is loaded. If only alpha differs, the
+    adapter silently has another effect from the first step on. New targets, which the saved adapter lacks, get
+    untrained adapters next to trained ones. Saved weights without a matching target are dropped with a warning.
 
     Source: peft 0.21 `save_and_load.py` (`strict=False`); confirmed by running it.
     """
@@ -45,9 +47,9 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     for name in SHAPE:
         path, found = path_of(f"lora.{name}"), stated(adapter.config, name)
         if not spec.written(path) or (name == "targets" and spec.get(path) == "all-linear"):
-            continue  # whether each linear layer has saved weights is known only after loading
+            continue  # only the loaded model shows whether each linear layer has saved weights, so the run checks it
         if name not in SHAPES[kind]:
-            continue  # the rule XP464 reports a setting that this kind of adapter lacks
+            continue  # XP464 already reports a setting that this kind of adapter lacks
         value = spec.get(path)
         value = tuple(sorted(map(str, value))) if isinstance(value, tuple) else value
         if (value or None) != (found or None):
@@ -76,10 +78,11 @@ def _shown(found: object) -> str:
 
 @rule("XP932", "continued-adapter-of-another-base")
 def another_base(spec: Spec) -> Iterator[Finding]:
-    """Training of an adapter must continue on the same base model, which adapter_config.json names. If that name is the
-    path of a folder, only its last part is compared, and a difference is only a warning.
+    """Training of an adapter must continue on the base model that the adapter's adapter_config.json names. If
+    adapter_config.json names a folder, only the last part of its path is compared, and a difference is a warning
+    instead of an error.
 
-    Why it is bad: an adapter is a difference to the weights of its base; on other weights it is noise.
+    Why it is bad: an adapter holds changes to the weights of its base. Added to other weights, these changes are noise.
 
     Without this rule: if the shapes differ, the run fails after the model is loaded. If the shapes are equal, training
     continues from a model that generates nonsense.
@@ -142,11 +145,12 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP934", "reference-without-the-adapter", "warning", reads=("method.beta", "method.reference_free"))
 def reference_without(spec: Spec) -> Iterator[Finding]:
-    """Before trl 1, the reference model of a method is the base without any adapter, and not the base with the adapter
-    that training continues from. In trl 1.16, the reference has a frozen copy of this adapter.
+    """Before trl 1, an adapter that continues from another run has the wrong reference model. The reference of a method
+    such as dpo is then the base without any adapter, instead of the base with the initial adapter. trl 1.16 keeps a
+    frozen copy of the initial adapter as the reference.
 
-    Why it is bad: the reference is the model without the adapter. So the trained model already differs from the
-    reference at the first step, and the loss pulls it back to the base.
+    Why it is bad: the trained model already differs from the reference at the first step, so the loss pulls it back to
+    the base.
 
     Without this rule: TRL, LLaMA-Factory and axolotl compare with the plain base and report nothing.
 

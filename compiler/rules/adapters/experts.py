@@ -17,14 +17,16 @@ from xpc.compiler.stacks.modules import EXPERTS, LORA, PARAMETER, ends, part, pa
 WHEN = adapters
 
 UNNAMED = ("the attention", "the router")
-"""Parts of a layer outside of its experts. Targets that name only such parts leave the experts out on purpose."""
+"""Parts of a layer that are not experts. If targets name only these parts, the experts are left without adapters on
+purpose.
+"""
 
 
 @rule("XP600", "parts-of-a-mixture", "note")
 def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
-    """Targets such as `gate_proj` should reach every part of a mixture of experts that has such layers: the experts,
-    the shared expert and the dense layers. This note lists the parts with and without an adapter; it becomes a warning
-    if the experts have none.
+    """Targets such as `gate_proj` should reach every part of a mixture of experts that has layers of this name: the
+    experts, the shared expert and the dense layers. This note lists which parts get an adapter and which do not. If the
+    experts get no adapter, the note becomes a warning.
 
     Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `gate_proj` is only a layer of the
     shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, PEFT adapts the
@@ -67,8 +69,8 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def adapted_paths(spec: Spec) -> tuple[str, ...]:
-    """The modules that get an adapter, as paths with N for numbers (`layers.N.mlp.gate_proj`); empty for an unknown
-    family.
+    """The paths of the modules that get an adapter, such as `layers.N.mlp.gate_proj`, where N stands for any layer
+    number. Empty for an unknown family.
     """
     targets = spec.get("lora.targets")
     known = possible(spec.stack.name, spec.model.model_type, spec.model.config)
@@ -88,7 +90,7 @@ def _named(path: str, targets: tuple[object, ...]) -> bool:
 
 
 def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
-    """Whether a target is only the name of a layer that experts have, such as `gate_proj`, and not
+    """Whether a target is only the name of a layer that experts have: true for `gate_proj`, false for
     `shared_expert.gate_proj`.
     """
     name = str(target)
@@ -97,9 +99,7 @@ def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
 
 
 def _stacked(path: str) -> str:
-    """The name under which the setting `parameters` lists a stacked parameter: `gate_up_proj`, or
-    `input_linear.weight`.
-    """
+    """How the setting `parameters` names a stacked parameter: `gate_up_proj`, or `input_linear.weight`."""
     module, last = path.split(".")[-2:]
     return f"{module}.{last}" if last == "weight" else last
 
@@ -110,12 +110,12 @@ def _listed(parts: list[str]) -> str:
 
 @rule("XP609", "experts-of-one-layer")
 def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
-    """If `targets` names stacked experts or their router, `within` or a layer's number cannot restrict the adapters to
-    some layers. `parameters` can name a single layer.
+    """If `targets` names stacked experts or their router, the adapters cannot be restricted to some layers by `within`
+    or by a layer number in the target. `parameters` can restrict them: it names a parameter of a single layer.
 
     Why it is bad: layers that the spec leaves out are also trained.
 
-    Without this rule: PEFT converts the target to its last name and silently adapts every layer.
+    Without this rule: PEFT keeps only the last part of the target's path and silently adapts every layer.
 
     Source: peft 0.21 `utils/transformers_weight_conversion.py`; confirmed by running it.
     """

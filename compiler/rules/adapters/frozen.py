@@ -1,4 +1,4 @@
-"""Rules about models with some layers frozen, `freeze` (XP470 to XP472, XP474, XP574)."""
+"""Rules about `freeze`, which trains only some layers of a model (XP470 to XP472, XP474, XP574)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LAYERS: tuple[IntegerPath, ...] = ("freeze.except_first", "freeze.except_last")
 
 @rule("XP470", "freeze-beside-adapters")
 def with_adapters(spec: Spec) -> Iterator[Finding]:
-    """`freeze` cannot be combined with adapters, which freeze every weight of the model themselves. `modules_to_save`
-    names modules to train together with adapters.
+    """`freeze` cannot be combined with adapters: with adapters, all weights of the model are already frozen. To train
+    some modules together with adapters, name them in `modules_to_save`.
 
     Why it is bad: the two settings contradict each other about which weights are trained.
 
@@ -37,12 +37,12 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP471", "nothing-is-trained")
 def nothing_trained(spec: Spec) -> Iterator[Finding]:
-    """`freeze` must leave something trainable: the last layers, the first layers, or modules outside of the layers.
-    `layer_modules` restricts training to some modules of the first or last layers.
+    """`freeze` must leave something trainable: the last layers, the first layers, or modules outside of the layers. If
+    `layer_modules` is set, only the modules that it names are trained in these layers.
 
     Why it is bad: a run without a trained weight learns nothing.
 
-    Without this rule: with recomputed activations trl 1.16 runs silently to the end and saves the initial model.
+    Without this rule: if activations are recomputed, trl 1.16 silently runs to the end and saves the initial model.
     Without recomputation, the first step raises RuntimeError.
 
     Source: trl 1.16; confirmed by running it.
@@ -67,8 +67,8 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP472", "no-layer-is-frozen", "warning")
 def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
-    """`freeze` should leave fewer layers trainable than the model has. Otherwise, it freezes only modules outside of
-    the layers.
+    """`freeze` should leave fewer layers trainable than the model has. Otherwise all layers are trained, and `freeze`
+    freezes only the modules outside of the layers.
 
     Why it is bad: the number of layers was probably meant for another model.
 
@@ -92,9 +92,9 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP574", "freeze-names-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """`freeze` must name modules and weights that the model has; a reward model has a score head instead of `lm_head`.
-    This rule refuses names from another family's layers, and names of modules that do not exist outside of the model's
-    layers. For a mixture of experts, the run checks the names when it starts.
+    """`freeze` must name modules and weights that the model has. This rule refuses names from the layers of another
+    family, and names of modules outside of the layers that the model lacks. A reward model, for example, has a score
+    head instead of `lm_head`. For a mixture of experts, the run checks the names when it starts.
 
     Why it is bad: no weight with that name would be trained.
 
@@ -108,7 +108,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     family, known = spec.model.model_type or "", spec.model.facts
     inner = spec.names("freeze.layer_modules") if family in MODULES else ()
-    reported = absent(spec, inner)  # the rule XP466 reports names that the model lacks
+    reported = absent(spec, inner)  # the rule XP466 already reports names that the model lacks
     for one in inner:
         if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
             parts = ", ".join(sorted(layer_modules(family)))
@@ -141,11 +141,12 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 @rule("XP474", "pattern-that-cannot-be-read")
 def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
     """`except_parameters` must contain regular expressions of Python. A range of rows in axolotl's notation, such as
-    `embed_tokens.weight[:32000]`, would be read as a set of characters.
+    `embed_tokens.weight[:32000]`, would be read as a regular expression, in which the brackets mean a set of
+    characters.
 
     Why it is bad: the pattern does not select the weights that it names.
 
-    Without this rule: `re.error`, once the model is loaded.
+    Without this rule: Python raises `re.error` after the model is loaded.
 
     Source: Python's `re`.
     """

@@ -1,4 +1,4 @@
-"""Rules about initial weights of adapters, `lora(init = ...)` (XP142 to XP147)."""
+"""Rules about `lora(init = ...)`, the initial weights of adapters (XP142 to XP147)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from xpc.compiler.stacks.fused_experts import adapted, adapter_layers
 
 WHEN = written("lora.init", "lora.init_iterations", "lora.init_rows")
 CHANGES_THE_BASE = ("pissa", "olora")
-"""Values of `init` that subtract the adapter's initial product from the base's weights."""
+"""Initializations that change the base: they subtract the product of the adapter's initial matrices from the base's
+weights.
+"""
 
 
 @rule("XP142", "init-without-its-setting")
@@ -52,8 +54,8 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 @rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     """A method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With adapters, the
-    reference is the model with its adapters switched off, and PiSSA and OLoRA subtract a part from the weights of that
-    model.
+    reference is the model with its adapters switched off, so the reference has the weights from which PiSSA or OLoRA
+    has subtracted a part.
 
     Why it is bad: the reference would be a damaged model.
 
@@ -76,10 +78,10 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP144", "init-of-divided-weights")
 def divided(spec: Spec) -> Iterator[Finding]:
-    """PiSSA and OLoRA decompose the weights of the base before the first step, so they need weights that are not
-    quantized and not sharded by FSDP; ZeRO-3 can gather them one by one. EVA runs the complete model on complete rows,
-    so it needs weights that are not sharded and sequences that are not split (`context_parallel`); its base may be
-    quantized.
+    """PiSSA and OLoRA decompose the weights of the base before the first step, so these weights must be neither
+    quantized nor sharded by FSDP. Weights that ZeRO-3 shards are accepted, because ZeRO-3 can gather them one by one.
+    EVA runs the complete model on complete rows. So it needs weights that are not sharded, and sequences that are not
+    split by `context_parallel`. Its base may be quantized.
 
     Why it is bad: no process has the complete weights to decompose, or the weights are 4-bit or 8-bit codes.
 
@@ -119,14 +121,14 @@ def divided(spec: Spec) -> Iterator[Finding]:
 def other_layers(spec: Spec) -> Iterator[Finding]:
     """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize adapters on
     embeddings, on the output head (which may share its weight with the embeddings), or on experts that are one stacked
-    parameter. OLoRA cannot initialize adapters on GPT-2's Conv1D layers either.
+    parameter. OLoRA also cannot initialize adapters on GPT-2's Conv1D layers.
 
     Why it is bad: these adapters would start from values that `init` does not choose, or the embeddings would change
     together with the head.
 
-    Without this rule: peft silently gives adapters on embeddings their usual initial values, and, if the head is tied
-    to the embeddings, subtracts a part from them. For stacked experts it raises AttributeError, and for OLoRA on Conv1D
-    RuntimeError in the first step.
+    Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
+    embeddings, peft also subtracts a part from the embeddings. For stacked experts, peft raises AttributeError. OLoRA
+    on Conv1D ends with RuntimeError in the first step.
 
     Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
     """
@@ -168,9 +170,9 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the initialization takes one direction of the layer for each rank, and the layer does not have that
     many.
 
-    Without this rule: peft silently makes a smaller adapter than adapter_config.json states, which does not load again;
-    EVA never ends, because a layer has at most as many principal components as inputs, so the further components that
-    EVA waits for never converge.
+    Without this rule: with PiSSA or OLoRA, peft silently makes a smaller adapter than adapter_config.json states, and
+    the saved adapter cannot be loaded. EVA never ends: it waits until as many principal components as the rank
+    converge, but a layer has at most as many components as inputs.
 
     Source: peft 0.21 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
@@ -193,8 +195,8 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP147", "init-from-other-rows")
 def from_other_rows(spec: Spec) -> Iterator[Finding]:
-    """EVA needs the rows of sft, because it computes from the tokens that are learned. The rows of other methods are
-    pairs, rated answers or prompts without an answer.
+    """EVA needs the rows of sft, because EVA computes from the tokens that are trained on. Other methods have pairs,
+    rated answers, or prompts without an answer.
 
     Why it is bad: nothing defines which tokens of a pair EVA should compute from.
 

@@ -25,15 +25,16 @@ STATE_SPACES = {
     "mamba2": "in_proj",
     "nemotron_h": "q_proj, k_proj, v_proj, o_proj",
 }
-"""Families with state-space layers, whose kernel bypasses adapters on some modules; for each, the modules that can have
-an adapter.
+"""Families with state-space layers, each with the modules that can have an adapter. The other modules of these layers
+cannot, because the layer's kernel bypasses adapters on them.
 """
 READ_BY_THE_KERNEL = ("out_proj", "conv1d")
 
 
 def adaptable(spec: Spec) -> str:
-    """The letter in modules.json (`stacks/modules.py`) for modules that can have the run's kind of adapter: `LORA` for
-    LoRA, and for VeRA in models with Conv1D layers such as GPT-2; otherwise `OFT`, which marks linear layers only.
+    """The letter that marks modules in modules.json (`stacks/modules.py`) as able to have the run's kind of adapter.
+    `LORA` is for LoRA, and for VeRA in models with Conv1D layers such as GPT-2. `OFT` marks linear layers only, and is
+    for all other kinds.
     """
     return LORA if spec.low_rank or (spec.flag("vera") and spec.model.model_type in CONVOLUTIONS) else OFT
 
@@ -149,8 +150,9 @@ def _is_target(spec: Spec, module: str) -> bool:
 
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
-    """DoRA works neither on a quantized base under ZeRO-3 nor on an 8-bit base on a CPU. DoRA reads the base's weight
-    outside of its module. So ZeRO-3 treats the weight as sharded, although it does not shard a quantized base.
+    """DoRA cannot adapt a quantized base under ZeRO-3, and it cannot adapt an 8-bit base on a CPU. DoRA reads the
+    base's weight outside of the weight's module. ZeRO-3 then takes the weight for a sharded one, although ZeRO-3 does
+    not shard a quantized base.
 
     Why it is bad: the run ends in its first steps.
 
@@ -206,8 +208,8 @@ def unpacked_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP461", "half-of-a-fused-pair")
 def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
-    """The gate and up projections of an expert must be adapted together, because they are one parameter in transformers
-    5.
+    """The gate and up projections of an expert must be adapted together: if one of them has an adapter, the other must
+    have one, too. transformers 5 keeps both in one parameter.
 
     Why it is bad: the run cannot start if only one of the two projections is adapted.
 
@@ -260,8 +262,8 @@ def state_space(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP484", "base-that-is-not-packed")
 def never_packed(spec: Spec) -> Iterator[Finding]:
-    """A quantized base needs plain linear layers. transformers 5 quantizes no other class, and Falcon's layers have a
-    class of their own.
+    """A quantized base needs plain linear layers. transformers 5 quantizes only layers of the plain linear class, and
+    Falcon's layers have a class of their own.
 
     Why it is bad: the base takes four times the memory that the spec promises.
 

@@ -27,8 +27,8 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the cast destroys the packed weights.
 
-    Without this rule: between bf16 and fp16 the base silently becomes noise; from fp32 half of its bytes are lost, and
-    the first step raises RuntimeError.
+    Without this rule: if the cast is between bf16 and fp16, the base silently becomes noise. If it is from fp32 to 16
+    bits, half of the base's bytes are lost, and the first step raises RuntimeError.
 
     Source: deepspeed 0.19.8 and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13
     `_fsdp_param.py` (`param_dtype`); confirmed by running it with ZeRO-3.
@@ -49,7 +49,7 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
     floating-point numbers. A 4-bit base can be sharded, because its bytes are stored as numbers of a floating-point
     dtype.
 
-    Why it is bad: FSDP fails, and ZeRO-3 saves no memory.
+    Why it is bad: FSDP cannot shard such a base, and ZeRO-3 does not save memory by sharding it.
 
     Without this rule: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, but every
     process keeps a full copy of the base in addition to its shard; for ZeRO-3 this rule only warns.
@@ -71,8 +71,9 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP454", "adapter-on-the-head")
 def adapter_on_head(spec: Spec) -> Iterator[Finding]:
-    """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly, which bypasses the
-    adapter. trl 1.16 does so except for orpo and reward; trl 0.18 and 0.24 do so only with `use_liger_loss`.
+    """`lm_head` cannot have an adapter if the trainer multiplies by the head's weight directly, because this bypasses
+    the adapter. trl 1.16 does so for all methods except orpo and reward. trl 0.18 and 0.24 do so only with
+    `use_liger_loss`.
 
     Why it is bad: the adapter would never be trained.
 
@@ -97,7 +98,8 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
     """`targets` must name modules that the model has and that can have an adapter. xpc knows these modules for every
-    registered family on each stack. The experts of a mixture are named as PEFT converts them, such as `gate_proj`.
+    registered family on each stack. For the experts of a mixture, `targets` accepts the names that PEFT converts, such
+    as `gate_proj`.
 
     Why it is bad: a module that does not exist gets no adapter.
 
@@ -154,10 +156,11 @@ def no_module(spec: Spec) -> Iterator[Finding]:
 
 
 def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[str, ...]) -> tuple[str, bool]:
-    """Returns a pair: the `targets = [...]` to suggest, or "", and whether every wrong name has a likely correction,
-    such as q_proj for `Q_PROJ`. If some wrong name has no likely correction, only the legal names are suggested.
+    """Return a pair: the `targets = [...]` to suggest (or ""), and whether every wrong name has a likely correction,
+    such as q_proj for `Q_PROJ`. If one wrong name has no likely correction, the suggestion contains only the legal
+    names of `targets`.
     """
-    from xpc.compiler.suggest.likeness import likely_modules  # needed only for a wrong target
+    from xpc.compiler.suggest.likeness import likely_modules  # imported here, because only a wrong target needs it
 
     intended = [(one,) if one in kept else likely_modules(one, legal) for one in targets]
     names = list(dict.fromkeys(name for found in intended for name in found)) if all(intended) else kept
@@ -167,8 +170,8 @@ def _better(spec: Spec, targets: Sequence[str], kept: list[str], legal: tuple[st
 
 
 def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool:
-    """Whether another rule (XP462 on state spaces, XP465 on layers that are not linear) refuses the target with a
-    better reason.
+    """Whether another rule already refuses the target with a better reason: XP462 (state spaces) or XP465 (layers that
+    are not linear).
     """
     family, last = spec.model.model_type, target.rpartition(".")[2]
     if not spec.low_rank:
@@ -177,20 +180,22 @@ def _has_its_own_rule(spec: Spec, target: str, known: Mapping[str, str]) -> bool
 
 
 def _half(spec: Spec, targets: list[str]) -> bool:
-    """Whether `targets` names only one of the experts' gate and up projections, which are one parameter (XP461)."""
+    """Whether `targets` names only the gate projection of experts, or only their up projection. The rule XP461 refuses
+    this, because the two are one parameter.
+    """
     pair = names(spec.stack, spec.model.model_type)[:2]
     return spec.low_rank and len({one.rpartition(".")[2] for one in targets} & {*pair}) == 1
 
 
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
-    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An adapter's output is scaled by
-    alpha / rank, dropout removes parts of its input, and its B matrices start at zero and learn at the ratio times the
-    learning rate.
+    """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An alpha of 0 scales the adapter's
+    output by 0. A dropout of 1 removes all of its input. A ratio of 0 gives the B matrices, which start at zero, a
+    learning rate of 0.
 
     Why it is bad: the run trains nothing.
 
-    Without this rule: nothing is reported: the gradients are 0, and the saved adapter is the initial one.
+    Without this rule: nothing is reported. The saved adapter is the initial one, which has no effect on the model.
 
     Source: peft 0.21 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -206,8 +211,8 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP457", "moving-reference-of-adapters")
 def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
-    """`sync_reference` needs full training. With adapters, the reference is the model with its adapters off, so there
-    is no separate reference to update.
+    """`sync_reference` needs full training. With adapters, the reference is the trained model with its adapters
+    switched off, so there is no separate reference model to update.
 
     Why it is bad: the reference would never change.
 
@@ -247,8 +252,8 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP459", "reentrant-forced", "warning")
 def reentrant_forced(spec: Spec) -> Iterator[Finding]:
-    """Adapters under ZeRO-3 always train with reentrant checkpointing: trl 1.16 sets it, even if the spec states
-    otherwise.
+    """Adapters under ZeRO-3 always train with reentrant checkpointing: trl 1.16 switches it on, even if the spec
+    switches it off.
 
     Why it is bad: the run does not do what the spec states.
 

@@ -36,8 +36,8 @@ def sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP231", "loha-of-packed-weights")
 def packed(spec: Spec) -> Iterator[Finding]:
-    """`loha` cannot adapt a base of 4 bits: its matrices have the shape of the layer's weight, and 4-bit weights are
-    packed into one column. 8-bit weights keep their shape.
+    """`loha` cannot adapt a 4-bit base. LoHa's matrices have the shape of the layer's weight, but a 4-bit weight is
+    packed into one column. `loha` can adapt an 8-bit base, because 8-bit weights keep their shape.
 
     Why it is bad: the run cannot train.
 
@@ -83,10 +83,11 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
-    """`vera` needs its vectors and the matrices that its layers share in one type. The matrices are float32 buffers,
-    and only autocast can multiply them with 16-bit inputs. So a quantized base needs bf16 or fp16 precision if the
-    stack trains adapters in bfloat16. DeepSpeed 0.19 has no autocast and casts no buffers, so `vera` cannot train in 16
-    bits under ZeRO, except under ZeRO-3 over a base that is not quantized.
+    """`vera` needs its vectors in the same dtype as the matrices that all its layers share. The matrices are float32
+    buffers, and only autocast can multiply them with 16-bit inputs. Two combinations are refused. A quantized base
+    needs `precision` bf16 or fp16 if the stack trains adapters in bfloat16. In 16 bits, `vera` cannot train under ZeRO,
+    because DeepSpeed 0.19 has no autocast and does not cast buffers. The exception is ZeRO-3 over a base that is not
+    quantized.
 
     Why it is bad: the run cannot train.
 
@@ -104,7 +105,8 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )
-    initialized = spec.zero_stage == 3 and not spec.bits  # zero.Init also creates the buffers in 16 bits
+    # zero.Init, which ZeRO-3 uses while the model is loaded, also creates the buffers in 16 bits
+    initialized = spec.zero_stage == 3 and not spec.bits
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(
             spec.place("strategy", "casts no buffers"),

@@ -1,4 +1,6 @@
-"""Rules about which weights an adapter or `freeze` trains, and at which rates (XP464 to XP469, XP475, XP499, XP795)."""
+"""Rules about which weights an adapter or `freeze` trains, and about their learning rates (XP464 to XP469, XP475,
+XP499, XP795).
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,15 @@ WHEN = any_of(
 WHOSE = {
     "block_size": "only oft has it", "alpha": "only lora, qlora and loha have it", "dropout": "loha multiplies weights",
 }  # fmt: skip
-"""For a setting that an adapter lacks: the label with the kinds of adapters that have it. Any setting without a label
-here belongs to `lora` and `qlora` only.
+"""The settings that some kinds of adapters lack, each with a label of the kinds that have it. A setting that is not
+listed here belongs to `lora` and `qlora` only.
 """
 
 
 @rule("XP795", "within-without-names")
 def within_without_names(spec: Spec) -> Iterator[Finding]:
-    """`within` needs `targets` with names of modules. peft accepts either a pattern of names or `all-linear`, which
-    always means every linear layer of the complete model.
+    """`within`, which restricts adapters to some layers, needs `targets` with names of modules. peft accepts either a
+    pattern of names or `all-linear`, which always means every linear layer of the complete model.
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
@@ -66,8 +68,8 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
 @rule("XP464", "setting-of-another-adapter")
 def setting_of_another(spec: Spec) -> Iterator[Finding]:
     """Each kind of adapter takes only its own settings: only LoRA has two learning rates and `parameters`, only LoRA
-    and LoHa have `alpha`, only OFT has blocks, and LoHa has no dropout of its inputs. PEFT takes either the number or
-    the size of OFT's blocks and derives the other.
+    and LoHa have `alpha`, only OFT has blocks, and LoHa has no dropout of its inputs. For OFT, the spec gives either
+    the number of blocks or their size, and PEFT derives the other.
 
     Why it is bad: the adapter has no such setting.
 
@@ -145,9 +147,9 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
 def blocks_divide(spec: Spec) -> Iterator[Finding]:
     """OFT's `block_size` (or `rank`, the number of blocks) must divide the inputs of every layer that it rotates.
 
-    Why it is bad: PEFT uses blocks of another size than the spec and adapter_config.json state.
+    Why it is bad: PEFT uses another block size than the spec and adapter_config.json state.
 
-    Without this rule: a warning of PEFT ("Invalid `oft_block_size` (24)! Adjusted to (16)"), and the runtime stops the
+    Without this rule: PEFT only warns ("Invalid `oft_block_size` (24)! Adjusted to (16)"). The runtime then stops the
     run before its first step.
 
     Source: peft 0.21 and 0.17 `tuners/oft/layer.py` (`adjust_oft_parameters`); confirmed by running it.
@@ -179,13 +181,13 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
     """`modules_to_save`, `within` and `freeze` must name modules and layers that the model has. xpc knows the modules
-    of every registered family on each stack, but for `freeze` only those of dense families; with `freeze`, the run also
-    checks the names once the weights are loaded.
+    of every registered family on each stack. Names in `freeze` are checked for dense families only; the run checks them
+    for every family once the weights are loaded.
 
     Why it is bad: a module that the model lacks cannot be trained.
 
-    Without this rule: PEFT silently skips a module that does not exist and trains only the adapters. For `within`, a
-    missing part raises ValueError after the model is loaded.
+    Without this rule: PEFT silently skips a name of `modules_to_save` that does not exist, and trains only the
+    adapters. A name of `within` that does not exist raises ValueError after the model is loaded.
 
     Source: peft 0.21 and 0.17 `utils/other.py` (`_set_trainable`); confirmed by running it.
     """
@@ -221,16 +223,17 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
-    """`targets` and `modules_to_save` should not name tied embeddings or their head unless the run merges the adapters:
-    if embeddings and head share one weight, an adapter changes only one of the two uses of this weight.
+    """`targets` and `modules_to_save` should not name tied embeddings or their head, unless the run merges the
+    adapters. Tied embeddings and head share one weight, and an adapter changes only one of the two uses of this weight.
 
-    Why it is bad: peft's `merge_and_unload` adds an adapter on one of them to the shared weight, so the merged model
-    computes something else. On trl-0.24 and trl-0.18, one of two weights that `modules_to_save` trained is lost when
-    the merged model is saved. `save { merge }` first gives embeddings and head separate copies of the weight. An
-    adapter that is not merged loads correctly.
+    Why it is bad: if such an adapter is merged later with peft's `merge_and_unload`, the change is added to the shared
+    weight. It then affects both uses, and the merged model computes something else than the trained one. An adapter
+    that is never merged works correctly, and so does a run with `save { merge }`, which first gives embeddings and head
+    separate copies of the weight. On trl-0.24 and trl-0.18, `modules_to_save` may also train the two weights
+    separately. If the model is merged later, one of them is lost when it is saved.
 
-    Without this rule: a warning of PEFT. transformers 4.57 trusts the configuration, which says that the two weights
-    are tied; 5.23 compares the weights.
+    Without this rule: PEFT only warns. When the merged model is saved, transformers 4.57 keeps only one of the two
+    weights, because the configuration says that they are tied; transformers 5.23 compares them first.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -254,8 +257,8 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
 
 
 def _refused(spec: Spec, targets: list[str]) -> bool:
-    """Whether another rule (XP454 on the output head, XP465 on layers that are not linear) refuses one of the
-    targets.
+    """Whether another rule already refuses one of the targets: XP454 (the output head) or XP465 (layers that are not
+    linear).
     """
     names = {one.rpartition(".")[2] for one in targets}
     fused = fused_loss(spec) and spec.method.head != "model"
@@ -265,8 +268,8 @@ def _refused(spec: Spec, targets: list[str]) -> bool:
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
     """`parameters` must name experts that are one stacked parameter, or the weight of a module, in layers that the
-    model has. Experts that are separate layers must be named in `targets`. transformers 4.52 keeps the experts of most
-    families separate.
+    model has. Experts that are separate layers must be named in `targets`. In transformers 4.52, the experts of most
+    families are separate layers.
 
     Why it is bad: a parameter that does not exist gets no adapter.
 
@@ -291,9 +294,10 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP469", "two-rates-of-one")
 def two_rates(spec: Spec) -> Iterator[Finding]:
-    """`lr_ratio` (LoRA+) needs an optimizer whose parameter groups can have different learning rates. Layerwise
-    optimizers consist of one optimizer per parameter and a placeholder with an empty group; LOMO steps in the backward
-    pass with a single rate, and Muon has a single rate for all matrices.
+    """`lr_ratio` (LoRA+) needs an optimizer whose parameter groups can have different learning rates. Three kinds of
+    optimizers cannot. A layerwise optimizer is really one optimizer for each parameter, and its own parameter group is
+    empty. LOMO updates the weights during the backward pass with a single rate. Muon has a single rate for all
+    matrices.
 
     Why it is bad: the second rate is ignored.
 
@@ -314,9 +318,10 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP475", "new-token-without-embeddings")
 def new_tokens(spec: Spec) -> Iterator[Finding]:
-    """New tokens need trained embeddings, because their rows in the embeddings and the head start with random values.
-    With adapters or `freeze`, these rows are trained only if the spec names embeddings and head. vLLM loads the model
-    without the new rows, and trl cannot send it the trained rows.
+    """New tokens need trained embeddings, because their rows in the embeddings and in the head start with random
+    values. With adapters or `freeze`, these rows are trained only if the spec names the embeddings and the head. New
+    tokens also cannot be combined with vLLM. vLLM loads the model without the new rows, and trl cannot send the trained
+    rows to vLLM.
 
     Why it is bad: an untrained token means nothing to the model.
 

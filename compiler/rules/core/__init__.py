@@ -1,3 +1,1 @@
-"""The decorator of rules, the conditions of modules, the index of rules, and facts that rules of several topics
-need.
-"""
+"""The decorator `rule`, the conditions of modules, the index of rules, and facts that rules of several topics need."""

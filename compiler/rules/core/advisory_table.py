@@ -1,4 +1,4 @@
-"""Known wrong results of library versions: the table in compiler/stacks/advisories.toml."""
+"""Advisories: known wrong results of certain versions of libraries. The table is compiler/stacks/advisories.toml."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ EXTRA = "extra."
 
 @record
 class Advisory:
-    """A wrong computation in a package, for specs that match `when`. `first` is the first version with the error,
-    `mended` the first version without it.
+    """A wrong computation in some versions of a package. It affects specs that satisfy the conditions in `when`.
+    `first` is the first version with the error, `mended` the first version without it.
 
-    `threads` are GitHub issues as OWNER/NAME#NUMBER, and `effect` is the measured error. If an advisory applies, either
-    `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule XP940 reports it at
-    the setting `place` with `help`.
+    `threads` are GitHub issues, written as OWNER/NAME#NUMBER. `effect` is the measured error. If an advisory applies to
+    a spec, either `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule
+    XP940 reports it at the setting `place` with `help`.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Advisory:
     severity: str = field(default="warning")
 
     def concerns(self, version: str) -> bool:
-        """Whether a version of the package, such as `0.18.2`, has the error."""
+        """Whether the given version of the package, such as `0.18.2`, has the error."""
         return _number(self.first) <= _number(version) and (not self.mended or _number(version) < _number(self.mended))
 
     def of(self, stack: Stack) -> bool:
-        """Whether the version of the package that a stack pins has the error."""
+        """Whether the stack has the error: whether the version of the package that the stack pins computes wrongly."""
         return self.package in stack.pins and self.concerns(stack.pins[self.package])
 
     def applies(self, spec: Spec) -> bool:
@@ -71,8 +71,8 @@ def table() -> tuple[Advisory, ...]:
 
 
 def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
-    """The advisories that a change of stack resolves: they apply to the spec on the stack `before`, but not on the
-    stack `after`.
+    """The advisories that a change from the stack `before` to the stack `after` resolves: they apply to the spec on
+    `before`, but not on `after`.
     """
     return [one for one in table() if one.of(before) and not one.of(after) and one.applies(spec)]
 
@@ -90,7 +90,7 @@ def _has(spec: Spec, name: str, wanted: object) -> bool:
     else:
         path: Path = name  # type: ignore[assignment]  # from the table, which a test checks
         value = spec.get(path)
-        if isinstance(value, tuple):  # `method.loss` may be a list of losses: compare the first
+        if isinstance(value, tuple):  # `method.loss` may be a list of losses: only its first is compared
             value = next(iter(getattr(one, "name", one) for one in value), None)
     return value is not None if wanted == SET else isinstance(wanted, list) and value in wanted
 
@@ -102,9 +102,7 @@ def _ragged(spec: Spec) -> bool:
 
 
 def _corrects_truncated(spec: Spec) -> bool:
-    """Whether `top_p`, `top_k` or `min_p` exclude tokens from sampling while the correction for vLLM's probabilities is
-    on.
-    """
+    """Whether vLLM's probabilities are corrected although `top_p`, `top_k` or `min_p` exclude tokens from sampling."""
     top_p = spec.get("method.top_p")
     left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
     return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False
@@ -125,9 +123,13 @@ FACTS = {
     "batched_evaluation": batched_evaluation,
     "decays_norms": _decays_norms,
 }
-"""Conditions on a spec that `when` of an advisory may name, in addition to settings: `accumulates = true`."""
+"""Names of conditions on a spec that `when` of an advisory may contain in addition to settings, such as `accumulates`
+in `accumulates = true`.
+"""
 
 
 def known(name: str) -> bool:
-    """Whether `when` of an advisory may contain the name: a condition, a setting, or an `extra` argument."""
+    """Whether `name` may be used in `when` of an advisory: whether it is a condition, a setting, or an `extra`
+    argument.
+    """
     return name in FACTS or name in BY_PATH or name.startswith(EXTRA)

@@ -1,9 +1,9 @@
 """Write the files that are generated from the rules (`make docs`): `index.py` (modules, conditions) and `rules.json`.
 
 `rules.json` contains the codes of each module with the settings that each rule reads. The settings are found in the
-source: they are the paths in the rule, in the functions that it calls, in the properties of `Spec` that it uses, and in
-the condition of its module. If a rule gets a path as an argument, it must declare the path: `@rule(...,
-reads=("method.beta",))`.
+source, as string literals. The literals searched are those in the rule itself, in the functions that the rule calls, in
+the properties of `Spec` that the rule uses, and in the condition of the rule's module. If a rule gets a path as an
+argument, it must declare the path: `@rule(..., reads=("method.beta",))`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TABLE = os.path.join(os.path.dirname(HERE), "rules.json")
 GETTERS = (
     "get", "written", "label", "place", "flag", "integer", "real", "text", "amount", "reals", "names", "weighted",
 )  # fmt: skip
-"""Methods of `Spec` that read a setting given as an argument, such as `spec.get("seed")`. Their callers contain the
-path.
+"""Methods of `Spec` that read a setting given as an argument, such as `spec.get("seed")`. The path is found in the code
+of their callers.
 """
 FIELDS = {"hardware": ("hardware", "nodes")}
 """Attributes of `Spec` that are computed from settings, with the paths of these settings."""
@@ -50,9 +50,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
 
 
 def modules() -> list[tuple[str, ModuleType]]:
-    """The modules of the compiler that contain rules, each with its name below `xpc.compiler`
-    (`rules.adapters.lora`).
-    """
+    """The names of the compiler's modules that contain rules, without `xpc.compiler`: `rules.adapters.lora`."""
     compiler = os.path.dirname(os.path.dirname(HERE))
     found = []
     for path in sorted(glob(os.path.join(compiler, "**", "*.py"), recursive=True)):
@@ -64,8 +62,8 @@ def modules() -> list[tuple[str, ModuleType]]:
 
 
 def condition(module: ModuleType) -> ast.expr:
-    """The expression assigned to a module's `WHEN`, as an AST node; `always` if the module has none, so that its rules
-    always run.
+    """The expression assigned to a module's `WHEN`, as an AST node. For a module without `WHEN` it is `always`: the
+    rules of the module always run.
     """
     for node in ast.parse(inspect.getsource(module)).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "WHEN":
@@ -74,7 +72,7 @@ def condition(module: ModuleType) -> ast.expr:
 
 
 def index() -> str:
-    """The text of `index.py`."""
+    """Return the source text of `index.py`."""
     found = [(name, condition(module)) for name, module in modules()]
     names = {node.id for _, one in found for node in ast.walk(one) if isinstance(node, ast.Name)} | {"Condition"}
     rows = "".join(f'    ("{name}", {ast.unparse(one)}),\n' for name, one in found).replace("'", '"')
@@ -82,7 +80,7 @@ def index() -> str:
 
 
 def table() -> str:
-    """The text of `rules.json`. Raises ValueError for a code that is used twice."""
+    """Return the text of `rules.json`. Raises ValueError if two rules have the same code."""
     found = {}
     taken = dict.fromkeys((*RESOLVED, *SYNTAX), "a finding of the language")
     for name, module in modules():
@@ -96,8 +94,8 @@ def table() -> str:
 
 
 def paths(strings: set[object]) -> set[str]:
-    """Find the paths of settings among string literals, also if code joins them from two, such as `method.` and
-    `beta`.
+    """Find the paths of settings in a set of string literals. A path is also found if code joins it from two literals,
+    such as `method.` and `beta`.
     """
     texts = {one for one in strings if isinstance(one, str)}
     heads = {one for one in texts if one.endswith(".")}
@@ -173,7 +171,7 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # index.py is written first, because `table` imports modules that import it
+    # index.py is written first: `table` imports modules that import index.py
     for path, text in ((INDEX, index), (TABLE, table)):
         with open(path, "w", encoding="utf-8") as handle:
             handle.write(text())

@@ -7,12 +7,12 @@ from xpc.compiler.spec import Spec
 
 
 def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
-    """The control tokens of a chat template, such as `<|im_end|>`, that neither the model's vocabulary nor `tokens` of
-    the spec contains.
+    """The control tokens of a chat template, such as `<|im_end|>`, that the model does not know: they are neither in
+    its vocabulary nor in the spec's `tokens`.
     """
     known, added = spec.model.vocabulary, spec.names("model.tokens")
     if template.endswith(text("zephyr").decode()):
-        return ()  # this template has no special tokens: its roles are ordinary words in angle brackets
+        return ()  # The roles of this template are ordinary words in angle brackets, and not special tokens.
     if known is None:
         found = new_tokens(template, spec.model.name)
     else:
@@ -26,12 +26,14 @@ def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
 
 
 def tokens_setting(tokens: tuple[str, ...]) -> str:
-    """The setting that adds the tokens to a vocabulary, as text in backquotes: `tokens = ["<|x|>"]`."""
+    """The setting to write so that the tokens are added to the vocabulary, in backquotes: `tokens = ["<|x|>"]`."""
     return "`tokens = [" + ", ".join(f'"{one}"' for one in tokens) + "]`"
 
 
 def template_advice(spec: Spec) -> str:
-    """The help for a model without a chat template: a built-in template to write, and the tokens to add for it."""
+    """The help for a model without a chat template: it names a built-in template and the tokens to add for that
+    template.
+    """
     name = native(spec.model.name) or "chatml"
     new = unknown_tokens(spec, text(name).decode())
     if not new:

@@ -1,7 +1,4 @@
-"""Conditions for `WHEN`, the variable with which a module of rules states to which specs its rules apply.
-
-A module is imported only if its condition is true, which saves milliseconds at each start of `xpc`.
-"""
+"""Conditions for `WHEN`. A module of rules sets this variable to say for which specs its rules run."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from xpc.compiler.spec import Spec
 
 Condition = Callable[[Spec], bool]
 FEW = 2**16
-"""Data with at least this many rows is certainly larger than one batch."""
+"""The smallest number of rows that is certainly more than one batch."""
 
 
 def always(spec: Spec) -> bool:
@@ -30,7 +27,7 @@ def written(*paths: Path) -> Condition:
 
 
 def has_value(*paths: Path) -> Condition:
-    """True if one of the settings has a value, whether the spec states it or xpc derives it."""
+    """True if one of the settings has a value, stated in the spec or derived by xpc."""
     return lambda spec: any(spec.get(path) is not None for path in paths)
 
 
@@ -40,12 +37,12 @@ def enabled(*paths: FlagPath) -> Condition:
 
 
 def chosen(path: TextPath, *choices: str) -> Condition:
-    """True if the value of the setting is one of the choices: `chosen("precision", "fp8")`."""
+    """True if the value of the setting is one of the given choices: `chosen("precision", "fp8")`."""
     return lambda spec: spec.get(path) in choices
 
 
 def not_chosen(path: TextPath, *choices: str) -> Condition:
-    """True if the value of the setting is none of the choices."""
+    """True if the value of the setting is none of the given choices."""
     return lambda spec: spec.get(path) not in choices
 
 
@@ -105,14 +102,14 @@ def older_transformers(spec: Spec) -> bool:
 
 
 def names_an_engine(spec: Spec) -> bool:
-    """True if the spec states `launch`, or a setting that only some engines read."""
+    """True if the spec states `launch`, or a setting that only some engines read, such as slurm."""
     written = (row.engines and spec.written(row.path) for row in children("launch"))
     return spec.get("launch") != ENGINES[0] or any(written)
 
 
 def few_rows(spec: Spec) -> bool:
-    """True if the data may have fewer rows than one batch. False for a stream, which begins again within a step when
-    its rows end.
+    """True if the data may have fewer rows than one batch. False for a stream: when its rows end, the stream starts
+    again, so every batch is full.
     """
     return not spec.flag("data.streaming") and any(one.path or one.take or (one.rows or FEW) < FEW for one in spec.data)
 
@@ -123,18 +120,18 @@ def counted_rows(spec: Spec) -> bool:
 
 
 def mixture(spec: Spec) -> bool:
-    """True if the data has several sources, or shares of a mixture."""
+    """True if the data has several sources, or if a source has a `share`."""
     shares = any(one.share is not None for one in spec.sources)
     return len(spec.data) > 1 or shares or spec.written("data.exhausted")
 
 
 def raw_text(spec: Spec) -> bool:
-    """True if a source is a .txt file, or the spec says how texts become rows."""
+    """True if a source is a .txt file, or if the spec says how texts become rows (`documents`, `long`)."""
     return any(one.documents for one in spec.sources) or spec.written("data.documents") or spec.written("data.long")
 
 
 def token_rows(spec: Spec) -> bool:
-    """True if a source has tokenized rows, or a column with token ids next to other rows."""
+    """True if a source has tokenized rows, or has a column of token ids in addition to other columns."""
     return any(one.shape == "tokens" or "input_ids" in (one.found or ()) for one in spec.sources)
 
 
@@ -149,20 +146,20 @@ def data_folders(spec: Spec) -> bool:
 
 
 def local_tokenizer(spec: Spec) -> bool:
-    """True if the model is a local folder whose tokenizer's end token is known."""
+    """True if the model is a local folder and the end token of its tokenizer is known."""
     return spec.model.eos is not None
 
 
 def base_model(spec: Spec) -> bool:
-    """True if the model is a registered base model, whose end token is known, and a source is a local file."""
+    """True if the model is a registered base model whose end token is known, and a source is a local file."""
     from xpc.compiler.registry.chat_templates import base_end
 
     return any(one.path for one in spec.data) and base_end(spec.model.name) is not None
 
 
 def prompted_texts(spec: Spec) -> bool:
-    """True if a source has prompts and answers that may be plain text, and the spec does not say whether to make
-    conversations of them.
+    """True if a source has prompts and answers that may be plain text, and the spec does not say whether to turn them
+    into conversations (`data(chat)`).
     """
     prompted = ("prompt_completion", "preference", "unpaired")
     stated = spec.written("data.chat") or spec.written("data.prompt_template")
@@ -170,7 +167,7 @@ def prompted_texts(spec: Spec) -> bool:
 
 
 def surveyed(spec: Spec) -> bool:
-    """True if all rows of at least one local file were read."""
+    """True if at least one local file was read completely."""
     return any(one.sha256 or one.parts for one in spec.sources)
 
 
@@ -180,8 +177,8 @@ def evaluation_rows(spec: Spec) -> bool:
 
 
 def may_have_secrets(spec: Spec) -> bool:
-    """True if the bundle contains files other than data, the run's name or project has 40 characters, or some text
-    looks like a secret.
+    """True if a secret may get into the bundle: the bundle contains files other than data, the run's name or project
+    has 40 characters, or some text looks like a secret.
     """
     if any(not name.startswith("data/") for name in spec.bundled):
         return True
@@ -193,14 +190,14 @@ def may_have_secrets(spec: Spec) -> bool:
 
 
 def fused_loss(spec: Spec) -> bool:
-    """True if the trainer's loss multiplies by the output head's weight directly, by default of the stack or with
-    `use_liger_loss`.
+    """True if the trainer's loss multiplies by the weight of the output head directly: by the stack's default, or
+    because of `use_liger_loss`.
     """
     return spec.stack.facts.fused_head or spec.extra_value("trl", "use_liger_loss") is True
 
 
 def batched_evaluation(spec: Spec) -> bool:
-    """True if the spec evaluates batches of several rows that are not packed, because it states `eval.micro`."""
+    """True if the spec evaluates several rows together without packing them, because it states `eval.micro`."""
     return (
         spec.evaluates
         and spec.written("eval.micro")

@@ -1,4 +1,6 @@
-"""Facts for the rules about attention, packing and kernels: what a target supports for the model's family."""
+"""Facts about model families for the rules about attention, packing and kernels: what a target
+supports for a family.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,20 @@ from xpc.compiler.stacks import Family
 
 FLASH = ("flash2", "flash3")
 OWN_STATE = ("stateful", "kernel")
-"""Values of `Family.packing` for families whose layers carry a state from token to token, which no attention mask
-resets.
+"""Values of `Family.packing` for families whose layers carry a state from token to token. An attention mask cannot
+reset this state between packed documents.
 """
 
 
 def family(spec: Spec) -> Family | None:
-    """What the stack supports for the model's family, such as kinds of attention. None if the family is unknown."""
+    """What the stack supports for the model's family, such as its kinds of attention. None if the family is unknown."""
     return spec.stack.family(spec.model.model_type)
 
 
 def presumed_family(spec: Spec) -> Family | None:
     """The model's family. If it is unknown, the family that the model's hub name suggests, or None.
 
-    Rules may refuse a setting because of a suggested family, but must not accept a setting because of it.
+    A rule may refuse a setting because of a suggested family. It must not accept a setting because of one.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)
@@ -29,8 +31,8 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """The end of a help text that tells how to correct the family if it was only guessed from the model's name; else
-    "".
+    """The end of a help text if the family was only guessed from the model's name: how to state the right family.
+    Otherwise "".
     """
     if spec.model.model_type is not None:
         return ""
@@ -38,8 +40,8 @@ def presumed_hint(spec: Spec) -> str:
 
 
 def has_attention(spec: Spec, attn: str) -> bool:
-    """Whether the model's family supports a kind of attention on this target. An unknown family may support
-    every kind.
+    """Whether the model's family supports a kind of attention on this target. True for an unknown family, because it
+    may support every kind.
     """
     known = presumed_family(spec)
     return known is None or attn == "eager" or attn in known.attention
@@ -53,8 +55,8 @@ def mask_is_exact(spec: Spec) -> bool:
 
 
 def flash_is_exact(spec: Spec) -> bool:
-    """Whether flash attention separates packed documents of this model. An unknown family counts as separated, unless
-    its source in transformers has layers that carry a state from token to token.
+    """Whether flash attention separates packed documents of this model. True for an unknown family, unless the family's
+    source in transformers has layers that carry a state from token to token.
     """
     known = presumed_family(spec)
     if known is None:
@@ -63,8 +65,8 @@ def flash_is_exact(spec: Spec) -> bool:
 
 
 def stateful_family(spec: Spec) -> str | None:
-    """For a model outside of the registry: its family, if its source in transformers carries a state from token to
-    token; else None.
+    """The family of a model that is not in the registry, if the family's source in transformers carries a state from
+    token to token; else None.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return spec.model.model_type if spec.stack.carries(spec.model.model_type) else None
@@ -73,12 +75,12 @@ def stateful_family(spec: Spec) -> str | None:
 
 
 def flash_mixes_documents(spec: Spec, known: Family) -> bool:
-    """Whether the family's flash attention ignores position ids, and so mixes documents."""
+    """Whether the family's flash attention ignores position ids, so that packed documents attend to each other."""
     return known.model_type in spec.stack.facts.flash_mixes
 
 
 def can_run_flash(spec: Spec) -> bool:
-    """Whether `attn = flash2` would be legal: the GPU, the dtype and the family support it."""
+    """Whether `attn = flash2` would be legal: whether the GPU, the dtype and the family support it."""
     gpu = spec.hardware.gpu
     return (
         gpu is not None
@@ -89,8 +91,8 @@ def can_run_flash(spec: Spec) -> bool:
 
 
 def rows_have_bounds(spec: Spec) -> bool:
-    """Whether the trainer tells the model where each document in a row ends: packing and `padding_free` do, `wrapped`
-    packing does not.
+    """Whether the trainer tells the model where each document in a row ends. True with packing and with `padding_free`;
+    false for `wrapped` packing.
     """
     packed = spec.flag("batch.packing") and spec.get("batch.packing.strategy") != "wrapped"
     return packed or (spec.flag("batch.padding_free") and not spec.flag("batch.packing"))

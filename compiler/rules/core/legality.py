@@ -1,4 +1,4 @@
-"""The check with which `xpc plan` and `xpc tune` find out whether a run with other settings is legal."""
+"""Check whether a run with other settings would be legal, for `xpc plan` and `xpc tune`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR
 
 OWN_MODULE = "rules.strategy.memory"
-"""The module of the rules about memory. These rules call `error_codes` to suggest settings, so `error_codes` must not
-run them.
+"""The module of the rules about memory. These rules call `error_codes` to find settings to suggest, so `error_codes`
+must not run them again.
 """
 
 
 def error_codes(spec: Spec) -> set[str]:
-    """The codes of all errors in a spec, except those of the rules about memory; empty for a legal spec."""
+    """The codes of all errors in a spec. Errors of the rules about memory are not included. Empty for a legal spec."""
     return {
         found.code
         for module, applies in MODULES

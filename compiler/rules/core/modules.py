@@ -1,8 +1,8 @@
 """Names of modules by family, for families whose layers are all alike. Adapters and `freeze` may name these modules.
 
-The names are those of linear layers (GPT-2's are transposed) and embeddings in transformers 5.23 and 4.52; a test
-builds every family and compares. Mixtures of experts and hybrids are excluded: their modules depend on version and
-configuration.
+The names are those of linear layers and embeddings in transformers 5.23 and 4.52. (GPT-2's linear layers have
+transposed weights.) A test builds a model of every family and compares. Mixtures of experts and hybrids are excluded,
+because their modules depend on the version and the configuration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAMILY_EMBEDDINGS = {
     "gptj": ("wte",),
     "opt": ("embed_tokens", "embed_positions"),
 }
-"""The names of the embeddings in families that do not call them `embed_tokens`."""
+"""The names of the embeddings in families that do not call them `embed_tokens`, by family."""
 MODULES: dict[str, tuple[str, ...]] = {
     family: (
         *dict.fromkeys(name.rpartition(".")[2] for name in names.values()),
@@ -51,18 +51,24 @@ NORMS = {
     "olmo": (),
     "phi": ("final_layernorm",),
 }
-"""The norms outside of the layers, by family. OLMo is missing, because its final norm has no weights."""
+"""The norms outside of the layers, by family. OLMo is not listed, because its final norm has no weights."""
 PROJECTIONS = {"opt": ("project_in", "project_out")}
-"""Projections between embeddings and layers, in families where their sizes differ."""
+"""The projections between embeddings and layers, by family. Families have them where embeddings and layers differ in
+size.
+"""
 
 
 def heads(spec: Spec, family: str) -> tuple[str, ...]:
-    """The names of a family's output head in the stack's transformers; empty for a reward model, which has none."""
+    """The names of a family's output head in the stack's transformers. Empty for a reward model, which has no output
+    head.
+    """
     return () if spec.method.scores else (spec.stack.facts.output_heads.get(family, "lm_head"),)
 
 
 def outer_modules(family: str) -> tuple[str, ...]:
-    """The names of a family's modules outside of its layers, with the modules that contain them, without the head."""
+    """The names of a family's modules outside of its layers, and of the modules that contain them. The output head is
+    not included.
+    """
     own = [one for one in MODULES[family] if one in EMBEDDINGS]
     return (*own, *NORMS[family], *PROJECTIONS.get(family, ()), *CONTAINERS[family][:-1])
 
@@ -78,7 +84,9 @@ def layer_modules(family: str) -> frozenset[str]:
 
 
 def container_names() -> frozenset[str]:
-    """The names of modules that contain other modules, in any family, and `score`, the head of a reward model."""
+    """The names of modules that contain other modules, for all families together, and `score`, the head of a reward
+    model.
+    """
     return frozenset(one for parts in (*BLOCKS.values(), *CONTAINERS.values()) for one in (*parts, "score"))
 
 

@@ -1,4 +1,6 @@
-"""Digests of the chat templates that trl 1.16 recognizes by their exact text and replaces by its training templates."""
+"""Digests of the chat templates that trl 1.16 replaces. If a tokenizer's template is exactly one of these texts, trl
+uses its own training template instead.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ from xpc.compiler.files.digest import sha256
 from xpc.grammar.package_data import read_text
 
 MARK = r"\{%-?\s*generation\s*-?%\}"
-"""A generation marker, as trl 1.16 finds it (`chat_template_utils.has_generation_markers`)."""
+"""A pattern for a generation marker, the same that trl 1.16 searches for
+(`chat_template_utils.has_generation_markers`).
+"""
 
 UNMARKED = ("llama-3.1-", "llama-3.2-")
-"""Aliases of models whose chat template has no generation markers and is not replaced by trl
-(trl/chat_templates/README.md).
+"""Aliases of models whose chat template has no generation markers and is not replaced by trl (see
+trl/chat_templates/README.md).
 """
 
 
@@ -23,8 +27,8 @@ def replaced() -> frozenset[str]:
 
 
 def trainable(text: str) -> bool:
-    """Whether trl can find the assistant's tokens with this template: it has generation markers, or trl replaces it by
-    a training template that has them.
+    """Whether trl can find the assistant's tokens in a text that this template renders: the template has generation
+    markers, or trl replaces the template by a training template that has them.
     """
     import re
 

@@ -1,4 +1,4 @@
-"""Read files of reward functions, tools and environments without executing them. Imported only if needed."""
+"""Read the files of reward functions, tools and environments without executing them."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None
 
 
 def may_log(code: bytes) -> bool:
-    """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or some call passes
-    `**kwargs`.
+    """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or some call passes on
+    `**kwargs`, which may contain it.
     """
     calls = (node for statement in _body(code) for node in ast.walk(statement) if isinstance(node, ast.Call))
     return b"log_metric" in code or any(word.arg is None for call in calls for word in call.keywords)
 
 
 def methods(code: bytes, name: str) -> list[str] | None:
-    """The names of a class's methods; None if it has a base class or cannot be read."""
+    """The names of a class's methods. None if the class has a base class or cannot be read."""
     found = _named(_body(code), name) if code else None
     if not isinstance(found, ast.ClassDef) or found.bases or found.keywords:
         return None
@@ -62,8 +62,8 @@ def methods(code: bytes, name: str) -> list[str] | None:
 
 
 def undescribed(code: bytes, name: str) -> str | None:
-    """What the description of a tool lacks for transformers' `get_json_schema`; None if nothing is missing or the
-    function cannot be read. Names with a leading underscore are not tools.
+    """Return what a tool's docstring or type hints lack for transformers' `get_json_schema`. None if nothing is missing
+    or the function cannot be read. Functions whose name begins with an underscore are not tools.
     """
     found = _function(code, name)
     if found is None or name.rpartition(".")[2].startswith("_"):

@@ -14,26 +14,29 @@ Check = Callable[[Spec], Iterator["Finding"]]
 
 SOURCE = "Source: "
 PARTS = ("Why it is bad: ", "Without this rule: ", SOURCE)
-"""The words with which the second, third and fourth paragraph of a rule's docstring begin."""
+"""The words that begin the second, third and fourth paragraph of a rule's docstring."""
 
 
 class write(str):  # noqa: N801
-    """A help with text that an editor can insert: `write("seq = 512", ", or leave it out")` inserts `seq = 512`."""
+    """A help text that contains text for an editor to insert: `write("seq = 512", ", or leave it out")` inserts `seq =
+    512`.
+    """
 
     typed: str
     more: str
 
     def __new__(cls, typed: str, more: str = "") -> write:
-        """Make the text from its parts: `write("seq = 512", ", or leave it out")` is "write `seq = 512`, or leave it
-        out"."""
+        """Make the help text from its parts: `write("seq = 512", ", or leave it out")` is "write `seq = 512`, or leave
+        it out".
+        """
         self = super().__new__(cls, f"write `{typed}`{more}")
         self.typed, self.more = typed, more
         return self
 
 
 def with_more(label: Label, more: str) -> str:
-    """The source text at a label, with another setting (`more`) added: after a comma in a block on one line, else on a
-    new line.
+    """The source text at a label, followed by another setting (`more`). In a block on one line the setting follows
+    after a comma, otherwise on a new line.
     """
     after = label.source.text[label.span.end :].lstrip(" \t")
     return f"{label.typed}, {more}" if after[:1] in (",", ")", "}") else f"{label.typed}\n  {more}"
@@ -44,7 +47,7 @@ class Finding:
     """A violation of a rule: the label `primary` (a location with a fact or a calculation), a message of one clause,
     and a help that says what to write instead.
 
-    `replace` is the text that an editor inserts at the label if the help was not made with `write`.
+    `replace` is the text that an editor inserts at the label. It is needed only if the help was not made with `write`.
     """
 
     primary: Label
@@ -60,7 +63,8 @@ class Rule:
     """A legality rule. `explanation` is the docstring, in four paragraphs: what the rule checks, `Why it is bad:`,
     `Without this rule:` (what happens then) and `Source:`.
 
-    `reads` lists settings that the rule reads, but that xpc.compiler.rules.core.build cannot find in its source.
+    `reads` lists the settings that the rule reads, but that xpc.compiler.rules.core.build cannot find in the rule's
+    source.
     """
 
     code: str
@@ -72,7 +76,7 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """The explanation without the indentation of a docstring."""
+        """The rule's docstring without its indentation."""
         from textwrap import dedent
 
         return dedent("    " + self.explanation).strip()
@@ -101,8 +105,8 @@ class Rule:
 
 
 def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> Iterator[Finding]:
-    """Report a choice, such as an optimizer, that the target does not support, with the reason from its policy
-    (`optimizers_lacking`). `{}` in the help becomes the name of a target that supports the choice.
+    """Report a choice, such as an optimizer, that the target does not support. The reason comes from the target's
+    policy (`optimizers_lacking`). `{}` in the help is replaced by the name of a target that supports the choice.
     """
     name = spec.text(setting)
     reason = spec.stack.lacking(f"{setting}s").get(name)
@@ -117,14 +121,16 @@ def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> 
 
 
 def _relative_to_block(text: str, label: Label) -> str:
-    """Shorten a setting for use inside its block: in the block `a`, `a.b = 1` is written as `b = 1`."""
+    """Shorten a setting for use inside its block: `a.b = 1` becomes `b = 1` inside the block `a`."""
     name, equals, value = text.partition(" = ")
     key = label.typed.partition("=")[0].strip()
     return f"{key} = {value}" if equals and key and name.endswith(f".{key}") else text
 
 
 def with_number(word: str, value: int) -> str:
-    """The setting `micro=16` or `micro = 16` with another number, in the same spacing."""
+    """Replace the number in a setting, and keep its spacing: `micro=16` becomes `micro=8`, and `micro = 16` becomes
+    `micro = 8`.
+    """
     return f"{word.partition('=')[0]}{'= ' if '= ' in word else '='}{value}"
 
 

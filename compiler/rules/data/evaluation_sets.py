@@ -18,10 +18,10 @@ METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 @rule("XP525", "evaluation-over-other-tokens")
 def other_tokens(spec: Spec) -> Iterator[Finding]:
-    """A model that is trained only on completions must be evaluated on rows with a prompt and a completion.
+    """A model that is trained only on completions must be evaluated on rows that also have a prompt and a completion.
 
-    Why it is bad: for rows of another shape, the evaluation loss is a mean over all tokens, including the questions. It
-    does not measure the completions that the model learns.
+    Why it is bad: for rows without a separate completion, the evaluation loss is a mean over all tokens, including
+    those of the questions. So the loss does not measure how well the model writes completions.
 
     Without this rule: the rows have no completion mask, and the collator silently masks nothing.
 
@@ -47,7 +47,7 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
     """With several evaluation sets, the metric of the best checkpoint or of a schedule must name one of the sets: each
     set reports its own `eval_NAME_loss`, and no set reports `eval_loss`.
 
-    Why it is bad: the run fails hours after its start.
+    Why it is bad: the run fails at its first evaluation, perhaps hours after its start.
 
     Without this rule: KeyError at the first evaluation.
 
@@ -87,8 +87,8 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP527", "reference-of-one-set")
 def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
-    """`precompute` on trl-0.18 needs a single evaluation set: the reference's log-probabilities are not precomputed for
-    several sets.
+    """On trl-0.18, `precompute` needs a single evaluation set: trl 0.18 cannot precompute the reference's
+    log-probabilities for several sets.
 
     Why it is bad: the run fails at its first evaluation.
 

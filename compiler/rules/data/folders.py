@@ -14,7 +14,9 @@ WHEN = data_folders
 
 
 def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
-    """For each local folder: the folder, each split that the spec reads from it, and where the spec names the split."""
+    """For each local folder: the folder, and each split that the spec reads from it, with the place in the spec that
+    names the split.
+    """
     split = spec.get("eval.split")
     for source in spec.sources:
         if source.parts:
@@ -25,8 +27,8 @@ def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
 
 @rule("XP580", "split-not-in-the-folder")
 def split_not_there(spec: Spec) -> Iterator[Finding]:
-    """A folder must contain the split that is read: files, or a folder of files, with the split's name, such as
-    `train-0.jsonl`, `test/rows.jsonl`, `data/validation-00000-of-00001.parquet`. If no name in the folder mentions a
+    """A folder must contain the split that the run reads. A split is a file or a folder with the split's name, such as
+    `train-0.jsonl`, `test/rows.jsonl` or `data/validation-00000-of-00001.parquet`. If no name in the folder mentions a
     split, all its files are training rows.
 
     Why it is bad: the run could read the rows of another split.

@@ -1,4 +1,4 @@
-"""Rules about evaluation after training, by lm-evaluation-harness (XP52x)."""
+"""Rules about evaluation by lm-evaluation-harness after training (XP52x)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xpc.compiler.stacks import harness
 WHEN = written("eval.tasks", "eval.allow_code_execution")
 
 TASKS: NamesPath = "eval.tasks"
-"""Matches the name of a task. A task file is named by its copy in the bundle."""
+"""The setting that lists the tasks. A task that is a file is named here by its copy in the bundle."""
 ALLOW: FlagPath = "eval.allow_code_execution"
 DATA = "DigitalLearningGmbH/MATH-lighteval"
 
@@ -48,11 +48,11 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
 def nothing_executed(spec: Spec) -> Iterator[Finding]:
     """`allow_code_execution` needs a task that executes code.
 
-    Why it is bad: the permission has no use now, and would silently apply to a task that is added later.
+    Why it is bad: no task uses the permission now, and a task that is added later would have the permission unnoticed.
 
     Without this rule: nothing is reported.
 
-    Source: the compiler alone reads the setting; lm-eval accepts the flag without such a task.
+    Source: only xpc reads the setting; lm-eval accepts its flag even if no task executes code.
     """
     if spec.flag(ALLOW) and TASKS not in spec.wrong and not _running(spec):
         yield Finding(

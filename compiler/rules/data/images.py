@@ -17,7 +17,7 @@ COLUMNS = {
     IMAGES: "a column `images` with a list of paths to each row (`[]` for a row without an image)",
     IMAGE_PAIRS: "the columns `prompt` and `images` to each pair; `images` is a list of paths (`[]` for none)",
 }
-"""For each shape of rows with images: the columns to add to rows of text, in words for messages."""
+"""For each shape of rows with images: the columns that rows of text must get in addition, in words for messages."""
 METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
 """Methods that are trained on rows with images, each with the shape of its rows."""
 
@@ -28,7 +28,7 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: trl 0.24 and 0.18 prepare images in other ways, which xpc does not test.
 
-    Without this rule: not known, because trl 0.24 and 0.18 were not run with images.
+    Without this rule: the result is not known, because trl 0.24 and 0.18 were not run with images.
 
     Source: trl 1.16 `sft_trainer.py` (`DataCollatorForVisionLanguageModeling`); confirmed by running it.
     """
@@ -65,7 +65,8 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
 @rule("XP214", "images-and-model-differ")
 def images_and_model(spec: Spec) -> Iterator[Finding]:
     """A model that reads images must be trained on local rows with images (`format = images`, and for dpo `format =
-    image_preference`), and other models cannot read such rows. A row may have no image, if its list of images is empty.
+    image_preference`), and a model that reads only text cannot be trained on such rows. A single row may have no image:
+    its list of images is then empty.
 
     Why it is bad: without a column of images TRL prepares the rows in another way, which xpc does not test. A text
     model cannot read images.
@@ -76,10 +77,10 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 `sft_trainer.py`; confirmed by running it.
     """
     if spec.reads_images and spec.text("method") not in METHODS:
-        return  # the rule XP213 reports a method that cannot train on images
+        return  # the rule XP213 already reports a method that cannot train on images
     for source in spec.sources:
         if not spec.reads_images and source.shape in WITH_IMAGES:
-            if source.only or "images" not in (source.found or ()):  # the rule XP556 reports a column `images`
+            if source.only or "images" not in (source.found or ()):  # the rule XP556 already reports a column `images`
                 yield Finding(
                     source.label,
                     f"`{source.name[:80]}` has images, and `{spec.model.name[:80]}` reads only text",
@@ -108,7 +109,8 @@ def images_and_model(spec: Spec) -> Iterator[Finding]:
 def images_in_joined_rows(spec: Spec) -> Iterator[Finding]:
     """Rows with images cannot be packed or flattened (`packing`, `padding_free`).
 
-    Why it is bad: TRL joins rows after it has tokenized them, and tokenizes rows with images only in the batch.
+    Why it is bad: TRL joins rows that are already tokenized, but it tokenizes rows with images only when it builds a
+    batch.
 
     Without this rule: ValueError ("Packing is not supported for vision datasets") after the model is loaded.
 
@@ -183,8 +185,8 @@ UNREAD: dict[Path, str] = {
 
 @rule("XP217", "setting-without-images", reads=tuple(UNREAD))
 def setting_without_images(spec: Spec) -> Iterator[Finding]:
-    """Some settings do not work with rows with images: `liger`, `freeze`, quantized bases, `unique`, limits of tokens,
-    and others.
+    """Some settings do not work with rows with images: `liger`, `freeze`, quantized bases, `unique`, and limits on the
+    number of tokens, among others.
 
     Why it is bad: the part that reads images, or the processor, does not support them, or xpc does not test the
     combination.
@@ -212,8 +214,8 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
 @rule("XP218", "shortest-image", "warning")
 def shortest_image(spec: Spec) -> Iterator[Finding]:
     """The longest sequence (`seq`) should leave room for images: at least 1,024 tokens, or more than the tokens of an
-    image of `max_pixels`. A photograph has hundreds of tokens, and a row with more than `seq` tokens ends the run
-    before its first step, because an image cannot be cut.
+    image of `max_pixels`. A photograph has hundreds of tokens. An image cannot be cut, so a row with more than `seq`
+    tokens ends the run before its first step.
 
     Why it is bad: an image of 1,000 x 1,000 pixels has 1,296 tokens in Qwen2.5-VL (28 x 28 pixels each).
 
@@ -245,14 +247,14 @@ def shortest_image(spec: Spec) -> Iterator[Finding]:
 
 SHORT = 1024
 PIXELS = 28
-"""One image token covers this many pixels in width and in height (Qwen2.5-VL)."""
+"""The width and the height, in pixels, of the part of an image that becomes one token (Qwen2.5-VL)."""
 
 
 @rule("XP219", "pixels-of-text")
 def pixels_of_text(spec: Spec) -> Iterator[Finding]:
     """`max_pixels` needs a model that reads images.
 
-    Why it is bad: a text model reads no image that could be scaled down.
+    Why it is bad: `max_pixels` scales images down, and a text model reads no images.
 
     Without this rule: nothing reads the setting.
 

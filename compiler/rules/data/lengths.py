@@ -37,9 +37,9 @@ def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
     """`max_tokens` and `min_tokens` should not be larger than `seq`.
 
     Why it is bad: `max_tokens` drops long rows so that no row is cut, but rows between `seq` and `max_tokens` are still
-    cut. With `min_tokens` above `seq`, every remaining row is cut.
+    cut. If `min_tokens` is above `seq`, only rows longer than `seq` remain, and all of them are cut.
 
-    Without this rule: the run prints how many rows are cut after it has tokenized them.
+    Without this rule: the run tokenizes the rows, and only then prints how many of them are cut.
 
     Source: the runtime's `lengths.py`, trl 1.16 `sft_trainer.py` (`max_length`); confirmed by running it.
     """

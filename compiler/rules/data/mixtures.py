@@ -1,5 +1,5 @@
-"""Rules about several sources: shares of the mixture, their rows, and sources that are named twice (XP540 to XP542,
-XP610).
+"""Rules about data from several sources: the shares of a mixture, the rows of each source, and sources that are named
+twice (XP540 to XP542, XP610).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from xpc.compiler.spec.resources import DataSource
 WHEN = mixture
 
 TOLERANCE = 0.0005
-"""How far the sum of the shares may be from 1: a third is written as 33.33%, with two decimals."""
+"""How far the sum of the shares may be from 1. A third, for example, is written as 33.33%, so three thirds do not sum
+to exactly 1.
+"""
 
 
 def _percent(share: float) -> str:
@@ -26,8 +28,8 @@ def _percent(share: float) -> str:
 @rule("XP540", "shares-of-a-mixture")
 def shares(spec: Spec) -> Iterator[Finding]:
     """Either every source of the training data has a `share`, or no source has one. Shares must sum to 100%. Each
-    source needs enough rows for its share and for the holdout. `exhausted` needs shares: it says what happens when the
-    rows of one source are used up.
+    source needs enough rows for its share and for the holdout. `exhausted`, which says what happens when all rows of
+    one source are used, needs shares.
 
     Why it is bad: if a source has no share, or the shares do not sum to 100%, the mixture is ambiguous.
 
@@ -77,7 +79,9 @@ def shares(spec: Spec) -> Iterator[Finding]:
 
 
 def _without_effect(spec: Spec) -> Iterator[Finding]:
-    """Report a share in an evaluation set, and `exhausted` in a mixture without shares."""
+    """Report two settings that have no effect: a share in an evaluation set, and `exhausted` in a mixture without
+    shares.
+    """
     trained = {id(one.share_label) for one in spec.data}
     for source in spec.sources:
         if source.share_label is not None and id(source.share_label) not in trained:
@@ -96,8 +100,8 @@ def _without_effect(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP610", "shares-of-split-texts", "warning")
 def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
-    """The shares of a mixture should not be combined with `long = chunk`: they count documents, and each long document
-    becomes several rows.
+    """A mixture with shares should not be combined with `long = chunk`: a share counts documents, but each long
+    document becomes several rows.
 
     Why it is bad: the shares of the trained rows differ from the stated ones. With 70% of books and 30% of chats,
     nearly every row may be a chunk of a book.
@@ -117,7 +121,8 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP541", "rows-of-a-mixture", "note")
 def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
-    """This note states how many rows of each source one epoch uses, as computed from the shares of the mixture.
+    """This note states how many rows of each source one epoch uses. xpc computes these numbers from the shares of the
+    mixture.
 
     Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
     times on each row of the smaller ones.
@@ -151,7 +156,9 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
 
 def _rows(source: DataSource, used: int, held: int) -> str:
-    """The used rows of a source as text, such as `300 of 5,000 of b.jsonl`, or how often each row is used."""
+    """How many rows of a source an epoch uses, as text: "300 of `b.jsonl`, which has 5,000". If rows are repeated, the
+    text also says how often.
+    """
     there = (available(source) or 0) - held
     times = f" ({used / there:.3g} times each)" if used > there else ""
     return f"{used:,} of `{source.name[:60]}`, which has {there:,}{times}"
@@ -159,12 +166,12 @@ def _rows(source: DataSource, used: int, held: int) -> str:
 
 @rule("XP542", "source-named-twice", "note")
 def named_twice(spec: Spec) -> Iterator[Finding]:
-    """Two sources should not have the same rows. Examples are one file under two names, a folder and a file in it, or
-    two parts of one split, since every part begins with the split's first row. The note becomes a warning if the spec
-    has a holdout or `unique`.
+    """Two sources should not contain the same rows. They do if they are one file under two names, a folder and a file
+    in that folder, or two parts of one split (every part begins with the split's first row). This note becomes a
+    warning if the spec has a holdout or `unique`.
 
-    Why it is bad: rows that are held out are also trained on. Without a holdout, each row is trained on twice in an
-    epoch, unless `unique` drops the second copy.
+    Why it is bad: with a holdout, held-out rows are also trained on. Without a holdout, each row is trained on twice in
+    an epoch, unless `unique` drops the second copy.
 
     Without this rule: nothing is reported. Of 16 rows that were named twice with `holdout=8`, 6 of the 8 held-out rows
     were trained on.

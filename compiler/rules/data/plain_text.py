@@ -1,4 +1,6 @@
-"""The rule about prompts and answers of plain text that a chat model learns without its chat template (XP186)."""
+"""The rule about plain text for a chat model: prompts and answers that are learned without the chat
+template (XP186).
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ WHEN = prompted_texts
 @rule("XP186", "plain-text-for-a-chat-model", "warning")
 def plain_text(spec: Spec) -> Iterator[Finding]:
     """Rows for a chat model should be conversations, or `data(chat)` should turn their texts into conversations.
-    Prompts and answers of plain text are joined and tokenized as they are; `data(chat=false)` states that this is
-    intended. Prompts of grpo and rloo may be plain text, because the run turns them into conversations.
+    Otherwise prompts and answers of plain text are joined and tokenized without the chat template. `data(chat=false)`
+    states that this is intended. Prompts of grpo and rloo may be plain text, because the run turns them into
+    conversations.
 
     Why it is bad: in use, a chat model answers within its chat template, but it would be trained on answers without the
     template.
@@ -31,7 +34,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
     """
     if not prompted_texts(spec) or not _chats(spec.model):
         return
-    # the rule XP558 reports that the chat template renders no row
+    # the rule XP558 already reports a chat template that no row needs
     if spec.written("model.chat_template") and rows.all_texts(spec.data):
         return
     for source in spec.data:
@@ -63,8 +66,8 @@ def _prompted(source: DataSource) -> bool:
 
 
 def _chats(model: Model) -> bool:
-    """Whether a model is known to answer within its chat template. Hub models are known by their names, a local model
-    by a template that ends turns with the tokenizer's end token.
+    """Whether a model is known to answer within its chat template. For a model of the hub, its name decides. For a
+    local model, xpc checks whether its template ends turns with the tokenizer's end token.
     """
     if model.path is not None:
         text = model.template or ""

@@ -15,8 +15,8 @@ from xpc.grammar.diagnostic import Label
 
 WHEN = written("data.prompt_template", "data.system_column")
 COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
-"""Matches the name of a column in a template, at the beginning of an expression: `question` in `{{ question | trim
-}}`.
+"""A pattern for the name of a column in a template, at the beginning of an expression: it finds `question` in `{{
+question | trim }}`.
 """
 
 
@@ -57,13 +57,13 @@ def _not_there(source: DataSource, name: str, place: Label) -> Finding:
 
 @rule("XP770", "prompt-template-without-a-prompt")
 def template_without_prompt(spec: Spec) -> Iterator[Finding]:
-    """`prompt_template` needs rows that have a prompt column and a format that adds no words around the prompt. Rows of
-    messages are rendered by a chat template.
+    """`prompt_template` needs rows with a prompt column, in a format that adds no words of its own around the prompt.
+    Rows of messages cannot have a `prompt_template`, because a chat template renders them.
 
     Why it is bad: the template could not build a prompt for these rows.
 
-    Without this rule: the run could not build prompts. No library has such templates, so there is nothing to compare
-    with.
+    Without this rule: the run could not build prompts. No library has such templates, so there is no behaviour to
+    compare with.
 
     Source: the runtime's `prompt_template.py`.
     """

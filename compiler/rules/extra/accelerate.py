@@ -1,4 +1,4 @@
-"""Rules about `extra accelerate`: keys of the launcher's configuration (XP43x)."""
+"""Rules about `extra accelerate`, which sets keys of the launcher's configuration (XP43x)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
     Without this rule: nothing is reported.
 
     Source: accelerate 1.15 and 1.4 `commands/launch.py` (the file becomes environment variables in `accelerate launch`,
-    FSDP's only under `use_fsdp`); confirmed by running it.
+    FSDP's keys do so only under `use_fsdp`); confirmed by running it.
     """
     strategy = spec.text("strategy")
     torchrun = spec.text("launch.launcher") == "torchrun"
@@ -56,10 +56,10 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
 @rule("XP431", "fsdp-checkpoint-offload")
 def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     """FSDP's `fsdp_activation_checkpointing_offload` works only with FSDP's own activation checkpointing, which bundles
-    never use. Write `memory { offload_activations }` instead, which moves activations to the host with `memory {
+    never use. To move activations to the host, write `memory { offload_activations }` together with `memory {
     checkpointing }`.
 
-    Why it is bad: the key alone ends the run.
+    Why it is bad: without FSDP's own activation checkpointing, the key ends the run.
 
     Without this rule: ValueError when accelerate reads the key, in every process.
 
@@ -76,8 +76,9 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP432", "fsdp1-key-under-fsdp2")
 def fsdp1_key(spec: Spec) -> Iterator[Finding]:
-    """Some switches of FSDP1 are not read by FSDP2. `forward_prefetch` is an error under FSDP2, because nothing would
-    be prefetched. The other switches are warnings, because FSDP2 ignores them without harm.
+    """Some switches of FSDP1 are not read by FSDP2. Under FSDP2, this rule reports `forward_prefetch` as an error,
+    because nothing would be prefetched. It reports the other switches as warnings, because FSDP2 trains correctly
+    without them.
 
     Why it is bad: the run does not do what the setting states.
 
@@ -110,9 +111,9 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP433", "efficient-loading-without-sync")
 def efficient_loading(spec: Spec) -> Iterator[Finding]:
-    """`fsdp_cpu_ram_efficient_loading`, which is on by default, needs `fsdp_sync_module_states`: only rank 0 reads the
-    weights, and the other ranks must receive them. The launcher refuses the first key without the second for every
-    version of FSDP.
+    """`fsdp_cpu_ram_efficient_loading`, which is on by default, needs `fsdp_sync_module_states`: with the first key,
+    only rank 0 reads the weights, and the second key sends them to the other ranks. The launcher refuses the first key
+    without the second, for FSDP1 and for FSDP2.
 
     Why it is bad: the other ranks would keep empty weights.
 
@@ -137,8 +138,8 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
 @rule("XP434", "layer-class-of-another-model")
 def layer_class(spec: Spec) -> Iterator[Finding]:
     """The classes that FSDP wraps must be modules of the model, by their exact names; by default, they are the decoder
-    layers of the family. A layer of another family and a misspelt layer of the model are refused; any other name is
-    accepted, because it may be a module that the registry does not know.
+    layers of the family. This rule refuses a layer of another family, and a misspelling of one of the model's layers.
+    It accepts any other name, because the name may be a module that the registry does not know.
 
     Why it is bad: the model cannot be wrapped.
 
@@ -166,14 +167,14 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
-    """Keys for FSDP's wrapping must match the wrapping policy, which wraps either layers of named classes or modules
-    above a size. A size above 0 is an error under FSDP2, because the list of all layers (a ModuleList) is also above
-    that size, and `fully_shard` refuses it.
+    """Keys for FSDP's wrapping must match the wrapping policy. A policy wraps either layers of named classes, or
+    modules with more parameters than a given size. A size above 0 is an error under FSDP2, because the list of all
+    layers (a ModuleList) is then wrapped as well, and `fully_shard` refuses a ModuleList.
 
     Why it is bad: the model is not wrapped as the keys state.
 
     Without this rule: with a size of 0 accelerate drops the policy, and the complete model is gathered at once. Under
-    FSDP2 any other size is a ValueError inside `train()`.
+    FSDP2, any other size raises ValueError inside `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
     confirmed by running it.

@@ -1,4 +1,6 @@
-"""Rules about `extra trl`: data, loading, losses, hub and logging (XP561 to XP565, XP606 to XP608, XP750, XP753)."""
+"""Rules about arguments in `extra trl` that concern data, its loading, losses, the hub and logging (XP561 to XP565,
+XP606 to XP608, XP750, XP753).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,17 @@ from xpc.compiler.spec import Spec
 WHEN = extra("trl")
 
 READ_BY_TRL = ("prompt", "completion", "messages", "conversations", "input_ids", "labels", "tools")
-"""Names of columns that trl reads in a special way, so that no column of text may have them."""
+"""Names of columns that have a special meaning for trl, so that a column of text must not have one of these names."""
 WITH_OUTPUT_ROUTER_LOGITS = (
     "granitemoehybrid", "jamba", "kimi_linear", "llama4_text", "nemotron_h", "qwen2_moe", "qwen3_moe", "qwen3_next",
 )  # fmt: skip
-"""Families that may be dense although their configuration has `output_router_logits` (transformers 5.23)."""
+"""Families whose models may be dense although their configuration has `output_router_logits` (transformers 5.23)."""
 
 
 @rule("XP561", "loader-without-workers")
 def loader_without_workers(spec: Spec) -> Iterator[Finding]:
-    """Arguments for prefetching, persistent workers and their start method need `dataloader_num_workers`, because they
-    only affect separate loader processes.
+    """`extra trl` must set `dataloader_num_workers` if it sets how many batches are prefetched, whether workers are
+    persistent, or how workers start. These arguments only affect separate loader processes.
 
     Why it is bad: the run cannot start.
 
@@ -95,8 +97,8 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect.
 
-    Without this rule: `length_column_name` is read only where the rows have that column, and the runtime keeps only the
-    columns of the shape.
+    Without this rule: transformers reads `length_column_name` only if the rows have that column. They never do, because
+    the runtime keeps only the columns of the rows' shape.
 
     Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`); read, not run.
     """
@@ -110,13 +112,15 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
-    """`dataset_text_field` is the name under which the runtime passes on a row's text; `columns` names the column in
-    the data. It must not be a name with another meaning in trl, and on trl-0.18 it must be `text`.
+    """`dataset_text_field` is the name under which the runtime passes the text of a row on to trl. (The name of the
+    column in the data belongs in `columns`.) `dataset_text_field` must not be a name that has another meaning in trl,
+    and on trl-0.18 it must be `text`.
 
     Why it is bad: another name changes what the row means to trl.
 
-    Without this rule: a name that trl reads differently (`prompt`, `messages`) makes trl read the row as another kind:
-    KeyError while tokenizing. On trl-0.18 any name but `text` silently drops the end token of every row.
+    Without this rule: with a name that has another meaning (`prompt`, `messages`), trl takes the row for one of another
+    kind and raises KeyError while tokenizing. On trl-0.18 any name but `text` silently drops the end token of every
+    row.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); confirmed by running it.
     """
@@ -181,9 +185,9 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP608", "smoothing-without-the-loss")
 def smoothing(spec: Spec) -> Iterator[Finding]:
-    """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because smoothed labels have a
-    separate loss that includes neither. Label smoothing itself is deprecated in trl 1.16. trl 0.18 has neither `dft`
-    nor the balancing loss, trl 0.24 has `dft`.
+    """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because the loss of smoothed
+    labels is a separate one, without `dft` and without the balancing loss. Label smoothing itself is deprecated in trl
+    1.16.
 
     Why it is bad: label smoothing or the other loss term is lost.
 
@@ -205,7 +209,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
             (spec.label("method.loss", "one of the two is lost"),),
         )
         return
-    # with context parallelism under ZeRO (Ulysses), the rule XP496 reports label smoothing
+    # the rule XP496 already reports label smoothing with context parallelism under ZeRO (Ulysses)
     if spec.stack.facts.label_smoothing != "extra_forward" or spec.ulysses:
         return
     if spec.extra_value("trl", "router_aux_loss_coef"):
@@ -226,7 +230,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP750", "nothing-is-pushed", "warning")
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
-    """`hub_always_push` needs `hub`, because it only says when a run with `hub` pushes.
+    """`hub_always_push` needs `hub`, because it only changes when a run that pushes to the hub does so.
 
     Why it is bad: nothing is pushed.
 
@@ -246,12 +250,12 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP753", "nan-hidden", "warning")
 def nan_hidden(spec: Spec) -> Iterator[Finding]:
-    """Losses that are NaN or infinite should be logged as they are; bundles set `logging_nan_inf_filter = false`, while
-    the default of transformers is true.
+    """`logging_nan_inf_filter` should stay false, so that losses that are NaN or infinite are logged as they are.
+    Bundles set it to false, while the default of transformers is true.
 
-    Why it is bad: with the filter for NaN, the logged curve looks healthy although the weights are lost.
+    Why it is bad: with the filter, the logged loss looks healthy although the weights have become NaN.
 
-    Without this rule: the mean of the losses so far replaces each NaN in the log.
+    Without this rule: in the log, each NaN is replaced by the mean of the losses so far.
 
     Source: transformers 5.23 and 4.52 `trainer.py` (`_run_epoch`); confirmed by running it.
     """

@@ -1,4 +1,4 @@
-"""Rules about `extra deepspeed`: keys of DeepSpeed's configuration (XP44x and XP49x)."""
+"""Rules about `extra deepspeed`, which sets keys of DeepSpeed's configuration (XP44x and XP49x)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def is_on(spec: Spec, name: str) -> bool:
 
 @rule("XP440", "deepspeed-not-used")
 def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
-    """Keys of DeepSpeed need a ZeRO strategy; other strategies have no deepspeed.json.
+    """Keys of DeepSpeed need a ZeRO strategy, because only these strategies have a deepspeed.json.
 
     Why it is bad: the key has no effect.
 
@@ -64,7 +64,8 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP441", "zero-key-of-another-stage", "warning")
 def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
-    """A key of ZeRO must belong to the stage in use: some keys are read only by ZeRO-3, and some only by ZeRO-1 and 2.
+    """A ZeRO key must belong to the ZeRO stage of the run: only ZeRO-3 reads some keys, and only ZeRO-1 and ZeRO-2 read
+    some others.
 
     Why it is bad: the key has no effect. For example, offloaded parameters stay on the GPU under ZeRO-2.
 
@@ -91,7 +92,8 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run saves no model that can be loaded.
 
-    Without this rule: a warning, and a folder with DeepSpeed's shards and a script in place of `model.safetensors`.
+    Without this rule: transformers warns, and saves a folder with DeepSpeed's shards and a script instead of
+    `model.safetensors`.
 
     Source: transformers 5.23 `Trainer.save_model`, accelerate 1.15 `get_state_dict`; confirmed by running it.
     """
@@ -149,7 +151,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         place = spec.extra_place("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
-            # a device other than nvme must agree with the setting `offload`, from which the bundle writes `device`
+            # if `device` is not nvme, it must agree with the setting `offload`, from which the bundle writes its own
+            # `device`
             if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
                     place,
@@ -202,7 +205,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: nothing is offloaded.
 
-    Without this rule: DeepSpeed accepts the block of the offload and offloads nothing, because the block's `device` is
+    Without this rule: DeepSpeed accepts the offload block and offloads nothing, because the `device` in this block is
     none.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/offload_config.py`; confirmed by running it.
@@ -265,8 +268,9 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP476", "secondary-shards-do-not-divide")
 def secondary_shards(spec: Spec) -> Iterator[Finding]:
-    """`zero_hpz_partition_size` must divide the number of processes; ZeRO-3 spreads its second copy of the weights over
-    groups of that size. A size above the number of processes is used as the number of processes.
+    """`zero_hpz_partition_size` must divide the number of processes. With this key, ZeRO-3 keeps a second copy of the
+    weights in each group of that many processes. A size above the number of processes has the same effect as the number
+    of processes.
 
     Why it is bad: the model cannot be sharded.
 

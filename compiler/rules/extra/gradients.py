@@ -1,4 +1,6 @@
-"""Rules about `extra deepspeed`: gradients and the precision of states (XP44x, XP491 and XP493)."""
+"""Rules about keys of `extra deepspeed` for gradients and for the precision of optimizer states (XP44x, XP491 and
+XP493).
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ WHEN = extra("deepspeed")
 
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
-    """Master weights in half precision need DeepSpeed's CPU Adam, and so an offloaded optimizer. bf16 master weights
-    may also stay on the GPU if the optimizer's states are bf16; bf16 states need bf16 master weights. Before 0.19,
-    DeepSpeed supports fp16 master weights for ZeRO-2 only. From 0.18 on, it reads the key
-    `fp16_master_weights_and_grads` in every precision.
+    """Master weights in half precision need DeepSpeed's CPU Adam, which runs only if the optimizer is offloaded. There
+    is one exception: bf16 master weights may stay on the GPU if the optimizer's states are bf16, too. bf16 states in
+    turn need bf16 master weights. Before 0.19, DeepSpeed supports fp16 master weights for ZeRO-2 only. From 0.18 on,
+    the key `fp16_master_weights_and_grads` has an effect in every precision.
 
     Why it is bad: the run ends before its first step.
 
@@ -60,11 +62,11 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP446", "gradients-summed")
 def gradients_summed(spec: Spec) -> Iterator[Finding]:
-    """Gradients should be averaged over the processes; `gradient_allreduce_op = "sum"` skips the division, and ZeRO-3
-    cannot sum at all.
+    """Gradients should be averaged over the processes. `gradient_allreduce_op = "sum"` adds them up without dividing by
+    the number of processes, and ZeRO-3 does not support it.
 
-    Why it is bad: transformers scales the loss for a mean, so summed gradients are too large by the number of
-    processes. For ZeRO-1 and 2 this rule only warns.
+    Why it is bad: transformers scales the loss for a mean over the processes. So summed gradients are too large, by a
+    factor of the number of processes. For ZeRO-1 and ZeRO-2 this rule only warns.
 
     Without this rule: the run trains on the larger gradients. Under ZeRO-3 DeepSpeed raises ValueError when it reads
     its configuration.
@@ -121,9 +123,9 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP491", "accumulation-left-to-the-caller")
 def accumulation_left(spec: Spec) -> Iterator[Finding]:
-    """`managed_gradient_accumulation` cannot be false. With false, DeepSpeed expects its caller to decide when a step
-    is due, but accelerate always marks the boundary of a step before each backward pass, and DeepSpeed refuses such a
-    mark.
+    """`managed_gradient_accumulation` cannot be false. With true, accelerate tells DeepSpeed before each backward pass
+    whether this pass completes a step. With false, DeepSpeed does not accept this information, but accelerate sends it
+    anyway.
 
     Why it is bad: the run ends in its first step.
 
@@ -185,8 +187,8 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP493", "key-of-another-precision", "warning")
 def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
-    """A key of DeepSpeed's `bf16` block needs bf16, and a key of its `fp16` block fp16. Another rule (XP445) checks
-    master weights, which some versions make fp16 in every precision.
+    """Keys of DeepSpeed's `bf16` block need a run in bf16, and keys of its `fp16` block a run in fp16. The rule XP445
+    checks the keys for master weights, because in some versions they have an effect in every precision.
 
     Why it is bad: the key has no effect. Most such keys set loss scaling, which bf16 does not need.
 

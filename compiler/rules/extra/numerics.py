@@ -1,4 +1,6 @@
-"""Rules about `extra trl` and `extra accelerate`: evaluation dtypes, smoothing, backends (XP35x)."""
+"""Rules about `extra trl` and `extra accelerate`: the dtype of evaluations, label smoothing, and backends for half
+precision (XP35x).
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect, or ends the run.
 
-    Without this rule: nothing is cast. Both dtypes together raise ValueError when the arguments are built, and so does
-    bf16 on a GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` raises
+    Without this rule: nothing is cast. ValueError when the arguments are built, if both dtypes are set, or if bf16 is
+    set on a GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` raises
     ValueError when training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
@@ -73,11 +75,12 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP352", "smoothed-loss-not-divided")
 def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
-    """Label smoothing on transformers 4.52 cannot be combined with accumulation, because the smoothed loss is not
-    divided by the accumulation. If the mean is over all tokens, it is also not divided by the number of processes.
-    transformers 5.23 passes the number of tokens to the smoothed loss.
+    """On transformers 4.52, label smoothing cannot be combined with accumulation, because the smoothed loss is not
+    divided by the number of accumulated micro-batches. If the loss is a mean over all tokens of a step, the smoothed
+    loss is also not divided by the number of processes. transformers 5.23 divides correctly.
 
-    Why it is bad: the gradients are too large, by the accumulation and perhaps also by the number of processes.
+    Why it is bad: the gradients are too large: by a factor of the accumulation, and perhaps also of the number of
+    processes.
 
     Without this rule: the gradients are silently too large; with an accumulation of four, their norm was 6.1 instead of
     1.5.
@@ -101,21 +104,22 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP356", "backend-not-in-the-bundle")
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
-    """`half_precision_backend` cannot be `apex` and should not be `cpu_amp` on a GPU, and `use_ipex` cannot be on: no
-    bundle installs apex or Intel's extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a GPU.
-    transformers 5 has dropped both arguments.
+    """`half_precision_backend` cannot be `apex`, and on a GPU it should not be `cpu_amp`. `use_ipex` cannot be on.
+    Bundles install neither apex nor Intel's extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a
+    GPU. transformers 5 has neither argument.
 
     Why it is bad: the run cannot start, or the setting has no effect.
 
-    Without this rule: apex raises ValueError when the arguments are built (bf16, also under ZeRO) or ImportError after
-    the model is loaded (fp16); transformers 4.57 imports apex in fp32 as well. `cpu_amp` on a GPU adds CPU autocast to
-    accelerate's autocast, which changes nothing.
+    Without this rule: with apex, a bf16 run (also under ZeRO) ends with ValueError when the arguments are built, and an
+    fp16 run ends with ImportError after the model is loaded. transformers 4.57 imports apex even in an fp32 run.
+    `cpu_amp` on a GPU adds CPU autocast to accelerate's autocast, which changes nothing.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` (`autocast_smart_context_manager`), `training_args.py`;
     confirmed by running it.
     """
     backend = spec.extra_value("trl", "half_precision_backend")
-    precision, own = spec.text("precision"), spec.zero_stage > 0  # DeepSpeed computes in half precision without apex
+    # this check leaves out DeepSpeed, which computes in half precision without apex
+    precision, own = spec.text("precision"), spec.zero_stage > 0
     half = precision == "bf16" or (precision == "fp16" and not own)
     apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
     if apex or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
@@ -159,14 +163,14 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP325", "narrowed-by-generation")
 def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
-    """Continuous batching needs `precision fp32`: before it generates, trl casts the trained model to the run's
-    precision, and never casts it back.
+    """Continuous batching needs `precision fp32`, because trl casts the trained model to the run's precision before it
+    generates, and never casts it back.
 
     Why it is bad: training goes on with half-precision weights, although the bundle states fp32 weights.
 
     Without this rule: from the first round on, a bf16 run trains bf16 weights without a float32 copy (27 of 27
-    weights), and an fp16 run ends with "Attempting to unscale FP16 gradients". If the weights already have that dtype,
-    or ZeRO keeps a separate float32 copy, the frequencies of the rotary positions are still rounded.
+    weights), and an fp16 run ends with "Attempting to unscale FP16 gradients". If the weights have that dtype from the
+    start, or if ZeRO keeps a separate float32 copy of them, only the frequencies of the rotary positions are rounded.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
     (`use_transformers_paged`); confirmed by running it.
@@ -191,8 +195,8 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: AttributeError, because trl reads the configuration from DDP's or DeepSpeed's wrapper instead of
     the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
-    '_attn_implementation'"). On a CPU the memory for the cache of continuous batching cannot be counted, so no
-    completion comes back, and the first mean raises RuntimeError.
+    '_attn_implementation'"). On a CPU, transformers cannot measure the memory for the cache of continuous batching. So
+    no completion is generated, and the first mean over the completions raises RuntimeError.
 
     Source: trl 0.24 `grpo_trainer.py:1240`, `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`;
     confirmed by running it.

@@ -1,4 +1,4 @@
-"""Rules about `extra trl`: arguments of the optimizer and the batch (XP270 to XP273)."""
+"""Rules about arguments in `extra trl` for the optimizer and the batch (XP270 to XP273)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ ON_TRANSFORMERS_5 = {
     "adagrad": ("lr_decay", "weight_decay", "eps"),
     "rmsprop": ("alpha", "eps", "weight_decay", "centered"),
 }
-"""For each optimizer of torch, further names that only transformers 5.23 passes on."""
+"""For each optimizer of torch, the names in `optim_args` that transformers 5.23 passes on, and earlier
+versions do not.
+"""
 WORDS = ("proj", "scale_type", "proj_type", "nesterov", "centered", "kahan_sum", "decouple_lr", "bf16_stochastic_round")
-"""Names in `optim_args` whose value is not a number, such as `nesterov=true`."""
+"""Names in `optim_args` whose value is a word, not a number, such as `nesterov=true`."""
 
 EXAMPLES = {"proj_type": "std", "proj": "random", "bf16_stochastic_round": "true"}
 
 
 @rule("XP270", "optimizer-words")
 def optimizer_words(spec: Spec) -> Iterator[Finding]:
-    """`optim_args` must list names that the optimizer reads, each with a value: `optim_args =
+    """`optim_args` must list only names that the optimizer reads, and give a value to each: `optim_args =
     "alpha=0.99,centered=true"` for rmsprop.
 
     Why it is bad: the optimizer would use its default values instead of the written ones.
@@ -101,8 +103,8 @@ def _number(text: str) -> bool:
 
 @rule("XP271", "batch-that-shrinks", "warning")
 def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
-    """`auto_find_batch_size` should be off. It shrinks the micro-batch when memory runs out and keeps the accumulation,
-    so the global batch also shrinks.
+    """`auto_find_batch_size` should be off. When memory runs out, it makes the micro-batch smaller without raising the
+    accumulation, so the global batch also becomes smaller.
 
     Why it is bad: the run continues with another batch than `gbs` states.
 
@@ -132,8 +134,8 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP272", "noise-below-zero")
 def noise_below_zero(spec: Spec) -> Iterator[Finding]:
-    """NEFTune's strength cannot be negative: its noise is drawn between minus and plus that strength. 0 draws no noise,
-    and is legal.
+    """NEFTune's strength cannot be negative: each number of its noise is drawn from the range between minus and plus
+    the strength. A strength of 0 adds no noise and is legal.
 
     Why it is bad: the run ends in its first step.
 
@@ -152,8 +154,8 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP273", "rebalanced-over-one-sequence")
 def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
-    """`batch_rebalance` needs processes that each read their own rows: it gives different rows to all processes, but
-    processes that share a sequence must read the same row.
+    """`batch_rebalance` cannot be used if several processes share a sequence: it gives different rows to all processes,
+    but processes that share a sequence must read the same row.
 
     Why it is bad: processes of one sequence would read different rows.
 

@@ -1,4 +1,6 @@
-"""`extra trl`: evaluation, and the columns that TRL reads (XP274 to XP279, XP690, XP694, XP695)."""
+"""Rules about arguments in `extra trl` for evaluation, and for the columns that TRL reads (XP274 to XP279, XP690,
+XP694, XP695).
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ IN_EVERY_BATCH = ("labels", "input_ids")
 @rule("XP274", "traced-evaluation")
 def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     """sft cannot evaluate a model that `jit_mode_eval` traces: a traced model returns a plain dict, and sft's loss
-    reads `logits` from the output. transformers 4.57 fails to trace the attention mask, warns, and evaluates the model
-    without tracing. transformers 5 has dropped the argument.
+    reads `logits` from the output. The argument exists only before transformers 5. transformers 4.57 cannot trace the
+    attention mask, so it warns and evaluates the model without tracing.
 
     Why it is bad: the run fails at its first evaluation.
 
-    Without this rule: AttributeError at the first evaluation; the training before it is lost. Flash attention over
-    flattened rows has no mask: RuntimeError "forward() expected at most 4 argument(s)".
+    Without this rule: AttributeError at the first evaluation; the training before it is lost. With flash attention over
+    flattened rows, which have no mask, the error is RuntimeError "forward() expected at most 4 argument(s)".
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` `torch_jit_model_eval`, trl 0.18 `sft_trainer.py`
     `compute_loss`; confirmed by running it.
@@ -45,8 +47,9 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP278", "older-evaluation-of-completions")
 def older_evaluation(spec: Spec) -> Iterator[Finding]:
-    """grpo and rloo cannot evaluate with `use_legacy_prediction_loop`, an older loop of transformers: it counts each
-    row once, but these methods evaluate a row once per completion. transformers 5 has dropped this loop.
+    """grpo and rloo cannot evaluate with `use_legacy_prediction_loop`, an older loop of transformers. This loop expects
+    one result for each row, but grpo and rloo evaluate a row once for each of its completions. transformers 5 has
+    dropped the loop.
 
     Why it is bad: the run fails at its first evaluation.
 
@@ -68,13 +71,13 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP279", "losses-gathered-as-objects")
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
-    """`eval_use_gather_object` cannot be used with several processes: it gathers the losses of an evaluation as
-    objects, which come back as single numbers, but transformers can join only arrays.
+    """`eval_use_gather_object` cannot be used with several processes. With it, the losses of an evaluation are gathered
+    as Python objects, and the gathered losses are single numbers. transformers can join only arrays.
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
     Without this rule: if all evaluation rows fit into one batch of all processes, the first evaluation raises
-    ValueError "zero-dimensional arrays cannot be concatenated", after the training before it. With more batches,
+    ValueError "zero-dimensional arrays cannot be concatenated", and the training before it is lost. With more batches,
     transformers keeps only as many losses as the last batch has rows, so the reported loss leaves out rows unless the
     last batch is full.
 
@@ -94,8 +97,9 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP276", "labels-of-no-batch")
 def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
-    """`label_names` of sft must name columns of a batch, such as `labels`, on trl 0.18 and 0.24: transformers computes
-    an evaluation's loss only if the batch has all of them. An empty list names none. sft of trl 1.16 does not read it.
+    """On trl 0.18 and 0.24, `label_names` of sft must name columns of a batch, such as `labels`. transformers computes
+    the loss of an evaluation only if the batch has all these columns. It also computes none if the list is empty. sft
+    of trl 1.16 does not read `label_names`.
 
     Why it is bad: the run evaluates, and reports no loss.
 
@@ -142,8 +146,8 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP277", "padding-beyond-the-vocabulary")
 def padding_token(spec: Spec) -> Iterator[Finding]:
-    """`padding_value` of dpo on trl 0.18 must be a token of the model, because it pads the rows. In kto and orpo it
-    pads the rows of encoder-decoder models only.
+    """`padding_value` of dpo on trl 0.18 must be the id of a token of the model, because it fills up the shorter rows
+    of a batch. In kto and orpo, it fills up rows of encoder-decoder models only, so this rule does not check it.
 
     Why it is bad: the model looks up the embedding of the padding value, as for any other token.
 
@@ -163,8 +167,9 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP690", "reward-without-its-columns")
 def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
-    """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: for grpo and rloo it
-    drops every column except the prompt. For a function in a file, which perhaps reads no columns, this is a warning.
+    """`remove_unused_columns = true` cannot be combined with rewards that read columns of a row: in grpo and rloo, it
+    drops every column except the prompt. For a reward function in a file, which perhaps reads no columns, this rule
+    only warns.
 
     Why it is bad: a reward function cannot read the dropped columns, such as the solution of a row.
 
@@ -193,12 +198,12 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP695", "columns-kept-anyway")
 def columns_kept(spec: Spec) -> Iterator[Finding]:
-    """`remove_unused_columns = true` has no effect in trainers whose rows have columns that no model takes: these
-    trainers turn it off again.
+    """`remove_unused_columns = true` has no effect in trainers that need columns which no model takes: these trainers
+    set it to false again.
 
     Why it is bad: the run uses another value than the spec states.
 
-    Without this rule: the trainers of kto and orpo report this in the log; the trainer of distillation does not.
+    Without this rule: the trainers of kto and orpo report this change in the log; the trainer of distillation does not.
 
     Source: the trainers that a stack lists in `keeps_columns`, such as trl 1.16 `experimental/orpo/orpo_trainer.py` and
     trl 0.24 `gkd_trainer.py`; confirmed by running it for kto and orpo.
@@ -215,11 +220,12 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP694", "words-counted-from-the-prompt")
 def long_answers(spec: Spec) -> Iterator[Finding]:
-    """`ld_alpha` cannot be used on trl 0.18, which counts the tokens with full weight from the start of the row,
-    including the prompt. trl 1.16 counts from the answer.
+    """`ld_alpha` cannot be used on trl 0.18. It lowers the weight of an answer's late tokens. trl 0.18 decides which
+    tokens are late by counting from the start of the row, so the prompt is counted, too; trl 1.16 counts from the start
+    of the answer.
 
-    Why it is bad: nothing is learned from rows whose prompt is as long as the shorter answer, and too little from other
-    rows.
+    Why it is bad: nothing is learned from a row whose prompt has at least as many tokens as the shorter answer, and too
+    little from other rows.
 
     Without this rule: nothing is reported: the gradients of such rows are 0 for any `ld_alpha`.
 

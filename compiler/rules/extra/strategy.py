@@ -1,4 +1,4 @@
-"""Rules about `extra trl`: arguments that depend on the strategy (XP42x, XP477)."""
+"""Rules about arguments in `extra trl` that depend on the strategy (XP42x, XP477)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WHEN = extra("trl")
 def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
     """DDP's search for unused parameters cannot be combined with reentrant checkpointing.
 
-    Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so every parameter becomes
-    ready twice.
+    Why it is bad: a reentrant checkpoint runs a backward pass inside the backward pass, so DDP finds the gradient of
+    every parameter ready twice.
 
     Without this rule: RuntimeError at the first backward pass, if several processes train.
 
-    Source: torch 2.13 `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` mention it in a comment only;
-    confirmed by running it.
+    Source: torch 2.13 `DistributedDataParallel`; transformers 5.23 and 4.52 `trainer.py` mention this in a comment, but
+    do not check it; confirmed by running it.
     """
     finds_unused = spec.extra_value("trl", "ddp_find_unused_parameters") is True
     reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
@@ -58,10 +58,10 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP422", "auto-batch-with-zero3")
 def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`auto_find_batch_size` cannot be combined with ZeRO-3, because it would have to start training again with sharded
-    parameters.
+    """`auto_find_batch_size` cannot be combined with ZeRO-3, because it starts the training again with a smaller
+    micro-batch, which is impossible once ZeRO-3 has sharded the parameters.
 
-    Why it is bad: ZeRO-3 cannot start again with a smaller micro-batch.
+    Why it is bad: the run could not do what the setting promises.
 
     Without this rule: ValueError from the trainer, after the model is loaded.
 
@@ -78,8 +78,8 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP477", "static-graph-with-accumulation")
 def static_graph(spec: Spec) -> Iterator[Finding]:
-    """DDP's static graph cannot be combined with accumulation. With a static graph, DDP expects the gradients of every
-    backward pass, but accumulation runs backward passes without an exchange of gradients (`no_sync`), and DDP does not
+    """DDP's static graph cannot be combined with accumulation. With a static graph, DDP expects that every backward
+    pass exchanges gradients. Accumulation runs backward passes without such an exchange (`no_sync`), and DDP does not
     count these passes.
 
     Why it is bad: the run ends at its first step.

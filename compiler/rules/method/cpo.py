@@ -17,10 +17,10 @@ def _simpo(spec: Spec) -> bool:
 
 @rule("XP155", "margin-without-simpo", "warning")
 def margin(spec: Spec) -> Iterator[Finding]:
-    """`margin`, between the scores of the two answers, needs `loss = simpo`.
+    """`margin`, the difference that SimPO demands between the scores of the two answers, needs `loss = simpo`.
 
-    Why it is bad: the other losses of cpo have no margin, so the setting has no effect (a value equal to the default is
-    not reported).
+    Why it is bad: the other losses of cpo have no margin, so the setting has no effect. A value equal to the default is
+    not reported.
 
     Without this rule: the trainer silently ignores `simpo_gamma`.
 
@@ -37,8 +37,8 @@ def margin(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP156", "simpo-with-likelihood", "note")
 def likelihood(spec: Spec) -> Iterator[Finding]:
-    """SimPO as published has no likelihood term. By default TRL adds the likelihood of the chosen answer with a weight
-    of 1 (CPO-SimPO), unless the spec sets `likelihood`.
+    """SimPO as published has no likelihood term. Unless the spec sets `likelihood`, TRL adds the likelihood of the
+    chosen answer to SimPO's loss, with a weight of 1 (CPO-SimPO).
 
     Why it is bad: the run is not comparable with published SimPO runs.
 

@@ -35,7 +35,9 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
 
 
 def _fitting(spec: Spec) -> str | None:
-    """The smallest registered model that is larger than the student and has the same vocabulary."""
+    """The smallest registered model that could be the teacher: it is larger than the student and has the student's
+    vocabulary.
+    """
     facts = spec.model.facts
     if facts is None:
         return None
@@ -48,8 +50,9 @@ def _fitting(spec: Spec) -> str | None:
 
 @rule("XP646", "teacher-of-another-vocabulary")
 def another_vocabulary(spec: Spec) -> Iterator[Finding]:
-    """The teacher must have the student's vocabulary. The sizes in config.json are compared, padding included (qwen2.5
-    has 151,936 rows up to 3B and 152,064 from 7B on); the tokenizers are compared when the run starts.
+    """The teacher must have the student's vocabulary. This rule compares the sizes of the vocabularies in config.json,
+    which include padding: qwen2.5 has 151,936 rows up to 3B, and 152,064 from 7B on. The run compares the tokenizers
+    when it starts.
 
     Why it is bad: the teacher's probabilities are compared with the student's token by token.
 
@@ -74,7 +77,8 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP647", "completions-of-nobody")
 def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
-    """Rows that contain only prompts need `lmbda = 1`: below 1, some batches train on completions from the data.
+    """Rows that contain only prompts need `lmbda = 1`. If `lmbda` is below 1, some batches are trained on completions
+    from the data.
 
     Why it is bad: a row with only a prompt has no completion to learn from.
 
@@ -99,8 +103,7 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 def no_share(spec: Spec) -> Iterator[Finding]:
     """`lmbda` must be 1 on trl 1.16, which learns only from completions that the student has just generated.
 
-    Why it is bad: another `lmbda` mixes the student's completions with completions from the data, which this trainer
-    cannot do.
+    Why it is bad: an `lmbda` below 1 asks for some completions from the data, and trl 1.16 never trains on these.
 
     Without this rule: building the arguments raises TypeError, an unexpected argument.
 
@@ -136,8 +139,8 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP650", "student-that-is-not-gathered")
 def not_gathered(spec: Spec) -> Iterator[Finding]:
-    """A student cannot be trained under FSDP on trl 0.18, whose trainer does not gather the sharded weights before it
-    generates. trl 0.18 gathers the weights only under ZeRO-3; trl 1.16 gathers them under ZeRO-3 and FSDP.
+    """On trl 0.18, a student cannot be trained under FSDP, because the trainer does not gather weights that FSDP shards
+    before it generates. trl 0.18 gathers weights only under ZeRO-3; trl 1.16 gathers them under ZeRO-3 and under FSDP.
 
     Why it is bad: under FSDP, each process has only a shard of the weights, with which it cannot generate.
 
@@ -177,7 +180,7 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP652", "tokens-that-the-teacher-lacks")
 def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
-    """No tokens can be added to a student, because the teacher does not have them.
+    """A student cannot have added tokens, because its teacher does not have them.
 
     Why it is bad: the teacher gives no probability for an added token.
 
@@ -197,7 +200,7 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP653", "adapters-of-a-student-under-zero3")
 def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
-    """A student with adapters cannot be trained under ZeRO-3 before deepspeed 0.19.
+    """Before deepspeed 0.19, a student with adapters cannot be trained under ZeRO-3.
 
     Why it is bad: these versions record the order in which modules run. When the student generates during training,
     modules are missing from that order.

@@ -1,4 +1,4 @@
-"""Rules about combinations of settings with which the dpo trainers before TRL 1 compute a wrong loss (XP486, XP487)."""
+"""Rules about settings of dpo with which trainers before TRL 1 compute a wrong loss (XP486, XP487)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WHEN = chosen("method", "dpo")
 def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     """`ipo` cannot be combined with other dpo losses on trl 0.24.
 
-    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but with `ipo` in the
-    list, trl 0.24 passes means to every loss.
+    Why it is bad: `ipo` uses means over the tokens of an answer and the other losses use sums, but if `ipo` is one of
+    several losses, trl 0.24 passes means to all of them.
 
     Without this rule: nothing is reported, and in a sigmoid loss the differences of log-probabilities are divided by
     the answer's length in tokens. trl 1.16 computes each loss separately.
@@ -43,8 +43,8 @@ def flattened(spec: Spec) -> Iterator[Finding]:
     Why it is bad: flattening puts all pairs of a micro-batch into one row, so the counts of single rows are lost.
 
     Without this rule: `use_weighting` raises RuntimeError in the first step. The other losses are silently wrong: `ipo`
-    divides by the tokens of the complete micro-batch, and `sft` and `rpo`, the likelihood of the chosen answer, include
-    the rejected answer.
+    divides by the number of tokens in the complete micro-batch. `sft` and `rpo` should be the likelihood of the chosen
+    answer, but include the rejected answer.
 
     Source: trl 0.18 and 0.24 `dpo_trainer.py` `concatenated_forward`; confirmed by running it.
     """

@@ -14,8 +14,8 @@ WHEN = chosen("method", "kto")
 
 @rule("XP638", "one-row-without-a-neighbour")
 def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto needs at least two rows in a micro-batch, with any accumulation; the loss `apo_zero_unpaired` has no KL term
-    and needs only one row.
+    """kto needs at least two rows in a micro-batch. Accumulation does not help, because it adds micro-batches and not
+    rows to one. The loss `apo_zero_unpaired` needs only one row, because it has no KL term.
 
     Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. A micro-batch of
     one row has no other rows.
@@ -37,8 +37,8 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP639", "kto-out-of-order")
 def kto_order(spec: Spec) -> Iterator[Finding]:
-    """kto's rows must keep their order: `train_sampling_strategy` must be unset or `sequential`. The runtime shuffles
-    the rows once, before they are paired.
+    """The rows of kto must keep their order, so `train_sampling_strategy` must be unset or `sequential`. The runtime
+    shuffles the rows once, before kto pairs them.
 
     Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
 
@@ -58,8 +58,8 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP640", "kto-out-of-balance", "warning")
 def kto_balance(spec: Spec) -> Iterator[Finding]:
-    """kto's weights `desirable` and `undesirable` should balance the numbers of good and bad answers, as in equation 8
-    of the kto paper. The labels of local files are counted.
+    """kto's weights `desirable` and `undesirable` should make up for different numbers of good and bad answers, as in
+    equation 8 of the kto paper. This rule counts the labels in local files.
 
     Why it is bad: without such weights, the more frequent kind of answer dominates the loss.
 
@@ -100,7 +100,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP686", "answers-of-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """One of kto's weights, `desirable` and `undesirable`, must be above 0.
+    """At least one of kto's weights, `desirable` and `undesirable`, must be above 0.
 
     Why it is bad: the loss sums the good and the bad answers, each multiplied by its weight, so two weights of 0 leave
     nothing to learn.

@@ -18,20 +18,22 @@ NAMES = {
     "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
     "vllm_importance_sampling_mode": ("sequence_mask", "sequence_truncate", "token_mask", "token_truncate"),
 }
-"""Arguments for which `GRPOConfig` of trl 1.16 accepts any text, each with the values that the trainer accepts
-later.
+"""Arguments that are checked late: `GRPOConfig` of trl 1.16 accepts any text for them, and only the trainer checks the
+text. For each argument, the values that the trainer accepts.
 """
 SUMMED = ("bnpo", "dr_grpo", "dapo", "cispo")
-"""grpo's losses that sum over tokens. With a sequence-level importance ratio, they weigh sequences by their length."""
+"""grpo's losses that sum over tokens. If the importance ratio belongs to a complete sequence, these losses weigh each
+sequence by its length.
+"""
 
 
 @rule("XP660", "group-does-not-divide")
 def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
-    """A round of generation, micro-batch x processes x steps_per_generation completions, must be a multiple of
-    `generations`.
+    """The number of completions in one round of generation must be a multiple of `generations`. This number is
+    micro-batch x processes x steps_per_generation.
 
-    Why it is bad: a group is the completions of one prompt, whose rewards are compared with each other, so a round
-    contains only complete groups.
+    Why it is bad: the completions of one prompt form a group, and their rewards are compared with each other. So a
+    round must contain complete groups.
 
     Without this rule: building the arguments raises ValueError.
 
@@ -58,10 +60,11 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP661", "evaluation-group-does-not-divide")
 def eval_group(spec: Spec) -> Iterator[Finding]:
-    """An evaluation batch over all processes must be a multiple of the completions per prompt: `num_generations_eval`
-    if it is set, otherwise `generations`.
+    """The number of rows in an evaluation batch, over all processes, must be a multiple of the number of completions
+    per prompt: `num_generations_eval` if it is set, otherwise `generations`.
 
-    Why it is bad: rewards are compared within a group in evaluation as well, so a batch contains only complete groups.
+    Why it is bad: an evaluation also compares the rewards within a group (the completions of one prompt), so a batch
+    must contain complete groups.
 
     Without this rule: building the arguments raises ValueError.
 
@@ -89,9 +92,10 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP664", "moving-reference-that-is-not-there")
 def sync_without_reference(spec: Spec) -> Iterator[Finding]:
-    """`sync_reference` needs a `beta` above 0. `beta = 0`, grpo's default in trl 1.16, keeps no reference model.
+    """`sync_reference`, which updates the reference model during training, needs a `beta` above 0. With `beta = 0`,
+    grpo's default in trl 1.16, there is no reference model.
 
-    Why it is bad: there is no reference to update.
+    Why it is bad: the run has no reference to update.
 
     Without this rule: trl 1.16 raises ValueError in the trainer's constructor; trl 0.18 silently updates nothing.
 
@@ -108,8 +112,8 @@ def sync_without_reference(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP667", "unknown-name-of-grpo")
 def unknown_name(spec: Spec) -> Iterator[Finding]:
-    """Arguments of grpo that accept any text, such as `vllm_importance_sampling_mode`, need a value that the trainer
-    knows.
+    """Some arguments of grpo, such as `vllm_importance_sampling_mode`, accept any text, but the trainer knows only a
+    few values. The spec must use one of these values.
 
     Why it is bad: `GRPOConfig` accepts any text, so a misspelled name is only found after the run has started.
 
@@ -129,8 +133,8 @@ def unknown_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP668", "level-of-another-loss", "warning")
 def level_and_loss(spec: Spec) -> Iterator[Finding]:
-    """The loss must fit the level of the importance ratio (`token` or `sequence`). luspo is made for sequence-level
-    ratios, vespo for token-level ratios.
+    """The loss must fit the level of the importance ratio, `token` or `sequence`: luspo is made for ratios of complete
+    sequences, and vespo for ratios of single tokens.
 
     Why it is bad: a loss that sums over tokens weighs sequence-level ratios by the length of the sequence.
 
@@ -158,8 +162,8 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP669", "correction-without-bounds")
 def correction(spec: Spec) -> Iterator[Finding]:
-    """The lower bound of the correction for vLLM's probabilities must be below the upper bound.
-    `vllm_importance_sampling_clip_max` is 3 unless it is set.
+    """The lower bound of the correction for vLLM's probabilities must be below the upper bound. The upper bound,
+    `vllm_importance_sampling_clip_max`, is 3 unless it is set.
 
     Why it is bad: the correction clips its ratio between the bounds, which is impossible if the lower one is above the
     upper one. A single bound is legal.
@@ -182,11 +186,11 @@ def correction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP670", "vespo-with-whole-sequences")
 def vespo(spec: Spec) -> Iterator[Finding]:
-    """`vespo` with vLLM needs a token-level correction of vLLM's probabilities; the default, `sequence_mask`, is
-    sequence-level.
+    """If `vespo` is used with vLLM, vLLM's probabilities must be corrected for each token. The default correction,
+    `sequence_mask`, is one for each sequence.
 
-    Why it is bad: vespo's loss already weighs complete sequences, and takes the correction of vLLM's probabilities per
-    token.
+    Why it is bad: vespo's loss already gives each complete sequence a weight, and multiplies the loss of each token by
+    that token's correction.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
@@ -251,10 +255,10 @@ def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     """With `loss = dapo` on trl 0.24, `steps_per_generation` must equal the accumulation.
 
     Why it is bad: `dapo` divides the loss of a step by the tokens of the step, but trl 0.24 divides it by the tokens of
-    the complete round, `steps_per_generation` micro-batches. trl 1.16 corrects the scale.
+    the complete round, which has `steps_per_generation` micro-batches. trl 1.16 corrects the scale of the loss.
 
-    Without this rule: nothing is reported; a round twice as long as a step halves every gradient, a round half as long
-    doubles it.
+    Without this rule: nothing is reported. If a round has twice as many micro-batches as a step, every gradient is half
+    as large as it should be; if it has half as many, twice as large.
 
     Source: trl 0.24 `grpo_trainer.py` (`num_items_in_batch`, summed over the round); confirmed by running it.
     """

@@ -15,7 +15,7 @@ WHEN = preferences
 
 DIVERGENCES = ("reverse_kl", "forward_kl", "js_divergence", "alpha_divergence")
 SORTED = ("aot", "aot_pair", "aot_unpaired")
-"""dpo's losses that sort the rows of a batch, so that a row would get the weight of another row."""
+"""dpo's losses that sort the rows of a batch. If each row had a weight, a row would get the weight of another row."""
 DIVIDED_BY_BETA = ("ipo", "simpo", "sppo_hard")
 
 
@@ -26,7 +26,7 @@ def _method_is(spec: Spec, *names: str) -> bool:
 
 @rule("XP630", "divergence-of-another-loss")
 def divergence(spec: Spec) -> Iterator[Finding]:
-    """`f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
+    """An `f_divergence_type` other than reverse KL needs a dpo loss that has an f-divergence.
 
     Why it is bad: an f-divergence changes how a loss compares the scores of the two answers, and losses without an
     f-divergence do not compare scores in this way.
@@ -51,8 +51,8 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP631", "unknown-divergence")
 def unknown_divergence(spec: Spec) -> Iterator[Finding]:
-    """On trl 1.16, `f_divergence_type` must be one of four names. On trl 0.18, the type of the argument lists the
-    names, and another rule (XP104) checks them.
+    """On trl 1.16, `f_divergence_type` must be one of four names. This rule is not needed on trl 0.18, where the
+    argument's type lists the names, so that the rule XP104 checks them.
 
     Why it is bad: trl 1.16 reads the name only in the first step.
 
@@ -97,8 +97,9 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: `exo_pair` takes the logarithm of the smoothing, and `robust` divides by 1 - 2 x smoothing.
 
-    Without this rule: trl 1.16 raises ValueError for `exo_pair` without smoothing (trl 0.18 uses 0.001 instead) and
-    only warns for `robust` from 0.5 on, where the loss is infinite or reverses the preferences.
+    Without this rule: for `exo_pair` without smoothing, trl 1.16 raises ValueError and trl 0.18 uses 0.001. For
+    `robust` with a smoothing of 0.5 or more, trl 1.16 only warns, although the loss is infinite or reverses the
+    preferences.
 
     Source: `dpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
@@ -146,13 +147,14 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP635", "reference-of-no-strength")
 def no_beta(spec: Spec) -> Iterator[Finding]:
-    """`beta` must not be 0 in dpo and kto, nor in cpo with `ipo`, `simpo` or without `likelihood`.
+    """`beta` must not be 0 in dpo and kto. In cpo, it must not be 0 with `loss = ipo` or `loss = simpo`, nor without
+    `likelihood`.
 
     Why it is bad: `beta` multiplies the term from which the model learns, so with 0 every gradient is 0; some losses
     divide by `beta`.
 
-    Without this rule: nothing is reported, the loss stays the same and no weight changes; `ipo`, `simpo` and
-    `sppo_hard` raise ZeroDivisionError in the first step.
+    Without this rule: nothing is reported for most losses, but the loss stays the same and no weight changes. `ipo`,
+    `simpo` and `sppo_hard` raise ZeroDivisionError in the first step.
 
     Source: `dpo_trainer.py`, `kto_trainer.py`, `cpo_trainer.py` of trl 1.16 and 0.18; confirmed by running it.
     """
@@ -171,7 +173,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP691", "losses-of-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """The weights of the dpo losses must add up to more than 0, since dpo sums its losses by their weights.
+    """The weights of the dpo losses must add up to more than 0, because dpo trains on the weighted sum of its losses.
 
     Why it is bad: a sum of 0 leaves nothing to learn from, and a sum below 0 reverses the loss.
 
@@ -195,9 +197,10 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP636", "moving-reference-computed-beforehand")
 def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
-    """`sync_reference` cannot be combined with `precompute`.
+    """`sync_reference`, which updates the reference during training, cannot be combined with `precompute`.
 
-    Why it is bad: a reference whose log-probabilities are computed before training cannot be updated with the model.
+    Why it is bad: with `precompute`, the log-probabilities of the reference are computed before training, and cannot
+    change during the run.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized.
 
@@ -238,15 +241,15 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """`precompute` cannot be combined with ZeRO-3 on trl-0.18, and on every target it cannot be combined with ZeRO-3
-    over a 4-bit base on a CPU.
+    """On trl-0.18, `precompute` cannot be combined with ZeRO-3. On the other targets, this is forbidden only over a
+    4-bit base on a CPU.
 
     Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
     weights for AVX512-BF16 when the model leaves training mode, but ZeRO-3 has already changed their type.
 
     Without this rule: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits
-    on a CPU, layers with a bias raise RuntimeError ("a view of a leaf Variable") at once, and other layers raise
-    AssertionError when they are saved.
+    on a CPU, a model whose layers have a bias raises RuntimeError ("a view of a leaf Variable") at once, and any other
+    model raises AssertionError when it is saved.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`; bitsandbytes 0.50 `nn/modules.py` `Linear4bit`; confirmed by
     running it.
@@ -276,7 +279,7 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: trl reports the completions only to wandb, as a table.
 
-    Without this rule: ValueError in the trainer's constructor where neither wandb nor comet is installed.
+    Without this rule: ValueError in the trainer's constructor if neither wandb nor comet is installed.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; confirmed by
     running it.
@@ -294,8 +297,8 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     """Preference pairs cannot be grouped by length (`group_by_length`).
 
-    Why it is bad: grouping reads the length of `input_ids`, which prepared pairs do not have because they contain two
-    answers.
+    Why it is bad: rows are grouped by the length of their `input_ids`, but a prepared pair has no `input_ids`, because
+    it contains two answers.
 
     Without this rule: ValueError when training begins, after the data is tokenized. Before trl 1, kto groups rows only
     in evaluation, so the error comes at the first evaluation.
@@ -325,14 +328,14 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP643", "two-passes-of-reentrant-checkpointing")
 def two_passes(spec: Spec) -> Iterator[Finding]:
-    """The reward trainer of trl 0.18 cannot use reentrant checkpointing under ddp and ZeRO-2, nor under ZeRO-3 if one
-    bucket contains the complete model.
+    """On trl 0.18, the reward trainer cannot use reentrant checkpointing under ddp and ZeRO-2. It cannot use it under
+    ZeRO-3 either, if one bucket of gradients contains the complete model.
 
     Why it is bad: this trainer runs the model twice before the backward pass, once per answer, so reentrant
     checkpointing delivers every gradient twice. trl 1.16 runs the model once.
 
-    Without this rule: RuntimeError or AssertionError in the first step; under ZeRO-1, and in other cases under ZeRO-3,
-    the two gradients are added, which is correct.
+    Without this rule: RuntimeError or AssertionError in the first step. Under ZeRO-1, and with smaller buckets under
+    ZeRO-3, the two gradients are added, which is correct.
 
     Source: trl 0.18 `reward_trainer.py` (`compute_loss`), deepspeed 0.16.8 `stage3.py`
     (`__reduce_and_partition_ipg_grads`); confirmed by running it with ddp, zero1, zero2 and zero3.
@@ -354,14 +357,14 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
-    """orpo, cpo and kto before TRL 1 need `max_prompt` below `seq`, and so does dpo with `truncation_mode =
-    keep_start`. If the spec does not state `max_prompt` for orpo, cpo or kto, it is half of `seq` where the stack's
-    default is not below `seq`.
+    """Before TRL 1, orpo, cpo and kto need a `max_prompt` below `seq`; dpo needs it only with `truncation_mode =
+    keep_start`. If the spec of orpo, cpo or kto does not state `max_prompt`, xpc sets it to half of `seq`, unless the
+    stack's own default is below `seq`.
 
-    Why it is bad: if a row is longer than `seq`, these trainers keep the first `seq - max_prompt` tokens of its
-    answers, also after a short prompt. If this difference is 0, no token of the answers is left. If it is negative,
-    that many tokens are removed from the end, and rows longer than `seq` remain. dpo keeps the first `seq` tokens of a
-    row.
+    Why it is bad: if a row is longer than `seq`, orpo, cpo and kto keep only the first `seq - max_prompt` tokens of its
+    answers, even if the prompt is short. If this difference is 0, no token of the answers is left. If it is negative,
+    that many tokens are removed from the end of the answers, and the row may remain longer than `seq`. dpo keeps the
+    first `seq` tokens of a row, which may all belong to the prompt.
 
     Without this rule: the loss of orpo is nan, a mean over no tokens; kto silently trains on rows longer than `seq`;
     dpo silently learns nothing from rows whose prompt fills `seq`.

@@ -1,4 +1,4 @@
-"""Rules about rows of prompts whose answers are generated (XP569, XP578)."""
+"""Rules about rows of prompts, for methods that generate the answers (XP569, XP578)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ WHEN = generates
 
 @rule("XP569", "solution-without-text", "warning")
 def no_solution(spec: Spec) -> Iterator[Finding]:
-    """`accuracy`, `cosine` and `len` compare completions with the text in the column `solution`. If `solution` is null
-    or a number, these rewards return None for every completion of the row.
+    """The column `solution` must contain text if the rewards `accuracy`, `cosine` or `len` are used: they compare each
+    completion with it. If `solution` is null or a number, these rewards return None for every completion of the row.
 
     Why it is bad: the completions are generated, but nothing is learned from them.
 

@@ -13,10 +13,10 @@ from xpc.compiler.spec import Spec
 WHEN = all_of(grouped, has_value("method.generations"))
 
 TWO_SIDED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
-"""grpo's losses whose importance ratio `delta` bounds."""
+"""grpo's losses whose importance ratio is bounded by `delta`."""
 OF_TOKENS = 0.01
-"""An `epsilon` of at least this is meant for token-level ratios. GSPO's paper uses 3e-4 and 4e-4 for sequence-level
-ratios.
+"""An `epsilon` of this size or more is meant for the importance ratios of tokens. For the ratios of sequences, GSPO's
+paper uses 3e-4 and 4e-4.
 """
 
 
@@ -28,8 +28,8 @@ def _losses(spec: Spec) -> list[str]:
 def bounded_below_one(spec: Spec) -> Iterator[Finding]:
     """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1.
 
-    Why it is bad: a ratio above the bound is replaced by a constant, which has no gradient, so completions that are
-    better than their group are not learned.
+    Why it is bad: a ratio above `delta` is replaced by the constant `delta`, which has no gradient. Below 1, this
+    happens to every completion that is better than its group, so these completions are not learned.
 
     Without this rule: nothing is reported; only worse completions change the weights.
 
@@ -48,14 +48,14 @@ def bounded_below_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP678", "weights-bounded-below-one", "warning")
 def weights_below_one(spec: Spec) -> Iterator[Finding]:
-    """`loss = cispo` needs an `epsilon_high` above 1: in trl it is the largest importance ratio itself, not the
-    distance from 1. Without `epsilon_high`, trl uses `epsilon` (0.2).
+    """`loss = cispo` needs an `epsilon_high` above 1: in trl, `epsilon_high` of cispo is the largest importance ratio
+    itself, and not its distance from 1. Without `epsilon_high`, trl uses `epsilon` (0.2).
 
     Why it is bad: cispo weighs tokens by their importance ratio. If every ratio is cut to 0.2, all tokens have the same
     weight.
 
-    Without this rule: nothing is reported; gradients are a fifth of their size, and the correction for completions of
-    an older policy is lost.
+    Without this rule: nothing is reported. With 0.2, gradients have a fifth of their size, and completions of an older
+    policy are no longer corrected.
 
     Source: trl 1.16 `grpo_trainer.py` (`clamped_ratios`); SkyRL pull request 553 names 5, from the paper of ScaleRL;
     confirmed by running it.
@@ -98,8 +98,8 @@ def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
     """`loss = dr_grpo` needs `scale_rewards = none`, as in the paper: by default, trl divides by the standard deviation
     of a group's rewards.
 
-    Why it is bad: the paper leaves out two divisions, by the length of a completion and by the standard deviation of
-    its group's rewards, and trl's loss leaves out only the first.
+    Why it is bad: the paper leaves out two divisions: the one by the length of a completion, and the one by the
+    standard deviation of its group's rewards. trl's `dr_grpo` leaves out only the division by the length.
 
     Without this rule: nothing is reported; very easy and very hard prompts weigh more than others.
 

@@ -19,13 +19,13 @@ SAMPLING = "every completion of a prompt is the same, and so is its reward"
 
 @rule("XP673", "seed-of-the-last-process")
 def seeds(spec: Spec) -> Iterator[Finding]:
-    """`seed` plus the rank of the last process must be below 2^32, since every process generates with the seed `seed` +
-    rank.
+    """`seed` plus the rank of the last process must be below 2^32, because every process generates with the seed `seed`
+    + its rank. Trainers that do not generate use the same seed in all processes.
 
     Why it is bad: numpy accepts only seeds below 2^32.
 
-    Without this rule: ValueError in the trainer's constructor of the last processes, for which the other processes
-    wait. Trainers that do not generate use the same seed in all processes.
+    Without this rule: the processes whose seed is too large end with ValueError in the trainer's constructor, and the
+    other processes wait for them.
 
     Source: accelerate 1.15 and 1.4 `utils/random.py` (`set_seed`, `device_specific`), called by trl 1.16 and 0.18;
     confirmed by running it.
@@ -43,13 +43,13 @@ def seeds(spec: Spec) -> Iterator[Finding]:
 @rule("XP675", "recomputed-otherwise-after-generation")
 def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, methods that generate need reentrant gradient checkpointing: the trainer switches checkpointing off
-    to generate, and afterwards always switches the reentrant kind on.
+    while it generates, and then always switches reentrant checkpointing on.
 
     Why it is bad: reentrant checkpointing computes no gradient for a layer whose input needs none, because everything
     before the layer is frozen.
 
-    Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise a
-    setting of non-reentrant checkpointing is silently ignored.
+    Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise a spec
+    that asks for non-reentrant checkpointing silently gets the reentrant kind.
 
     Source: trl 0.24 `models/utils.py` (`unwrap_model_for_generation`); confirmed by running it.
     """
@@ -65,14 +65,14 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP676", "completions-without-a-cache")
 def without_a_cache(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, some families cannot use gradient checkpointing in a method that generates: the trainer keeps
-    checkpointing on while it generates, and the layers of these families get no cache.
+    """On trl 0.18, some families cannot use gradient checkpointing in a method that generates: trl 0.18 keeps
+    checkpointing on while it generates, and then the layers of these families do not use the cache of keys and values.
 
     Why it is bad: without a cache each new token attends only to itself.
 
     Without this rule: nothing is reported, and completions have nothing to do with their prompts; opt with `attn =
-    eager` and gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch recomputation off to
-    generate.
+    eager` and gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch checkpointing off
+    while they generate.
 
     Source: trl 0.18 `models/utils.py` (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py`
     and those of the other families; confirmed by running it for each family.
@@ -91,11 +91,11 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP439", "evaluation-of-two-passes-under-zero3")
 def evaluated_twice(spec: Spec) -> Iterator[Finding]:
-    """A method that scores completions twice cannot be evaluated under ZeRO-3 with accumulation before DeepSpeed 0.19.
-    rloo scores its completions twice, and grpo does so with several `iterations`.
+    """Before DeepSpeed 0.19, a method that scores its completions twice cannot be evaluated under ZeRO-3 with
+    accumulation. rloo scores its completions twice, and so does grpo if `iterations` is above 1.
 
-    Why it is bad: DeepSpeed fetches sharded weights in the order recorded in an earlier pass, and with accumulation the
-    second scoring has a different order.
+    Why it is bad: DeepSpeed fetches sharded weights in an order that it recorded in an earlier pass. With accumulation,
+    the second scoring needs them in another order.
 
     Without this rule: RuntimeError "tracing error" in the first evaluation.
 
@@ -146,8 +146,8 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """The data must have enough prompts for one round of generation: the completions of a round divided by
-    `generations`. The rows of local files are counted.
+    """The data must have enough prompts to fill one round of generation: the number of completions in a round, divided
+    by `generations`. This rule counts the rows of local files.
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 

@@ -1,4 +1,4 @@
-"""Rules for supervised fine-tuning: the tokens that the loss includes (XP504, XP506, XP60x)."""
+"""Rules for supervised fine-tuning, about the tokens that the loss includes (XP504, XP506, XP60x)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ WHEN = chosen("method", "sft")
 
 CONVERSATIONS = ("messages", "conversations", "images")
 COMPLETIONS = ("prompt_completion", "tokens")
-"""Shapes of rows for which a spec may state `completion_only`. If all data is tokenized (`tokens`), another rule
-(XP153) refuses it.
+"""The shapes of rows for which a spec may state `completion_only`. `tokens` is one of them, but if all data is
+tokenized, the rule XP153 refuses the setting.
 """
 
 
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
-    conversations. If sources or evaluation sets have different shapes, each of the two settings applies to the rows of
-    its shape, and the training data must contain such rows.
+    conversations. If sources or evaluation sets have different shapes, each of the two settings applies only to the
+    rows whose shape it needs, and the training data must contain such rows.
 
     Why it is bad: rows of another shape do not contain what the mask selects.
 
@@ -64,11 +64,11 @@ def _is_plain(source: DataSource) -> bool:
 @rule("XP506", "template-without-generation-marks")
 def template_marks(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs a chat template with `{% generation %}` marks. trl recognizes some templates by their
-    exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others) and replaces them by marked ones, but not those of
-    Llama 3.1 and 3.2.
+    exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others), and replaces each by a version with marks. It does
+    not recognize the templates of Llama 3.1 and 3.2.
 
-    Why it is bad: without the marks, the assistant's tokens cannot be found. If the compiler cannot read the template,
-    the preflight checks the tokenizer.
+    Why it is bad: without the marks, the assistant's tokens cannot be found. If xpc cannot read the template, the
+    preflight checks the template of the loaded tokenizer.
 
     Without this rule: ValueError after the model is loaded.
 
@@ -194,7 +194,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
 
 def _next_power(words: int) -> int:
-    """The smallest power of two that is not below a number of words. The help suggests it for `seq`."""
+    """The smallest power of two that is not below a number of words. The help suggests this power of two for `seq`."""
     return 1 << (words - 1).bit_length()
 
 
@@ -204,7 +204,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model never learns to stop.
 
-    Without this rule: trl warns, and the training loss looks healthy.
+    Without this rule: trl only warns, and the training loss looks healthy.
 
     Source: trl 1.16 `chat_template_utils.py` (`is_chat_template_stop_token_trained`); confirmed by running it.
     """
@@ -241,7 +241,7 @@ def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; the loss of every step is 0 (trl 1.16) or nan (trl 0.18).
 
-    Source: the causal shift of the labels; confirmed by running it.
+    Source: the labels are shifted by one position, so a row of one token has no label; confirmed by running it.
     """
     if spec.integer("batch.seq") < 2:
         yield Finding(

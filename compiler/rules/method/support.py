@@ -13,7 +13,9 @@ from xpc.compiler.stacks import Stack, able
 WHEN = any_of(not_chosen("method", "sft"), has_value("method.loss"))
 
 WITHOUT_ARGUMENT = ("method.max_prompt", "method.rewards", "method.teacher", "method.lmbda")
-"""Settings that need no argument of the method's class: the runtime implements them, or another rule checks them."""
+"""Settings that need no argument of the method's configuration class, because the runtime implements them or another
+rule checks them.
+"""
 
 INSTEAD = {
     "method.rpo": "write `loss = [sigmoid, sft(weight=1)]`",
@@ -28,11 +30,11 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a setting without an argument cannot take effect.
 
-    Without this rule: building the arguments raises TypeError for the name, or nothing reads the value. trl-0.18 has no
-    rloo with reward functions, no choice of loss in sft, and only one dpo loss at a time; trl-1.16 has no `rpo` and no
-    `reference_free`, and its dpo warns about `padding_free` and pads anyway. transformers 4.57 does not gather newly
-    initialized weights under ZeRO-3, so a reward model starts with a score head of uninitialized memory (losses of
-    1e29).
+    Without this rule: building the arguments raises TypeError for the unknown name, or nothing reads the value. For
+    example, trl-0.18 has no rloo with reward functions, no choice of loss in sft, and only one dpo loss at a time.
+    trl-1.16 has neither `rpo` nor `reference_free`, and its dpo warns about `padding_free` and pads anyway. With
+    transformers 4.57, a reward model cannot start under ZeRO-3: newly initialized weights are not gathered, so the
+    score head is uninitialized memory (losses of 1e29).
 
     Source: the configuration classes of trl 0.18 and 1.16, `dpo_trainer.py` and `grpo_trainer.py`; transformers 4.57
     `modeling_utils.py` (`_initialize_missing_keys`), confirmed by running it.
@@ -82,8 +84,8 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 
 def _scales_batches(stack: Stack) -> bool:
-    """Whether grpo can divide by the standard deviation of a complete batch. trl 0.18 cannot, because its argument is a
-    boolean.
+    """Whether grpo can divide rewards by the standard deviation of a complete batch. grpo of trl 0.18 cannot, because
+    its argument is a boolean.
     """
     return stack.fields(stack.config("grpo"))["scale_rewards"].type != "bool"
 
@@ -108,8 +110,8 @@ def _missing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP644", "family-without-scores")
 def family_without_scores(spec: Spec) -> Iterator[Finding]:
-    """A reward model needs a family with a class for sequence classification. `trust_remote_code` is accepted without
-    this check, since the model's own code can bring such a class.
+    """A reward model needs a family with a class for sequence classification. If the spec sets `trust_remote_code`,
+    this rule does not check the family, because the model's own code may define such a class.
 
     Why it is bad: a family without that class gives no score.
 

@@ -22,8 +22,8 @@ WHEN = any_of(
 @rule("XP160", "tool-without-a-description", reads=CALLED)
 def undescribed(spec: Spec) -> Iterator[Finding]:
     """A tool, and every method that the model may call, must have a type for each argument and a docstring whose
-    `Args:` section describes each argument. The file is only read; a decorated or imported function is checked at the
-    launch.
+    `Args:` section describes each argument. xpc reads the file without executing it, so a decorated or imported
+    function is checked only at the launch.
 
     Why it is bad: transformers writes the tool's description into the prompt from its docstring and types.
 
@@ -50,8 +50,8 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP162", "environment-without-reset")
 def no_reset(spec: Spec) -> Iterator[Finding]:
-    """The class of `environment` must have a method `reset`, and its `__init__` must need no arguments. The file is
-    only read; a class with a base class is checked at the launch.
+    """The class of `environment` must have a method `reset`, and its `__init__` must need no arguments. xpc reads the
+    file without executing it, so a class with a base class is checked only at the launch.
 
     Why it is bad: the trainer creates an instance for each completion, and calls `reset` with the columns of the row.
 
@@ -87,7 +87,7 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
 def same_name(spec: Spec) -> Iterator[Finding]:
     """The functions of `tools` and the methods of `environment` must have different names.
 
-    Why it is bad: the model calls a tool by its name.
+    Why it is bad: the model calls a tool by its name, so it could call only one of two tools with the same name.
 
     Without this rule: nothing is reported; the prompt describes both functions, and every call goes to the last one.
 
@@ -111,8 +111,8 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 @rule("XP164", "template-without-tool-calls")
 def template(spec: Spec) -> Iterator[Finding]:
     """`tools` and `environment` need a model whose own chat template writes tool calls. A built-in template cannot be
-    used, because TRL reads tool calls only of chat templates that it recognizes by their exact text. The template of a
-    model is checked at the launch.
+    used: TRL can read the tool calls of a template only if it knows the template's exact text. Whether TRL knows the
+    template of the model is checked at the launch.
 
     Why it is bad: a tool call that TRL does not recognize is never executed.
 

@@ -13,10 +13,10 @@ from xpc.grammar.diagnostic import Label
 WHEN = states_its_class
 
 OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
-"""Endings of the names of classes whose head does not predict text."""
+"""How the names of classes end whose head does not predict text."""
 WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
-"""Endings of the names of older classes with a head for text. They also end with `Model`, as classes without a head
-do.
+"""How the names of older classes with a head for text end. They also end with `Model`, like the names of classes
+without a head.
 """
 
 
@@ -56,6 +56,6 @@ def _finding(model: Model, place: Label, spec: Spec) -> Iterator[Finding]:
 
 
 def _tied(model: Model) -> bool:
-    """Whether the output head shares the weights of the embeddings, so that a checkpoint without it is complete."""
+    """Whether the output head shares the weights of the embeddings. A checkpoint without a head is then complete."""
     facts = model.facts
     return facts.tied if facts is not None else model.config.get("tie_word_embeddings") is True

@@ -68,7 +68,7 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP337", "vllm-on-an-old-gpu")
 def vllm_capability(spec: Spec) -> Iterator[Finding]:
-    """vLLM needs a GPU of compute capability 7.5 from vLLM 0.21 on, and 7.0 before.
+    """vLLM needs a GPU of compute capability 7.5 from vLLM 0.21 on, and before vLLM 0.21, it needs one of 7.0.
 
     Why it is bad: vLLM's wheels have no kernels for older GPUs.
 
@@ -158,8 +158,8 @@ def too_short(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP684", "settings-of-another-vllm", "warning")
 def another_mode(spec: Spec) -> Iterator[Finding]:
-    """A vLLM setting needs the mode that reads it: a colocated vLLM has no port and no timeout, and the memory and
-    parallelism of a server are set where the server is started.
+    """A vLLM setting needs the mode that reads it: a colocated vLLM has no port and no timeout, and the memory and the
+    parallelism of a server are set by the command that starts the server.
 
     Why it is bad: the setting has no effect.
 

@@ -1,4 +1,6 @@
-"""The rule about known wrong computations of the pinned library versions that no other rule refuses (XP940)."""
+"""The rule about versions of libraries that are known to compute a wrong result, where no other rule refuses the spec
+(XP940).
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,15 @@ WHEN = has_advisory
     ),
 )
 def known_wrong(spec: Spec) -> Iterator[Finding]:
-    """The pinned version of a library is known to compute a wrong result for this spec. Cases that
-    another rule refuses, or that the trainer of a bundle corrects, are not reported.
+    """This spec should not use the pinned version of a library, which is known to compute a wrong result for it. Cases
+    that another rule refuses, or that the trainer of a bundle corrects, are not reported.
 
     Why it is bad: the results are wrong; `xpc list advisories` prints the known errors with their GitHub issues,
     versions and measured sizes.
 
     Without this rule: nothing is reported.
 
-    Source: the threads that the finding names, and the installed sources of the pinned versions.
+    Source: the GitHub issues that the finding names, and the installed sources of the pinned versions.
     """
     from xpc.compiler.rules.core.advisory_table import EXTRA, table
 

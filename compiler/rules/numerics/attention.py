@@ -1,4 +1,6 @@
-"""Rules about attention implementations and model families: what the hardware and the target support (XP31x, XP34x)."""
+"""Rules about attention implementations: whether the hardware, the target and the model's family support them (XP31x,
+XP34x).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
 
 FIXED_POSITIONS = ("codegen", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "mpt", "opt")
-"""Families that look up positions in a table as long as the context, so that longer rows raise an error.
-tests/stacks/test_stack_families.py tests each family.
+"""Families that look up positions in a table as long as the context, so that longer rows raise an error. The families
+are tested in tests/stacks/test_stack_families.py.
 """
 
 
@@ -25,8 +27,8 @@ def _legal(spec: Spec) -> str:
 
 @rule("XP314", "flash-without-the-hardware")
 def flash_hardware(spec: Spec) -> Iterator[Finding]:
-    """Flash attention needs a GPU of compute capability 8.0 or later and fp16 or bf16; flash3 does not run on
-    Blackwell.
+    """Flash attention needs a GPU of compute capability 8.0 or later, and a model in fp16 or bf16. flash3 does not run
+    on Blackwell.
 
     Why it is bad: other GPUs and dtypes have no kernels for flash attention. FlashAttention-3 has kernels for Ampere,
     Ada and Hopper (capability 8.x and 9.x).
@@ -69,12 +71,13 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP315", "attention-not-in-the-family")
 def attention_family(spec: Spec) -> Iterator[Finding]:
-    """The model's family must implement the attention. The family of a model outside the registry is read from its
-    name, as in `openai/gpt-oss-20b`.
+    """The model's family must support the chosen attention implementation (`attn`). For a model outside of the
+    registry, the family is guessed from the name, as for `openai/gpt-oss-20b`.
 
-    Why it is bad: gpt_oss declares flash attention but uses a kernel from the Hub, for which a bundle has no package;
-    gemma2 under transformers 4.52 loads sdpa, which drops its soft cap; on trl-0.24 the classes or masks of 14 families
-    (opt, falcon, stablelm, qwen2_moe, ...) do not support flash3.
+    Why it is bad: without support, loading the model fails or the model computes something else. Three examples:
+    gpt_oss declares flash attention, but uses a kernel from the Hub for which a bundle has no package. gemma2 under
+    transformers 4.52 loads sdpa, which drops gemma2's soft cap. On trl-0.24, the classes or masks of 14 families (opt,
+    falcon, stablelm, qwen2_moe, ...) do not support flash3.
 
     Without this rule: loading the model fails, minutes after the launch; gemma2 with sdpa is silently wrong (logits off
     by 2.5); opt with flash3 raises IndexError at the first step.
@@ -143,8 +146,8 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP319", "past-the-context", "warning")
 def past_the_context(spec: Spec) -> Iterator[Finding]:
-    """Sequences must not be longer than the model's context, also after `pad_to_multiple_of`. This is a warning, or an
-    error for families that look up positions in a table (gpt2, opt, gptj, mpt and others).
+    """Sequences should not be longer than the model's context, even after padding by `pad_to_multiple_of`. This rule
+    warns; for families that look up positions in a table (gpt2, opt, gptj, mpt and others), it reports an error.
 
     Why it is bad: the model has never seen the positions beyond its context, and a table has no entries for them.
 
@@ -184,14 +187,14 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
 
 
 def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) -> Iterator[Finding]:
-    """Report prompts and completions that are together longer than the context, for methods that limit these two
-    instead of `seq`. The help shortens the longer one.
+    """Report prompts and completions that are together longer than the context. This check is for methods that limit
+    prompts and completions separately, instead of by `seq`. The help suggests to shorten the longer of the two.
 
-    If the spec does not limit prompts, they may be short. So only completions that fill the context are an error; in
-    families with a table of positions, shorter completions cause a warning.
+    If the spec does not limit prompts, they may be short. So the finding is an error only if completions alone fill the
+    context. For shorter completions, it is a warning, and only in families with a table of positions.
     """
     completion = spec.integer("method.max_completion")
-    prompt = seq - completion  # the limit of prompts, stated in the spec or by default
+    prompt = seq - completion  # the limit for prompts that the spec states, or else the default
     if not spec.written("method.max_prompt"):
         place = spec.place("method.max_completion", context)
         if completion >= limit:
@@ -271,8 +274,9 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP342", "family-not-in-the-target")
 def family_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers must know the model's family. `trust_remote_code` is accepted without this check, since
-    the model's own code can bring the family. The family of a model outside the registry is read from its name.
+    """The target's transformers must know the model's family. If the spec sets `trust_remote_code`, this rule does not
+    check the family, because the model's own code may define it. For a model outside of the registry, the family is
+    guessed from its name.
 
     Why it is bad: an older transformers cannot build a newer family.
 
@@ -296,10 +300,10 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 def fused_head(spec: Spec) -> Iterator[Finding]:
     """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
-    Why it is bad: llama4_text returns the complete model when TRL asks for the base model. granitemoe, phimoe and
-    others have no `num_experts` for the balancing loss, and a dense doge has no router; the balancing loss is on unless
-    its coefficient is 0. In families without a default coefficient, such as deepseek_v3 and glm4_moe, only a stated
-    coefficient switches it on.
+    Why it is bad: the fused head needs the base model, and for the balancing loss `num_experts` and a router.
+    llama4_text returns the complete model when TRL asks for the base model. granitemoe, phimoe and others have no
+    `num_experts`, and a dense doge has no router. The balancing loss is on unless its coefficient is 0; in families
+    without a default coefficient, such as deepseek_v3 and glm4_moe, it is on only if the spec states a coefficient.
 
     Without this rule: AttributeError (for doge, IndexError) at the first step.
 

@@ -1,4 +1,4 @@
-"""Rules about the numbers of the batch, the run's length and the learning rate schedule (XP2xx)."""
+"""Rules about the sizes of the batch, the run's length and the learning rate schedule (XP2xx)."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
 
 
 def _plural(spec: Spec) -> str:
-    """The ending that makes the word of `_unit` plural: "es" or "s"."""
+    """The ending that makes the word "GPU" or "process" plural: "s" or "es"."""
     return "es" if spec.on_cpu else "s"
 
 
 def _on_another_line(primary: Label, others: list[Label | None]) -> bool:
-    """Whether one of the further labels (`others`) is on another line than the primary label. If all are on one line,
-    the printed snippet already shows them.
+    """Whether one of the further labels (`others`) is on another line than the primary label. If all labels are on one
+    line, the printed snippet already shows them.
     """
     line = primary.source.position(primary.span.start)[0]
     return any(o is not None and o.source.position(o.span.start)[0] != line for o in others)
@@ -112,9 +112,11 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
 
 
 def total_steps(spec: Spec) -> int | None:
-    """The optimizer steps of the run, as stated or as computed from the number of rows; None if unknown.
+    """The number of optimizer steps in the run, as stated or as computed from the number of rows. None if it is
+    unknown.
 
-    The number of packed rows is not known before tokenization, and online methods count prompts, not rows.
+    It is unknown for packed rows, whose number is only known after tokenization, and for online methods, which count
+    prompts instead of rows.
     """
     steps = spec.get("train.steps")
     if isinstance(steps, int):
@@ -132,13 +134,13 @@ def total_steps(spec: Spec) -> int | None:
 
 @rule("XP203", "warmup-past-the-end", "warning")
 def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
-    """The warm-up must be shorter than the run; a share is rounded up to complete steps.
+    """The warm-up must be shorter than the run. A warm-up that is a share of the run is rounded up to complete steps.
 
     Why it is bad: the peak learning rate is never reached.
 
     Without this rule: nothing is reported (in one run with a peak of 2e-5, the rate at the end was 6e-7). The
-    polynomial schedule divides by the steps after the warm-up and raises ZeroDivisionError at the last step when there
-    are none.
+    polynomial schedule divides by the number of steps after the warm-up. If this number is 0, it raises
+    ZeroDivisionError at the last step.
 
     Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; confirmed by running it.
     """
@@ -171,7 +173,8 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
-    """`min_lr` needs a schedule with a final or lowest learning rate, and must be below the peak.
+    """`min_lr` needs a schedule that has a final or a lowest learning rate, and `min_lr` must be below the peak
+    learning rate.
 
     Why it is bad: schedules without a final rate do not accept the argument.
 
@@ -211,8 +214,8 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP205", "wsd-decay")
 def wsd_decay(spec: Spec) -> Iterator[Finding]:
-    """The schedule `wsd` needs a `decay`, and other schedules cannot have one. A share of the run is accepted only if
-    the run is counted in steps, because the library needs a number of steps.
+    """The schedule `wsd` needs a `decay`, and other schedules cannot have one. `decay` may be a share of the run only
+    if the spec states the run's length in steps, because the library needs a number of steps.
 
     Why it is bad: `wsd` cannot be built without the length of its decay.
 
@@ -241,13 +244,13 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
 
 
 NEUTRAL = {"optimizer.weight_decay": 0.0, "optimizer.clip": 0.0}
-"""For each setting, the value that switches it off, which every optimizer accepts."""
+"""For each setting, the value that switches the setting off. Every optimizer accepts this value."""
 
 
 @rule("XP206", "unused-moments", "warning")
 def unused_moments(spec: Spec) -> Iterator[Finding]:
-    """`betas`, `eps`, `weight_decay` and `clip` need an optimizer that reads them. `betas` and `eps` are Adam's; a few
-    optimizers use no weight decay or cannot clip gradients.
+    """`betas`, `eps`, `weight_decay` and `clip` need an optimizer that reads them. Only Adam and its variants read
+    `betas` and `eps`. A few optimizers use no weight decay, and a few cannot clip gradients.
 
     Why it is bad: the setting has no effect.
 
@@ -294,7 +297,8 @@ LEAST_RATE, LEAST_CLIP, LEAST_TEMPERATURE = 1e-15, 1e-8, 1e-2
 
 @rule("XP585", "nothing-can-move", "warning")
 def nothing_can_move(spec: Spec) -> Iterator[Finding]:
-    """The learning rate, `clip` and the temperature of sampled completions must be large enough to have an effect.
+    """The learning rate must be large enough to change the weights, `clip` large enough to leave a gradient, and the
+    temperature of sampled completions large enough to make them differ.
 
     Why it is bad: a learning rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a
     temperature below 0.01 the completions of a prompt are equal, so no completion is better than another.
@@ -318,15 +322,17 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
 
 
 LARGEST_BF16_SUM = 256
-"""How many equal gradients bf16 can sum: with 8 significant bits, the sum stops growing after 2^8 of them."""
+"""How many equal gradients a sum in bf16 can contain: bf16 has 8 significant bits, so the sum stops growing after 2^8
+gradients.
+"""
 
 
 @rule("XP209", "gradients-summed-in-bf16", "warning")
 def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
     """Under DeepSpeed in bf16, a step can sum at most 256 micro-batches, unless ZeRO-2 or 3 is set to sum in fp32.
 
-    Why it is bad: gradients are summed in the dtype of the model, and bf16 has 8 significant bits: from the 257th on, a
-    micro-batch's gradient is less than half of the sum's last bit and changes nothing.
+    Why it is bad: gradients are summed in the dtype of the model, and bf16 has 8 significant bits: from the 257th
+    micro-batch on, a gradient is less than half of the sum's last bit and does not change the sum.
 
     Without this rule: nothing is reported.
 

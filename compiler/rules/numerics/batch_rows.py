@@ -1,4 +1,4 @@
-"""Rules that compare the batch with the number of rows, if it is known (XP208, XP210)."""
+"""Rules that compare the size of the batch with the number of rows, if xpc knows this number (XP208, XP210)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 8
 def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     """The global batch must not be larger than the number of rows.
 
-    Why it is bad: a step never spans two epochs, so the larger batch is never reached.
+    Why it is bad: a step never contains rows of two epochs, so no step ever has as many rows as the batch.
 
     Without this rule: nothing is reported; the last step of an epoch uses the remaining rows. If the rows do not fill
     one micro-batch per process, accelerate repeats rows.
@@ -35,7 +35,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
     if rows is None or not 0 < rows < gbs:
         return
     if rows < per_pass and spec.extra_value("trl", "dataloader_drop_last") is True:
-        return  # the rule XP210 reports dropped rows
+        return  # the rule XP210 already reports rows that are dropped
     text, message = (
         f"{rows} {'row' if rows == 1 else 'rows'} for each step",
         f"gbs={gbs} is never reached: there {'is 1 row' if rows == 1 else f'are {rows} rows'}",

@@ -1,5 +1,5 @@
-"""Rules about compilation by `compile` or `extra trl`: what torch.compile needs, and what each stack can compile
-(XP34x, XP35x).
+"""Rules about the settings `compile` and `extra trl` that compile the model: what torch.compile needs, and what each
+stack can compile (XP34x, XP35x).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: accelerate compiles either layer by layer or the complete model.
 
-    Without this rule: accelerate's environment variables silently decide how the model is compiled.
+    Without this rule: nothing is reported; which of the two takes effect depends on environment variables that
+    accelerate reads.
 
     Source: accelerate 1.15 `accelerator.py` `prepare_model`, `TorchDynamoPlugin`.
     """
@@ -41,8 +42,8 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP345", "layers-not-compiled")
 def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
-    """`compile` needs a target whose accelerate can compile layer by layer: not accelerate 1.4, and not accelerate 1.11
-    with FSDP.
+    """`compile` needs a target whose accelerate can compile layer by layer. accelerate 1.4 cannot do so, and accelerate
+    1.11 cannot do so under FSDP.
 
     Why it is bad: the run would compile the complete model, or layers without FSDP's hooks.
 
@@ -65,8 +66,8 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
 
 
 def _compiles(spec: Spec) -> str | None:
-    """The name of an argument in `extra trl` that turns compilation on: `torch_compile`, a mode or a backend. Otherwise
-    None.
+    """The name of the argument in `extra trl` that turns compilation on: `torch_compile`, or one that sets a mode or a
+    backend. None if there is no such argument.
     """
     if spec.extra_value("trl", "torch_compile") is True:
         return "torch_compile"
@@ -92,7 +93,8 @@ def _backend(spec: Spec) -> str:
 
 @rule("XP353", "compile-before-ampere", "warning")
 def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation should run on Ampere or later; before Volta it is an error with the backend inductor.
+    """Compilation should run on a GPU of the Ampere generation or later. On a GPU before Volta, the backend inductor is
+    an error.
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
 
@@ -145,8 +147,8 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length of rows records another
     graph.
 
-    Without this rule: trl 1.16 and 0.18 pad to the longest row or flatten, so lengths change and graphs are recorded
-    again.
+    Without this rule: trl 1.16 and 0.18 pad to the longest row or flatten, so the length of the rows changes from batch
+    to batch, and graphs are recorded again and again.
 
     Source: torch 2.13 `_inductor` (the modes reduce-overhead and max-autotune turn graphs on); the collators of trl
     1.16 and 0.18.

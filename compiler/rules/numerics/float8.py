@@ -13,17 +13,17 @@ from xpc.compiler.stacks import able
 WHEN = chosen("precision", "fp8")
 
 WITH_FP8 = (8, 9)
-"""The lowest compute capability of a GPU that multiplies in fp8."""
+"""The lowest compute capability of a GPU that can multiply numbers in fp8."""
 STRATEGIES = ("ddp", "fsdp")
 LOADS_ONCE = "fsdp_cpu_ram_efficient_loading"
 MULTIPLE = 16
-"""torchao needs matrices whose rows and columns are both multiples of this number."""
+"""The number by which torchao needs the sizes of a matrix, rows and columns, to be divisible."""
 NOT_LINEAR = ("gpt2", "openai-gpt")
-"""Families whose layers are transformers' Conv1D, which torchao does not replace."""
+"""Families whose layers are of transformers' class Conv1D. torchao does not replace these layers."""
 
 
 def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Finding:
-    """A finding at `precision fp8`. The argument `fact` is the label's text. If no `help` is given, the help suggests
+    """Make a finding about `precision fp8`, with the text `fact` at its label. If no `help` is given, the help suggests
     bf16, followed by the texts in `more`.
     """
     place = spec.place("precision", fact)
@@ -63,8 +63,8 @@ def fp8_hardware(spec: Spec) -> Iterator[Finding]:
 def fp8_target(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs trl-1.16.
 
-    Why it is bad: torchao's products need matrices whose sizes are multiples of 16, and the accelerate of the other
-    targets cannot be configured to pad the last rows of a batch.
+    Why it is bad: torchao's products need matrices whose sizes are multiples of 16, and the versions of accelerate in
+    the other targets have no option to pad these matrices.
 
     Without this rule: on a GPU, RuntimeError in the first step whose number of tokens is not a multiple of 16.
 
@@ -83,9 +83,9 @@ def fp8_target(spec: Spec) -> Iterator[Finding]:
 def fp8_strategy(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs `strategy ddp` or `strategy fsdp`, without context parallelism.
 
-    Why it is bad: under ZeRO, transformers wants `bf16.enabled` off in a run without the argument `bf16`, so DeepSpeed
-    computes all layers without fp8 in fp32. FSDP1 flattens the weights that torchao multiplies. fp8 was not tried with
-    hybrid sharding or context parallelism.
+    Why it is bad: an fp8 run does not set the argument `bf16`. Under ZeRO, transformers then requires `bf16.enabled` to
+    be off, so DeepSpeed computes the layers that are not in fp8 in fp32. Under FSDP1, weights are flattened, and
+    torchao cannot multiply flattened weights. xpc has not tested fp8 with hybrid sharding or context parallelism.
 
     Without this rule: under ZeRO with bf16, ValueError before the first step ("bf16.enabled=True vs hf
     bf16|bf16_full_eval=False").
@@ -117,9 +117,10 @@ def fp8_strategy(spec: Spec) -> Iterator[Finding]:
 def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` cannot be combined with adapters or a quantized base.
 
-    Why it is bad: accelerate replaces every linear layer whose sizes are multiples of 16, so it also rounds the
-    matrices of an adapter of rank 16 (but not of rank 8) to fp8. torchao computes gradients of the frozen weights,
-    which are then dropped. Layers of a quantized base are not replaced, so fp8 has no effect on them.
+    Why it is bad: accelerate replaces every linear layer whose sizes are multiples of 16. So the matrices of an adapter
+    of rank 16, for example, are also rounded to fp8. torchao computes gradients of the frozen weights, which is wasted
+    time, because these gradients are dropped. The layers of a quantized base are not replaced, so fp8 has no effect on
+    them.
 
     Without this rule: nothing is reported.
 
@@ -155,8 +156,8 @@ def fp8_two_models(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP365", "fp8-without-layers")
 def fp8_layers(spec: Spec) -> Iterator[Finding]:
-    """`precision fp8` needs a model whose layers are linear and whose sizes are multiples of 16: no mixture of experts,
-    no GPT-2, and no model that reads images.
+    """`precision fp8` needs a model whose layers are plain linear layers with sizes that are multiples of 16. Mixtures
+    of experts, GPT-2 and models that read images are refused.
 
     Why it is bad: torchao replaces only linear layers of these sizes. The experts of a mixture are one stacked weight,
     which stays in bf16, and accelerate would also replace the layers that read images.
@@ -186,8 +187,8 @@ def fp8_layers(spec: Spec) -> Iterator[Finding]:
 def fp8_not_compiled(spec: Spec) -> Iterator[Finding]:
     """With `precision fp8`, the model should be compiled.
 
-    Why it is bad: each product needs casts and scales. Only a compiler fuses these casts with other operations; without
-    a compiler, the casts cost more time than the fp8 product saves.
+    Why it is bad: the inputs of each fp8 product are scaled and cast. Only a compiler fuses the casts with other
+    operations; without it, the casts take more time than the fp8 products save.
 
     Without this rule: nothing is reported, and the run is slower than in bf16.
 

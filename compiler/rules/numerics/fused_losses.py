@@ -1,4 +1,4 @@
-"""Rules about TRL's fused losses, which call parts of the model directly (XP489, XP693)."""
+"""Rules about TRL's fused losses, which call the decoder and the output head of a model directly (XP489, XP693)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WHEN = all_of(chosen("method", "dpo", "kto"), extra("trl"))
 
 FUSED = "use_liger_loss"
 OF_LIGER = ("sigmoid", "apo_zero", "apo_down", "sppo_hard", "nca_pair")
-"""dpo's losses that Liger's fused loss implements; the trainer raises ValueError for any other loss."""
+"""dpo's losses that Liger's fused loss implements. For any other loss, the trainer raises ValueError."""
 IGNORED = ("f_divergence_type", "rpo_alpha", "use_weighting")
 
 
@@ -37,9 +37,9 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
     """dpo's fused loss on trl 0.24 can be used only where it computes the same as the normal loss.
 
-    Why it is bad: the fused loss calls the decoder directly and bypasses the wrapper of the model. DDP sees no forward
-    pass and never averages the gradients, so two processes train two models and one is saved; ZeRO-3 and FSDP have not
-    gathered the weights of the head.
+    Why it is bad: the fused loss calls the decoder directly and bypasses the wrapper of the model. DDP then sees no
+    forward pass and never averages the gradients, so each process trains another model, and only one of these models is
+    saved. ZeRO-3 and FSDP have not gathered the weights of the head.
 
     Without this rule: nothing is reported in most cases. A precomputed reference is not read, so the model is compared
     with itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are
@@ -80,12 +80,12 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """kto's fused loss on trl 0.18 works only with the loss `kto`, and with neither adapters nor a precomputed
-    reference nor ZeRO-3. Because of DDP's wrapper, it works only in a single process. grpo's fused loss goes through
-    the wrapper.
+    """On trl 0.18, kto's fused loss works only with the loss `kto`. It does not work with adapters, a precomputed
+    reference or ZeRO-3. It works only in a single process, because several processes need DDP's wrapper, which the
+    fused loss bypasses. grpo's fused loss, which goes through the wrapper, is not concerned.
 
-    Why it is bad: the fused loss takes the decoder and the output head out of the model and calls them directly, so
-    DDP's wrapper lacks these parts and ZeRO-3 has not gathered the head's weights.
+    Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. It
+    does not find them in DDP's wrapper, and under ZeRO-3 the head's weights are not gathered.
 
     Without this rule: AttributeError or RuntimeError at the first step; for adapters, a precomputed reference and other
     losses, ValueError in the trainer's constructor.

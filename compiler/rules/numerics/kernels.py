@@ -1,4 +1,4 @@
-"""Rules about fused kernels: the hardware and the models that they need (XP33x)."""
+"""Rules about fused kernels: which hardware and which models they need (XP33x)."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
     Why it is bad: if `rope_parameters` is ignored, the model trains without an error on positions with another base or
     without scaling.
 
-    Without this rule: "Tokenizer class TokenizersBackend does not exist", "'list' object has no attribute 'keys'", or
-    silently other positions, in which case the bundle's runtime stops the run.
+    Without this rule: "Tokenizer class TokenizersBackend does not exist", "'list' object has no attribute 'keys'", or,
+    without an error, rotary positions with another base; in this case the bundle's runtime stops the run.
 
     Source: transformers 4.57.6 and 4.52.3 `AutoTokenizer` and `AutoConfig`; confirmed by running them.
     """

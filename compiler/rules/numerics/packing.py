@@ -30,15 +30,15 @@ WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 ISOLATE: TextPath = "batch.packing.isolate"
 UNMARKED = "cuts one stream and does not record where documents end"
 DENSE_ROW = 8192
-"""Flattened rows with more tokens than this are reported if attention uses a mask, which then has more than 8192 x 8192
-scores per head.
+"""Flattened rows with more tokens than this are reported if attention uses a mask. The mask then has more than 8192 x
+8192 scores per head.
 """
 
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing needs flash attention, or `packing(isolate=mask)`. If the spec states `strategy = wrapped`, there is only
-    a warning (XP312).
+    """Packing needs flash attention, or `packing(isolate=mask)`. A spec with `strategy = wrapped` is not refused by
+    this rule; the rule XP312 warns about it.
 
     Why it is bad: packing puts several documents into one row. A flash kernel keeps the documents apart by their
     lengths. Other implementations build a mask over the complete row, at a cost that grows with the square of the row's
@@ -53,7 +53,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     if not spec.flag("batch.packing") or attn in FLASH or spec.get("batch.packing.isolate") == "mask":
         return
     if spec.get("batch.packing.strategy") == "wrapped" and spec.written("batch.packing.strategy"):
-        return  # the rule XP312 warns that no attention separates `wrapped` documents
+        return  # the rule XP312 already warns about `wrapped`, whose documents no attention separates
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
@@ -71,8 +71,8 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
 
 
 def bounded(spec: Spec) -> str | None:
-    """A packing strategy of the target that records where documents end; None if the target can only cut a stream of
-    tokens into rows.
+    """A packing strategy of the target that records where documents end. None if the target can only cut all tokens, as
+    one sequence, into rows.
     """
     return next((name for name in spec.stack.packing if name != "wrapped"), None)
 
@@ -81,8 +81,9 @@ def bounded(spec: Spec) -> str | None:
 def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     """`packing(isolate=mask)` needs a target whose mask is known to be exact for the model's family.
 
-    Why it is bad: families that ignore position ids or carry a state let one document influence the next, and `wrapped`
-    cuts a stream into rows without recording where documents end, so there is nothing to build a mask from.
+    Why it is bad: packed documents influence each other. In families that ignore position ids or carry a state from
+    token to token, a mask does not separate them. `wrapped` cuts all tokens into rows without recording where documents
+    end, so a mask cannot be built.
 
     Without this rule: nothing is reported, and the logits of all documents after the first are completely wrong
     (gpt_oss, opt, falcon, bloom, mpt, afmoe, mamba, jamba). Hybrids with short convolutions raise ValueError at the
@@ -103,7 +104,8 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         )
     elif mask_is_exact(spec) and not rows_have_bounds(spec):
         best = bounded(spec)
-        assert best is not None  # a target with an exact mask has a strategy other than `wrapped`
+        # a target with an exact mask always has a strategy other than `wrapped`, so one can be suggested
+        assert best is not None
         yield Finding(
             spec.place("batch.packing.strategy", UNMARKED),
             "`isolate = mask` does not know where documents end",
@@ -130,7 +132,9 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
 
 
 def _why_state_leaks(spec: Spec, known: Family) -> str:
-    """Why packed documents leak into each other in a family whose layers have a state, as text for a message."""
+    """The reason why packed documents are not separated in a family whose layers carry a state, as text
+    for a message.
+    """
     if known.packing == "kernel" and spec.stack.facts.isolate_mask is True:
         return f"{known.model_type} has short convolutions, which need causal-conv1d to keep documents apart"
     return f"{known.model_type} carries a state from one document into the next"
@@ -140,9 +144,9 @@ def _why_state_leaks(spec: Spec, known: Family) -> str:
 def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     """Packing should use a strategy other than `wrapped`.
 
-    Why it is bad: `wrapped` cuts documents at the ends of rows and lets them attend to each other with every kind of
-    attention; `padding_free` does not help, because it flattens rows in which the boundaries of documents are not
-    known.
+    Why it is bad: `wrapped` cuts documents at the ends of rows, and the documents in a row attend to each other with
+    every kind of attention. `padding_free` does not help: it separates rows, but not the documents within a row, whose
+    ends are not known.
 
     Without this rule: TRL warns in its log, and only about `padding_free`.
 
@@ -155,7 +159,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         if (isolate == "mask" and mask_is_exact(spec) and not flash) or (
             isolate == "flash" and flash and spec.written(ISOLATE)
         ):
-            return  # the rule about `isolate` reports an error (XP311 or XP370)
+            return  # the rule about `isolate` already reports an error (XP311 or XP370)
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
@@ -173,8 +177,8 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP370", "flash-without-ends")
 def flash_without_ends(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` and all strategies
-    of trl-0.18 do not record it. `wrapped` without `isolate` gives only a warning (XP312).
+    """`packing(isolate=flash)` needs a packing strategy that records where documents end. `wrapped` does not record it,
+    and neither does any strategy of trl-0.18. For `wrapped` without `isolate`, the rule XP312 only warns.
 
     Why it is bad: the kernel is called for the complete row, so every document attends to the documents before it.
 
@@ -185,7 +189,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
     if spec.get(ISOLATE) != "flash" or not spec.written(ISOLATE) or not spec.flag("batch.packing"):
         return
     if spec.text("model.attn") not in FLASH or rows_have_bounds(spec):
-        return  # the rule XP310 reports other kinds of attention
+        return  # the rule XP310 already reports other kinds of attention
     best = bounded(spec)
     yield Finding(
         spec.place("batch.packing.strategy" if best else ISOLATE, UNMARKED),
@@ -200,7 +204,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
 def packing_strategy(spec: Spec) -> Iterator[Finding]:
     """The packing strategy must be one that the target has.
 
-    Why it is bad: trl's arguments accept any name, so a wrong one is found late.
+    Why it is bad: trl's arguments accept any text, so a wrong name is found only when the rows are packed.
 
     Without this rule: the run fails after the data is tokenized.
 
@@ -228,8 +232,8 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
 
-    Source: trl 1.16 `sft_trainer.py` (`self.padding_free` follows `packing` alone), 0.18 the same; confirmed by running
-    it.
+    Source: trl 1.16 and 0.18 `sft_trainer.py` (only `packing` and `padding_free`, not `eval_packing`, decide about
+    `self.padding_free`); confirmed by running it.
     """
     if not spec.flag("batch.packing.eval") or spec.flag("batch.packing"):
         return
@@ -247,7 +251,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
 def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
     """On trl-1.16, a spec with `padding_free` and without packing cannot state `seq`.
 
-    Why it is bad: with `padding_free` and without packing, the trainer does not cut rows, so `seq` has no effect.
+    Why it is bad: such a run does not cut rows, so `seq` has no effect.
 
     Without this rule: ValueError after the model is loaded.
 
@@ -268,7 +272,8 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
 def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """`padding_free` needs flash attention or an exact mask.
 
-    Why it is bad: `padding_free` flattens a micro-batch into one row, so rows must be kept apart as for packing.
+    Why it is bad: `padding_free` joins the rows of a micro-batch to one long row, so attention must separate the joined
+    rows, as it does for packing.
 
     Without this rule: trl 0.18 logs a warning, and rows attend to each other.
 
@@ -277,7 +282,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
     """
     attn = spec.text("model.attn")
     if spec.get("method") == "dpo" and not spec.stack.facts.dpo_padding_free:
-        return  # dpo pads its rows on this stack even with `padding_free`
+        return  # dpo pads its rows on this stack, even with `padding_free`, so they need no separation
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
             spec.place("batch.padding_free", f"attention is {attn}"),
@@ -289,14 +294,14 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP320", "flash-does-not-isolate")
 def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
-    """Flash attention over packed or flattened rows needs a family that passes it the positions of documents and
-    carries no state. For a model outside the registry, the family is read from its name (`tiiuae/Falcon-H1-1.5B`,
-    `ai21labs/Jamba-v0.1`); if this family is not in the registry either (zamba2, lfm2_moe, minimax), it is refused if
-    its source in transformers has layers with a state.
+    """Flash attention over packed or flattened rows needs a family that passes the positions of documents to it, and
+    whose layers carry no state from token to token. For a model outside of the registry, the family is read from its
+    name (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`). A family outside of the registry (zamba2, lfm2_moe, minimax)
+    is refused if its source in transformers has layers with such a state.
 
-    Why it is bad: documents leak into each other: some families call the plain kernel (gpt_neo and gptj; on trl-0.18
-    also cohere2, gpt_bigcode, granitemoe and olmoe), and recurrent layers continue into the next document (jamba,
-    recurrent_gemma).
+    Why it is bad: documents in one row influence each other. Some families call the plain kernel, without the
+    documents' positions (gpt_neo and gptj; on trl-0.18 also cohere2, gpt_bigcode, granitemoe and olmoe). In others
+    (jamba, recurrent_gemma), recurrent layers carry their state into the next document.
 
     Without this rule: nothing is reported for these families. Hybrids with short convolutions (bamba, falcon_h1, lfm2,
     qwen3_next and others) raise ValueError at the first forward pass on trl-1.16, because no bundle installs
@@ -340,7 +345,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
     if spec.flag("batch.packing") or spec.get("method") != "sft":
-        return  # a preference pair consists of two sequences
+        return  # the micro-batch counts preference pairs, and each pair consists of two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
             spec.place("batch.padding_free"),
@@ -352,11 +357,11 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP322", "mask-over-a-long-row", "warning")
 def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
-    """Packed rows without flash attention should not exceed 8192 tokens when the rows of a micro-batch are joined end
-    to end.
+    """Packed rows without flash attention should not be longer than 8192 tokens, counted after the rows of a
+    micro-batch are joined.
 
-    Why it is bad: computation and mask grow with the square of micro x seq, although most scores are masked out. flex
-    skips masked blocks.
+    Why it is bad: the time of attention and the size of its mask grow with the square of micro x seq, although most
+    scores are masked out. flex attention skips masked blocks, so this rule does not concern it.
 
     Without this rule: nothing is reported; attention is computed over the complete joined row.
 

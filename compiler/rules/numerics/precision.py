@@ -1,4 +1,4 @@
-"""Rules about dtypes: what the hardware, the strategy and the method support (XP30x, XP32x, XP57x)."""
+"""Rules about dtypes: which ones the hardware, the strategy and the method support (XP30x, XP32x, XP57x)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype
 
 SUMMED_IN = ("data_types.grad_accum_dtype", "communication_data_type", "seq_parallel_communication_data_type")
-"""DeepSpeed's keys for the dtype in which gradients are summed and sent."""
+"""The keys in DeepSpeed's configuration for the dtype in which gradients are summed and sent."""
 BF16 = ("bf16", "bfloat16", "torch.bfloat16")
 UNROTATED = ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt")
 """Families without rotary positions: their models learn an embedding of each position, or add a bias to the attention
@@ -21,14 +21,15 @@ scores (ALiBi).
 PACKED_NAME = re.compile(
     r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48])(?=$|[-_.])", re.IGNORECASE
 )
-"""Matches the ending of hub ids for quantized copies of a model, such as `-GGUF` or `-AWQ`."""
+"""A pattern for hub ids that end like the name of a quantized copy of a model, such as `-GGUF` or `-AWQ`."""
 
 
 @rule("XP171", "quantized-by-its-name")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
-    adapters, only GGUF is refused, and FP8 if the adapters are merged or the target cannot train on fp8 weights. If the
-    model's config.json is known, other rules (XP450, XP167) read it, and this rule ignores the name.
+    adapters, this rule refuses only two kinds: GGUF, and FP8 if the adapters are merged or the target cannot train on
+    fp8 weights. If the model's config.json is known, this rule does nothing, and the rules XP450 and XP167 decide by
+    that file.
 
     Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
     safetensors.
@@ -54,14 +55,14 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP301", "bf16-before-ampere")
 def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """bf16 needs a GPU of compute capability 8.0 (Ampere) or later, whether for the run's precision, weights, a teacher
-    or keys of `extra deepspeed`. If a library would choose bf16 by itself, the bundle's runtime keeps the dtype that
-    the bundle states.
+    """bf16 needs a GPU of compute capability 8.0 (Ampere) or later. This rule checks the precision of the run, the
+    dtypes of the weights and of a teacher, and keys of `extra deepspeed`. If a library would choose bf16 by itself, the
+    bundle's runtime keeps the dtype that the bundle states.
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
-    Without this rule: nothing is reported, because torch counts emulated bf16 as supported. DeepSpeed does not look at
-    the GPU either: if `extra deepspeed` sets bf16, it sums and sends gradients in bf16.
+    Without this rule: nothing is reported, because torch counts emulated bf16 as supported. DeepSpeed does not check
+    the GPU: if `extra deepspeed` sets bf16, gradients are summed and sent in bf16.
 
     Source: torch 2.13 `cuda.is_bf16_supported(including_emulation=True)`; transformers 5.23 `training_args.py`;
     deepspeed 0.19.8 and 0.16.8 `runtime/config.py`.
@@ -108,8 +109,8 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 def bf16_positions(spec: Spec) -> Iterator[Finding]:
     """The first Falcon models (falcon-rw) need a GPU of compute capability 8.0 or later.
 
-    Why it is bad: these models use ALiBi, whose slopes transformers multiplies in bf16 in every precision. Older GPUs
-    only emulate bf16.
+    Why it is bad: these models use ALiBi, and transformers multiplies the slopes of ALiBi in bf16, whatever the
+    precision of the run is. Older GPUs only emulate bf16.
 
     Without this rule: nothing is reported.
 
@@ -169,8 +170,8 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 
 def _frozen(spec: Spec) -> bool:
-    """Whether all weights of the base model are frozen, so that only adapters, which have a separate dtype, are
-    trained.
+    """Whether all weights of the base model are frozen. Then only adapters are trained, and these have a separate
+    dtype.
     """
     return spec.lora and not spec.names("lora.modules_to_save")
 
@@ -183,16 +184,14 @@ def _no_master(spec: Spec) -> bool:
 
 
 def _not_fp32(spec: Spec) -> bool:
-    """Whether the spec states `precision fp32` while the weights have a narrower dtype, which the rule XP307
-    reports.
-    """
+    """Whether the spec states `precision fp32` while the weights have a narrower dtype. The rule XP307 reports this."""
     return spec.text("precision") == "fp32" and spec.written("precision") and spec.text("model.dtype") != "fp32"
 
 
 @rule("XP304", "fp16-weights")
 def fp16_weights(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights can be trained only where an fp32 master copy exists, as under DeepSpeed and FSDP with mixed
-    precision.
+    """fp16 weights can be trained only if the run also keeps an fp32 master copy of them. DeepSpeed keeps one, and so
+    does FSDP with mixed precision.
 
     Why it is bad: the gradient scaler refuses fp16 gradients, and Adam's epsilon (1e-8) is rounded to zero in fp16.
 
@@ -213,11 +212,11 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP326", "fp16-weights-in-bf16-autocast")
 def mixed_halves(spec: Spec) -> Iterator[Finding]:
-    """fp16 weights with 4-bit layers, or with adapters other than LoRA, cannot be trained in bf16 under ddp. ZeRO and
-    FSDP cast the weights that they manage.
+    """fp16 weights cannot be trained in bf16 under ddp, if some layers are 4-bit or if the adapters are of another kind
+    than LoRA. ZeRO and FSDP do not have this problem, because they cast the weights to the dtype of the run.
 
-    Why it is bad: these layers return the dtype of their input, fp16, and bf16 autocast refuses operations on several
-    fp16 tensors, such as rotary positions.
+    Why it is bad: the output of these layers has the dtype of their input, fp16. bf16 autocast refuses operations on
+    several fp16 tensors, such as the rotation of queries and keys by their positions.
 
     Without this rule: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
@@ -239,10 +238,10 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP305", "bf16-weights", "warning")
 def bf16_weights(spec: Spec) -> Iterator[Finding]:
-    """Weights under ddp should be fp32, because ddp keeps no fp32 master copy of bf16 weights. This is a warning, or an
-    error for a learning rate of 1e-5 or less.
+    """Weights under ddp should be fp32, because ddp keeps no fp32 master copy of bf16 weights. This rule warns; for a
+    learning rate of 1e-5 or less, it reports an error.
 
-    Why it is bad: small updates are rounded away.
+    Why it is bad: an update that is small in comparison with its weight is rounded to 0.
 
     Without this rule: nothing is reported; in one step at a learning rate of 1e-6, only 2 % of bf16 weights changed,
     but 100 % of fp32 weights.
@@ -267,8 +266,8 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
     Why it is bad: without mixed precision a model computes in the dtype of its weights, so bf16 weights are not trained
     in fp32.
 
-    Without this rule: nothing is reported; ddp and FSDP update the narrow weights directly, and ZeRO keeps fp32 master
-    copies but still computes in the narrow dtype.
+    Without this rule: nothing is reported. ddp and FSDP update the weights in their narrow dtype. ZeRO updates fp32
+    master copies, but computes in the narrow dtype.
 
     Source: accelerate 1.15 `prepare_model`, `fsdp_utils.py`; deepspeed 0.19.8 and 0.16.8 `engine.py` (no cast where
     neither fp16 nor bf16 is on); confirmed by running it.
@@ -285,8 +284,8 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP573", "zero3-loads-in-the-precision")
 def loaded_wide(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3 with `precision fp32`, the spec must also state `dtype = fp32` for a frozen base, unless it is
-    quantized.
+    """A frozen base under ZeRO-3 with `precision fp32` must have `dtype = fp32` in the spec. A quantized base is
+    exempt.
 
     Why it is bad: ZeRO-3 creates weights in the dtype of the run's precision, so a base with `dtype = bf16` still takes
     the memory of fp32.
@@ -308,11 +307,12 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP576", "zero-widens-the-score")
 def widened_score(spec: Spec) -> Iterator[Finding]:
-    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base of the adapters' dtype: fp32, or
-    bf16 for a quantized base on trl-1.16. With `precision` bf16 or fp16, DeepSpeed casts all weights to one dtype.
+    """A reward model with adapters, trained under ZeRO-1 or 2 with `precision fp32`, needs a base in the dtype of the
+    adapters: fp32, or bf16 for a quantized base on trl-1.16. In `precision` bf16 or fp16 the rule does not apply,
+    because DeepSpeed casts all weights to one dtype.
 
-    Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head becomes float32 like the
-    adapters, while its input from a half-precision base does not.
+    Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head gets the dtype of the
+    adapters, float32. Its input comes from the base and is in half precision.
 
     Without this rule: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 
@@ -336,8 +336,7 @@ def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: DeepSpeed refuses fp16 on GPUs of capability 6.x, where it is deprecated.
 
-    Without this rule: ValueError when training begins, unless DS_ALLOW_DEPRECATED_FP16 is set, which a bundle does not
-    do.
+    Without this rule: ValueError when training begins, because bundles do not set DS_ALLOW_DEPRECATED_FP16.
 
     Source: deepspeed 0.19.8 and 0.16.8 `accelerator/cuda_accelerator.py`, `runtime/engine.py`.
     """

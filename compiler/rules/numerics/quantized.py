@@ -1,4 +1,4 @@
-"""Rules about models whose weights are stored quantized (XP167, XP168, XP450 to XP452, XP624)."""
+"""Rules about models whose published weights are quantized (XP167, XP168, XP450 to XP452, XP624)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ WHEN = quantized
 GIB = 2**30
 
 PACKED = ("aqlm", "awq", "bitsandbytes", "eetq", "gptq", "hqq", "quanto", "vptq")
-"""Quantization methods (`quant_method` in config.json) whose weights have no gradient. Models of other methods are
-unpacked when loaded, or cannot be loaded.
+"""Quantization methods (`quant_method` in config.json) whose weights stay packed when they are loaded, and so have no
+gradient. Models of any other method are unpacked when they are loaded, or cannot be loaded.
 """
 
 
 FP8 = ("fp8", "fbgemm_fp8")
 """Quantization methods that store weights in eight-bit floating point."""
 WITH_FP8 = (8, 9)
-"""The lowest compute capability of a GPU on which transformers keeps fp8 weights packed."""
+"""The lowest compute capability of a GPU on which transformers keeps fp8 weights packed. On other GPUs
+it unpacks them.
+"""
 UNPACKED = "mxfp4"
 """The quantization method of gpt-oss. Its weights are unpacked to bf16 unless the package `kernels` is installed, and
 bitsandbytes cannot quantize them.
@@ -31,7 +33,7 @@ bitsandbytes cannot quantize them.
 
 
 def _packed(spec: Spec, *others: str) -> str | None:
-    """The model's quantization method as config.json states it, if it is in PACKED or in `others`; otherwise None."""
+    """The model's quantization method in config.json, if it is one of PACKED or of `others`; otherwise None."""
     found = spec.model.config.get("quantization_config")
     how = found.get("quant_method") if isinstance(found, Mapping) else None
     if how is None and isinstance(found, Mapping) and (found.get("load_in_4bit") or found.get("load_in_8bit")):
@@ -42,8 +44,8 @@ def _packed(spec: Spec, *others: str) -> str | None:
 
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
-    """A model whose weights are stored quantized can be trained only with adapters. The compiler reads the config.json
-    of a local model, or the one that `config` names.
+    """A model whose weights are stored quantized can be trained only with adapters. xpc reads the config.json in the
+    folder of a local model, or the file that the setting `config` names.
 
     Why it is bad: packed weights have no gradient.
 
@@ -66,7 +68,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     """A model whose weights are stored quantized cannot be quantized again by bitsandbytes. xpc recognizes OpenAI's
     gpt-oss by its id on the hub.
 
-    Why it is bad: the two quantizations cannot be combined.
+    Why it is bad: transformers cannot apply a second quantization to weights that are already quantized.
 
     Without this rule: ValueError while the model is loaded.
 
@@ -105,17 +107,17 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP167", "stored-in-fp8")
 def in_fp8(spec: Spec) -> Iterator[Finding]:
-    """A model that is stored in fp8 can be trained only on trl-1.16, with adapters that are not merged. The compiler
-    reads the config.json of a local model, or the one that `config` names.
+    """A model that is stored in fp8 can be trained only on trl-1.16, with adapters that are not merged. xpc reads the
+    config.json in the folder of a local model, or the file that the setting `config` names.
 
-    Why it is bad: weights in fp8 have no gradient. If transformers unpacks them when they are loaded, they can be
-    trained, but they are saved in fp8 although config.json no longer says so. When the model is loaded again, the
-    scales are missing and the weights are wrong (up to 448 instead of 0.07). transformers before 5 trains no adapters
-    on fp8 weights either; the weights of `fbgemm_fp8` are for inference only.
+    Why it is bad: weights in fp8 have no gradient. If transformers unpacks the weights while loading them, they can be
+    trained, but they are saved in fp8 although the saved config.json does not say so. A program that loads the saved
+    model does not apply the scales, so the weights are wrong (up to 448 instead of 0.07). With transformers before 5,
+    adapters on fp8 weights cannot be trained either. Weights of the method `fbgemm_fp8` are for inference only.
 
-    Without this rule: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; elsewhere
-    nothing is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or ValueError while
-    it loads the model.
+    Without this rule: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; on other
+    hardware nothing is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or
+    ValueError while it loads the model.
 
     Source: transformers 5.23, 4.57 and 4.52 `quantizers/quantizer_finegrained_fp8.py` and `quantizer_fbgemm_fp8.py`
     (`validate_environment`, `is_trainable`), 5.23 `trainer_utils.py` (`validate_quantization_for_training`) and
@@ -155,8 +157,8 @@ STORED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def _stays(spec: Spec) -> str | None:
-    """The dtype that some weights of an fp8 or MXFP4 checkpoint keep, even if `dtype` states another; None for other
-    checkpoints, or if it is unknown.
+    """The dtype that some weights of an fp8 or MXFP4 checkpoint keep, even if the spec's `dtype` is another one. None
+    for other checkpoints, or if this dtype is unknown.
     """
     if spec.in_mxfp4:
         return "bf16" if spec.stack.facts.mxfp4_dtype == "bfloat16" else None
@@ -168,22 +170,22 @@ def _stays(spec: Spec) -> str | None:
 
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
-    """`dtype` of a model that is stored in fp8 must be the dtype in its config.json, which its unquantized weights
-    have. For a model in MXFP4 on trl-0.24, it must be bf16. If neither `dtype` nor `precision` is bf16, the bundle's
-    runtime converts bf16 weights to `dtype`.
+    """For a model that is stored in fp8, `dtype` must be the dtype that its config.json states, because its unquantized
+    weights are stored in that dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. This rule does not apply
+    if neither `dtype` nor `precision` is bf16, because the bundle's runtime then converts bf16 weights to `dtype`.
 
     Why it is bad: transformers converts unpacked weights to `dtype`, but leaves the embeddings and norms of an fp8
     checkpoint in the dtype in which they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.
 
-    Without this rule: RuntimeError in the first step without autocast ("mat1 and mat2 must have the same dtype"); under
-    autocast nothing is reported, and a part of the model has another dtype than the bundle states.
+    Without this rule: without autocast, RuntimeError in the first step ("mat1 and mat2 must have the same dtype"). With
+    autocast, nothing is reported, and a part of the model has another dtype than the bundle states.
 
     Source: transformers 5.23 `core_model_loading.py`, `integrations/finegrained_fp8.py` (`Fp8Dequantize`), 4.57
     `integrations/mxfp4.py` (`convert_moe_packed_tensors`); confirmed by running it on a CPU.
     """
     stays, dtype = _stays(spec), spec.text("model.dtype")
     widened = stays == "bf16" and "bf16" not in (dtype, spec.text("precision"))
-    # if `bits` quantizes the model again, the rule XP451 reports it
+    # if `bits` quantizes the model again, the rule XP451 already reports it
     if stays is None or stays == dtype or widened or spec.bits is not None:
         return
     what = "some weights are" if spec.in_mxfp4 else "the weights that are not in fp8 are"
@@ -203,9 +205,9 @@ def _unpacked_from_fp8(spec: Spec) -> bool:
 
 @rule("XP624", "unpacked-when-loaded", "note")
 def unpacked(spec: Spec) -> Iterator[Finding]:
-    """Weights in MXFP4, as gpt-oss is published, are unpacked to the model's `dtype` when they are loaded (to bf16 on
-    trl-0.24), so a GPU needs about four times the size of the file or more. Weights in fp8 are unpacked to `dtype` on a
-    CPU, and on a GPU of a compute capability below 8.9.
+    """Weights in MXFP4, as gpt-oss is published, are unpacked when they are loaded: to the model's `dtype`, or to bf16
+    on trl-0.24. So a GPU needs at least about four times the memory that the files take on disk. Weights in fp8 are
+    unpacked to `dtype` on a CPU, and on a GPU with a compute capability below 8.9.
 
     Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.
 

@@ -1,4 +1,6 @@
-"""Rules about recomputation: selective checkpointing (XP481 to XP483), and partly frozen layers (XP572)."""
+"""Rules about recomputed activations: selective checkpointing (XP481 to XP483), and layers that are partly frozen
+(XP572).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ WHEN = any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zer
 
 @rule("XP481", "selective-cannot-be-reentrant")
 def selective_reentrant(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing cannot be reentrant.
+    """Selective checkpointing cannot be reentrant. So adapters under ZeRO-3 cannot use it, because TRL makes their
+    checkpointing reentrant.
 
-    Why it is bad: selective checkpointing uses torch's hooks to choose which outputs are kept, and only the
-    non-reentrant implementation has these hooks. Adapters under ZeRO-3 cannot use selective checkpointing either,
-    because TRL makes their checkpointing reentrant.
+    Why it is bad: selective checkpointing uses torch's hooks to choose which outputs are kept, and only torch's
+    non-reentrant checkpointing has these hooks.
 
     Without this rule: ValueError when the trainer is built.
 
@@ -39,12 +41,12 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP482", "selective-not-in-the-stack")
 def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
-    """Selective checkpointing needs trl 1.16, the only stack that keeps the output of attention.
+    """Selective checkpointing, which keeps the outputs of attention and recomputes the rest, needs trl 1.16.
 
     Why it is bad: on stacks with trl 0.18 and 0.24, the run would recompute everything.
 
-    Without this rule: trl 0.24 and 0.18 pass the setting on to torch, which passes it to each layer, where it is
-    ignored.
+    Without this rule: trl 0.24 and 0.18 pass the setting on to torch, torch passes it on to each layer, and the layers
+    ignore it.
 
     Source: trl 1.16 `models/selective_activation_checkpointing.py`, torch 2.13 `utils/checkpoint.py`; confirmed by
     running it with trl 0.24.
@@ -81,13 +83,13 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP572", "frozen-layers-recomputed-under-zero3")
 def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers (layers with adapters, or layers where `freeze` trains
-    some modules) must be recomputed with the reentrant kind of checkpointing. The reward trainer of trl 0.18 runs the
-    model twice, so with modules trained by `freeze` it cannot recompute at all.
+    """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers must be recomputed with reentrant checkpointing. A layer
+    is partly frozen if it has adapters, or if `freeze` trains only some of its modules. The reward trainer of trl 0.18
+    runs the model twice, so if `freeze` trains some modules, it cannot recompute activations at all.
 
-    Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and finds weights that are
-    gathered in only one of the forward and the recomputing pass. Layers that are completely trained or completely
-    frozen are gathered in both.
+    Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and raises an error if they
+    differ. The weights of partly frozen layers are gathered either in the forward pass or in the recomputation, but not
+    in both. The weights of other layers are gathered in both.
 
     Without this rule: CheckpointError in the first step.
 

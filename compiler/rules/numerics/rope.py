@@ -1,4 +1,4 @@
-"""Rules about scaling of rotary positions (`rope`): which models support it, and which programs read it (XP132 to
+"""Rules about `rope`, the scaling of rotary positions: which models support it, and which programs read it (XP132 to
 XP134).
 """
 
@@ -20,7 +20,9 @@ SCALED = (
 
 
 def _scaling(spec: Spec) -> str | None:
-    """The type of scaling in the model's config.json, such as "llama3"; None if it has none, or if it is unknown."""
+    """The type of scaling in the model's config.json, such as "llama3". None if there is no scaling, or if config.json
+    is unknown.
+    """
     for name in ("rope_parameters", "rope_scaling"):
         found = spec.model.config.get(name)
         kind = (found.get("rope_type") or found.get("type")) if isinstance(found, dict) else None
@@ -55,8 +57,8 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 @rule("XP133", "rope-not-known-later")
 def not_known_later(spec: Spec) -> Iterator[Finding]:
     """`rope` cannot be combined with vLLM, and with adapters it needs `save { merge }`, which writes the complete
-    model. vLLM loads the model from its original folder, and a saved adapter only names its base; the config.json of
-    neither folder has the scaling.
+    model. The scaling must be in the config.json of the model that is loaded. vLLM loads the original model, without
+    the scaling. An adapter that is not merged is used with its original base, also without the scaling.
 
     Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
 
@@ -83,8 +85,9 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP134", "positions-not-scaled")
 def not_scaled(spec: Spec) -> Iterator[Finding]:
-    """`rope` needs a family whose code reads all four scalings on this target. Families without rotary positions have
-    no scaling code, and some other families compute rotary positions in a different way.
+    """`rope` needs a family whose code in the target's transformers can apply all four kinds of scaling. Families
+    without rotary positions have no code for scaling, and some other families compute rotary positions in a different
+    way.
 
     Why it is bad: the setting would have no effect, or the model would fail.
 

@@ -1,4 +1,6 @@
-"""Rules about `extra trl`: the best checkpoint, its metric, and evaluation before the first step (XP51x)."""
+"""Rules about `extra trl` arguments for the best checkpoint, its metric, and an evaluation before the first step
+(XP51x).
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ HIGHER_IS_BETTER = "greater_is_better"
 METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
-"""Metrics that every evaluation reports."""
+"""Metrics of speed that every evaluation reports."""
 NO_QUALITY = ("runtime", "samples_per_second", "steps_per_second", "num_tokens")
-"""Metrics of speed and length, which do not measure the model's quality."""
+"""Metrics of speed and of length, which say nothing about the model's quality."""
 LOWER = ("loss", "kl", "rewards/rejected", "logps/rejected", "completions/clipped_ratio")
 HIGHER = (
     "accuracy",
@@ -35,16 +37,20 @@ HIGHER = (
     "log_odds_ratio",
     "logps/chosen",
 )
-"""Names of metrics, or endings of names: a metric in LOWER improves when it falls, one in HIGHER when it rises."""
+"""Names of metrics, or endings of names. A metric in LOWER is better when it is lower, and a metric in HIGHER when it
+is higher.
+"""
 SHOWN = 12
 """The maximal number of metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""The names of registered rewards in metrics, if they are not the reward's name with the suffix `_reward`."""
+"""For some registered rewards, the name that metrics use. For all other rewards, it is the name of the reward with the
+ending `_reward`.
+"""
 
 
 def reported(spec: Spec) -> tuple[str, ...] | None:
-    """The metrics that an evaluation of the method reports besides loss and speed; None if they are unknown, because a
-    user's reward function may log further metrics.
+    """The metrics that an evaluation of the method reports in addition to loss and speed. None if these metrics are
+    unknown, because a user's reward function may log further ones.
     """
     known = spec.stack.facts.evaluation_metrics.get(spec.text("method"))
     if not known or not spec.method.grouped:
@@ -77,19 +83,19 @@ def _typed(amount: Amount) -> str:
 
 
 def _unit(amount: Amount) -> str:
-    """The strategy of transformers for an interval: `epoch`, `steps`, or `never`."""
+    """The word of transformers for the unit of an interval: `epoch`, `steps`, or `never`."""
     return amount.unit if amount.unit in ("never", "epoch") else "steps"
 
 
 @rule("XP510", "best-without-its-evaluation")
 def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, the intervals of evaluations and of checkpoints must be either both epochs or both
-    steps.
+    """With `load_best_model_at_end`, the run must evaluate and save checkpoints in the same unit: both in epochs, or
+    both in steps.
 
     Why it is bad: the best checkpoint is chosen among those that were evaluated when they were saved.
 
-    Without this rule: building the arguments raises ValueError; with neither evaluations nor checkpoints, nothing is
-    reported and the last weights are kept.
+    Without this rule: building the arguments raises ValueError. If the run has neither evaluations nor checkpoints,
+    nothing is reported, and the last weights are kept.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py`; confirmed by running it.
     """
@@ -120,14 +126,14 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP511", "best-between-evaluations")
 def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. A share of
-    the run can only be a multiple of a share, and is compared in floating point: trl-0.18 does not accept that 30 % is
-    three times 10 %.
+    """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. If one
+    interval is a share of the run, the other must be one, too. Shares are compared as floating-point numbers, so
+    trl-0.18 refuses 30 % as a multiple of 10 %.
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
-    Without this rule: building the arguments raises ValueError; if one interval is a number of steps and the other a
-    share of the run, transformers raises nothing in some cases.
+    Without this rule: building the arguments raises ValueError. If one interval is a number of steps and the other a
+    share of the run, transformers does not always notice the error.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`; confirmed by running it.
     """
@@ -166,8 +172,9 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
     function may log other metrics with `log_metric`. Other rules check schedules that follow a metric (XP243) and
     several evaluation sets (XP526).
 
-    Why it is bad: the metric cannot be read. A bundle's trainer has no function for further metrics, and `evaluate` of
-    sft and grpo on trl 0.18 does not return their own metrics.
+    Why it is bad: the run looks for a metric that no evaluation reports. A bundle's trainer has no function that
+    computes further metrics. On trl 0.18, `evaluate` of sft and grpo does not even return the metrics that these
+    methods log.
 
     Without this rule: KeyError at the first evaluation, hours after the start.
 
@@ -183,7 +190,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
         return
     bare = metric.removeprefix("eval_")
     if bare not in (*SPEED, *known):
-        from xpc.grammar.nearest import nearest  # imported only to suggest a correct name
+        from xpc.grammar.nearest import nearest  # imported here, because only a wrong metric needs a suggestion
 
         suggested = next((name for name in known if bare and bare in name), None) or nearest(bare, known) or "loss"
         names = ["loss", *(name for name in known if name != "aux_loss")]
@@ -201,7 +208,8 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
     """`greater_is_better` must fit the metric: false for a loss, and true for an accuracy, reward or margin. By default
     it is true, unless the metric's name ends with `loss`.
 
-    Why it is bad: the worst checkpoint is kept as the best, and with `patience` a run is stopped because it improves.
+    Why it is bad: the worst checkpoint is kept as the best, and with `patience` the run is stopped although the metric
+    improves.
 
     Without this rule: nothing is reported.
 
@@ -239,8 +247,8 @@ def _better_when_lower(metric: str) -> bool | None:
 def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
     """`metric_for_best_model` must not be a metric of speed or length, such as `eval_runtime`.
 
-    Why it is bad: such a metric does not depend on what the model has learned, so the best checkpoint is chosen by
-    chance.
+    Why it is bad: such a metric does not depend on what the model has learned, so a random checkpoint is kept as the
+    best.
 
     Without this rule: nothing is reported.
 
@@ -278,8 +286,8 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP515", "best-on-one-machine", "note")
 def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
-    """With `load_best_model_at_end` under ddp on several machines, the folder of the checkpoints is assumed to be
-    shared.
+    """With `load_best_model_at_end` under ddp on several machines, all machines must share the folder of the
+    checkpoints. xpc cannot check this, so it reports such a run.
 
     Why it is bad: the first machine writes the checkpoints, and every machine looks for the best one in its own folder.
 
@@ -319,10 +327,11 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP517", "evaluations-after-the-end")
 def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
-    """`eval_delay`, counted in steps or epochs as the evaluations are, must not be longer than the run.
+    """`eval_delay` must not be longer than the run. It is counted in steps if the evaluations are counted in steps, and
+    in epochs if they are counted in epochs.
 
-    Why it is bad: no evaluation is made, so no best checkpoint is chosen, no schedule follows its metric, and no run
-    ends early.
+    Why it is bad: the run never evaluates. So it chooses no best checkpoint, a schedule that follows a metric never
+    changes the rate, and `patience` never ends the run.
 
     Without this rule: nothing is reported.
 

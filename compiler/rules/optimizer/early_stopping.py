@@ -1,4 +1,4 @@
-"""Rules about early stopping, `eval.patience` (XP793 and XP794)."""
+"""Rules about `eval.patience`, which stops a run early if evaluations do not improve (XP793 and XP794)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ WHEN = has_value("eval.patience")
 def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     """`patience` needs evaluations.
 
-    Why it is bad: `patience` counts evaluations without an improvement, so without evaluations it has no meaning.
+    Why it is bad: `patience` counts evaluations without an improvement, so it has no meaning in a run without
+    evaluations.
 
     Without this rule: AssertionError of transformers' EarlyStoppingCallback when training begins, after the data is
     tokenized.
@@ -39,7 +40,7 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
 def last_and_not_best(spec: Spec) -> Iterator[Finding]:
     """`patience` should be used with `load_best_model_at_end`.
 
-    Why it is bad: a run that ends early saves its last weights, not the best ones, which are `patience` evaluations
+    Why it is bad: a run that is stopped early saves its last weights. The best weights are `patience` evaluations
     older.
 
     Without this rule: transformers warns when training begins: "Using EarlyStoppingCallback without

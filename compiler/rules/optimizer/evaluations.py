@@ -11,17 +11,19 @@ from xpc.compiler.spec import Spec
 
 WHEN = any_of(has_value("data.holdout"), evaluation_rows)
 FORWARD = 3
-"""How many rows a run can evaluate in the time of training on one row, at least: a backward pass costs two forward
-passes.
+"""The least number of rows that a run can evaluate in the time of training on one row. Training takes a forward pass
+and a backward pass, which costs as much as two forward passes.
 """
 SHARE = 0.1
-"""The help suggests evaluations that take at most this share of the training time."""
+"""If evaluations take too long, the help suggests so few of them that they take at most this share of the training
+time.
+"""
 
 
 @rule("XP211", "evaluations-longer-than-training", "warning")
 def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
-    """Evaluations should not take longer than training. `eval(every=1)` with `data(holdout=50%)` evaluates half of the
-    rows after every step.
+    """Evaluations should not take longer than training. For example, `eval(every=1)` with `data(holdout=50%)` evaluates
+    half of all rows after every step.
 
     Why it is bad: the GPUs are busy with evaluations, often for many times the duration of the training.
 

@@ -1,4 +1,4 @@
-"""Rules about Muon: the strategy, the weights and the version of torch that it needs (XP135 to XP139, XP141)."""
+"""Rules about Muon: the strategies, weights and versions of torch that it can be used with (XP135 to XP139, XP141)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FIRST_TORCH = (2, 9)
 
 @rule("XP135", "muon-of-shards")
 def muon_of_shards(spec: Spec) -> Iterator[Finding]:
-    """Muon needs complete matrices: under ddp each process has them, and under ZeRO the Muon of DeepSpeed 0.19 gathers
-    them.
+    """Muon needs complete matrices. Under ddp, each process has them; under ZeRO, the Muon of DeepSpeed 0.19 gathers
+    them. Other strategies and versions cannot use Muon.
 
     Why it is bad: Muon orthogonalizes the momentum of a complete matrix; orthogonalizing the rows of each process
     separately gives another result.
@@ -50,9 +50,8 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
 def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `adjust_lr = original`, the only scale of DeepSpeed's Muon.
 
-    Why it is bad: `match_rms_adamw` multiplies the learning rate by 0.2 x sqrt(the longer side), which is 9 for a
-    matrix of 2,048 x 2,048, so that learning rates tuned for AdamW can be used. With the original scale, these rates
-    are too low.
+    Why it is bad: `match_rms_adamw` makes learning rates that are tuned for AdamW fit Muon: it multiplies them by 0.2 x
+    sqrt(the longer side), which is 9 for a matrix of 2,048 x 2,048. With the original scale, such rates are too low.
 
     Without this rule: DeepSpeed silently trains with its own scale.
 
@@ -76,12 +75,12 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
 def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `clip = 0`.
 
-    Why it is bad: clipping is meant for gradients, but DeepSpeed clips Muon's orthogonalized updates. An orthogonal
-    update has the norm sqrt(the shorter side), so the norm over a model of 200 matrices of 2,048 x 2,048 is about 640,
-    and `clip = 1` divides every update by this norm, even if the gradient is small.
+    Why it is bad: clipping is meant for gradients, but DeepSpeed clips Muon's orthogonalized updates. The norm of an
+    orthogonal update is always sqrt(the shorter side). For a model of 200 matrices of 2,048 x 2,048, the norm of all
+    updates is about 640, so `clip = 1` divides every update by 640, even if the gradient is small.
 
-    Without this rule: the updates are silently smaller by that factor, and the logged gradient norm is the norm of the
-    updates.
+    Without this rule: the updates are silently too small by that factor, and the logged gradient norm is the norm of
+    the updates.
 
     Source: deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` (`get_flat_partition`), `stage3.py`
     (`_apply_muon_to_accumulated_grads`); confirmed by running it.
@@ -120,8 +119,8 @@ def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP139", "not-a-matrix-for-muon")
 def not_a_matrix(spec: Spec) -> Iterator[Finding]:
-    """Muon trains weights that are one matrix each: those of linear layers, or the matrices of LoRA, LoHa and MiSS.
-    Stacked experts and the rotations of OFT contain several matrices in one weight, and VeRA trains vectors.
+    """Muon can train only weights that are a single matrix: the weights of linear layers, or the matrices of LoRA, LoHa
+    and MiSS. Stacked experts and the rotations of OFT contain several matrices in one weight. VeRA trains vectors.
 
     Why it is bad: Muon makes the rows of an update orthogonal to each other, but rows of different experts, or of
     different blocks of a rotation, belong to different matrices.
@@ -155,7 +154,9 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
 
 
 def _adamw(spec: Spec) -> str:
-    """The help that suggests AdamW instead of Muon, and names the settings to leave out because only Muon has them."""
+    """The help that suggests AdamW instead of Muon. It also names the settings to leave out, because AdamW does not
+    have them.
+    """
     own: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr", "optimizer.momentum")
     return "`optimizer adamw`" + ",".join(f" without `{one.rpartition('.')[2]}`" for one in own if spec.written(one))
 

@@ -1,4 +1,6 @@
-"""Rules about optimizers: the targets, settings, strategies and batches that they need (XP220 to XP228, XP914)."""
+"""Rules about optimizers: which targets, settings, strategies and batches each optimizer needs (XP220 to
+XP228, XP914).
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,19 @@ OF_MUON: tuple[Path, ...] = ("optimizer.adamw_lr", "optimizer.adjust_lr")
 MOMENTUM = ("sgd", "rmsprop", "muon")
 EMBEDDINGS = ("embed", "word_embeddings", "wte", "wpe")
 CONVOLUTIONS = ("gpt2",)
-"""Families whose layers are transformers' Conv1D, which low-rank optimizers do not treat as linear layers."""
+"""Families whose layers are of transformers' class Conv1D. Low-rank optimizers do not treat these layers as linear
+ones.
+"""
 
 
 @rule("XP220", "optimizer-not-in-the-target")
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target must have the optimizer, and be able to train with it.
+    """The transformers of the target must have the optimizer, and must be able to train with it.
 
-    Why it is bad: a run cannot train with an optimizer that its transformers lacks or that fails.
+    Why it is bad: the run ends with an error.
 
-    Without this rule: transformers 4.52 has no StableAdamW, and its layerwise optimizers raise ValueError in their
-    schedule under torch 2.13.
+    Without this rule: for example, transformers 4.52 does not know StableAdamW, and under torch 2.13 its layerwise
+    optimizers raise ValueError while their schedule is built.
 
     Source: `OptimizerNames` of transformers 5.23 and 4.52; confirmed by running it.
     """
@@ -50,8 +54,8 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP221", "setting-of-another-optimizer")
 def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
-    """A setting of an optimizer needs an optimizer that reads it: GaLore and APOLLO for `targets`, `rank`, `scale` and
-    `update_proj_gap`; sgd, rmsprop and Muon for `momentum`; Muon for `adamw_lr` and `adjust_lr`.
+    """A setting of an optimizer needs an optimizer that reads it. `targets`, `rank`, `scale` and `update_proj_gap` are
+    for GaLore and APOLLO. `momentum` is for sgd, rmsprop and Muon. `adamw_lr` and `adjust_lr` are for Muon.
 
     Why it is bad: the setting has no effect.
 
@@ -91,10 +95,11 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP222", "nothing-to-project")
 def nothing_to_project(spec: Spec) -> Iterator[Finding]:
-    """GaLore and APOLLO need `targets` that name linear modules of the model; a name is a part of a module's path.
-    Embeddings are not linear, and neither are the layers of GPT-2.
+    """GaLore and APOLLO need `targets` that name linear modules of the model. A target may be any part of a module's
+    path. Embeddings are not linear modules, and neither are the layers of GPT-2.
 
-    Why it is bad: without such modules there is nothing to project.
+    Why it is bad: GaLore and APOLLO project the gradients of the named linear modules. Without such a module, they have
+    nothing to project.
 
     Without this rule: ValueError in train(), after the data is tokenized.
 
@@ -124,7 +129,7 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
 
 
 def _linear(spec: Spec) -> tuple[str, ...] | None:
-    """The last components of the names of the family's linear modules, such as `q_proj`; None if they are unknown."""
+    """The last parts of the paths of the family's linear modules, such as `q_proj`. None if the modules are unknown."""
     family, facts = spec.model.model_type, spec.model.facts
     if family not in MODULES or facts is None or facts.experts:
         return None
@@ -133,8 +138,8 @@ def _linear(spec: Spec) -> tuple[str, ...] | None:
 
 
 def _finds(target: str, linear: tuple[str, ...]) -> bool:
-    """Whether `target`, a part of a module's path, may match a linear module. A name of no known module counts as a
-    match.
+    """Whether `target`, a part of a module's path, may match a linear module. A target that matches no known module at
+    all counts as a match, because xpc cannot check it.
     """
     last = target.rpartition(".")[2]
     known = {one for names in MODULES.values() for one in names}
@@ -143,8 +148,8 @@ def _finds(target: str, linear: tuple[str, ...]) -> bool:
 
 @rule("XP223", "steps-before-the-batch-is-whole")
 def steps_too_early(spec: Spec) -> Iterator[Finding]:
-    """Layerwise optimizers and LOMO need one process and no accumulation (LOMO also runs on several processes that
-    shard weights by FSDP).
+    """Layerwise optimizers and LOMO need a single process and no accumulation. LOMO can also run on several processes
+    if FSDP shards the weights.
 
     Why it is bad: these optimizers step inside the backward pass, with the gradient of one micro-batch on one process.
 
@@ -177,8 +182,8 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
 
 
 def _instead(spec: Spec) -> str:
-    """The optimizer to suggest instead of one that steps in the backward pass: under ddp the same without `_layerwise`,
-    else AdamW.
+    """The optimizer to suggest instead of one that steps in the backward pass. Under ddp, this is the same optimizer
+    without `_layerwise`; otherwise it is AdamW.
     """
     if spec.text("strategy") == "ddp":
         return f"write `optimizer {spec.text('optimizer').removesuffix('_layerwise')}`"
@@ -189,11 +194,11 @@ def _instead(spec: Spec) -> str:
 
 @rule("XP224", "optimizer-that-cannot-be-sharded")
 def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
-    """The optimizer must work with the parameters as the strategy shards them.
+    """The optimizer must be able to work with parameters that are sharded as the strategy shards them.
 
     Why it is bad: ZeRO and FSDP turn the parameters into flat pieces, or into tensors that are spread over processes,
-    and some optimizers cannot handle such parameters. GaLore and APOLLO project matrices, and ZeRO and FSDP1 give them
-    flat pieces.
+    and some optimizers cannot update such parameters. For example, GaLore and APOLLO project matrices, but under ZeRO
+    and FSDP1 they get flat pieces.
 
     Without this rule: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError at the
     first step and GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError),
@@ -220,8 +225,8 @@ def _fails(spec: Spec, name: str) -> bool:
     if spec.zero_stage:
         if name == "stable_adamw":
             return spec.zero_stage == 3
-        # Adagrad works with adapters, which are one group of parameters. The rule XP406 reports an offloaded Adagrad,
-        # which DeepSpeed replaces.
+        # Adagrad works with adapters, because adapters are one group of parameters. For an offloaded Adagrad, which
+        # DeepSpeed replaces, see the rule XP406.
         adagrad = name == "adagrad" and not spec.lora and spec.text("strategy.offload") == "none"
         return adagrad or name in LOW_RANK or name in FUSED
     if spec.text("strategy") == "fsdp1" or not spec.stack.facts.fsdp2:
@@ -236,8 +241,8 @@ def _fails(spec: Spec, name: str) -> bool:
 def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     """The rank of GaLore's or APOLLO's projection should be below the rank of the adapters.
 
-    Why it is bad: these optimizers project large matrices to a low rank to save memory for their states, and adapters
-    have a low rank already.
+    Why it is bad: these optimizers save memory by projecting the gradients of large matrices to a low rank. The
+    matrices of an adapter already have a low rank, so a projection to the same rank saves nothing.
 
     Without this rule: nothing is reported, and no memory is saved.
 
@@ -256,8 +261,8 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP226", "share-of-an-unknown-run")
 def schedule_free_share(spec: Spec) -> Iterator[Finding]:
-    """If the warm-up is a share of the run, schedule-free AdamW and SGD need a run that is counted in steps (`for 1000
-    steps`).
+    """A warm-up that is a share of the run needs a run that is counted in steps (`for 1000 steps`) if the optimizer is
+    schedule-free AdamW or SGD.
 
     Why it is bad: these optimizers have a warm-up of their own, which counts steps, so xpc has to convert a share into
     steps.
@@ -279,10 +284,11 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP227", "warm-up-twice", "warning")
 def warm_up_twice(spec: Spec) -> Iterator[Finding]:
-    """Schedule-free AdamW and SGD with a warm-up need `schedule constant`, which is the default for them.
+    """Schedule-free AdamW and SGD need `schedule constant` if they have a warm-up. `constant` is their default
+    schedule.
 
-    Why it is bad: the optimizer has a warm-up of its own, and another schedule would warm up the same learning rate
-    again.
+    Why it is bad: these optimizers warm up the learning rate themselves, and a schedule with a warm-up would do so a
+    second time.
 
     Without this rule: the warm-up of the optimizer and that of the schedule both apply to the learning rate.
 
@@ -302,12 +308,12 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def average_lost(spec: Spec) -> Iterator[Finding]:
     """Schedule-free optimizers cannot be used under ZeRO.
 
-    Why it is bad: schedule-free optimizers compute gradients at one point, but the result of training is another point,
-    an average, which they copy into the weights before an evaluation or a save. Under ZeRO, these optimizers change
-    only copies of the weights, so the model is evaluated and saved at the wrong point.
+    Why it is bad: schedule-free optimizers compute gradients with one set of weights, but the result of training is
+    another set, an average. They copy this average into the weights before an evaluation or a save. Under ZeRO, these
+    optimizers change only copies of the weights, so the model is not evaluated and saved with the average.
 
-    Without this rule: nothing is reported; evaluations and saved weights are not the average. After six steps of a tiny
-    model, saved weights differ from those under ddp by 0.0047; with AdamW, they differ by 0.000004.
+    Without this rule: nothing is reported; evaluations and saved models do not use the average. After six steps of a
+    tiny model, saved weights differ from those under ddp by 0.0047; with AdamW, they differ by 0.000004.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py` (`eval`); accelerate issue 4159; confirmed by running it.
     """
@@ -325,9 +331,9 @@ def average_lost(spec: Spec) -> Iterator[Finding]:
 def moments_anew(spec: Spec) -> Iterator[Finding]:
     """Layerwise optimizers, AdaLomo and GrokAdamW cannot resume from checkpoints.
 
-    Why it is bad: a resumed run starts without the moments of these optimizers. A layerwise optimizer steps in hooks,
-    and transformers saves its placeholder, `LayerWiseDummyOptimizer`, whose state is empty; AdaLomo's states are not in
-    its `state_dict`, and GrokAdamW looks up the states of a checkpoint by tensor objects of the earlier process.
+    Why it is bad: a resumed run starts without the moments of these optimizers. For a layerwise optimizer, transformers
+    saves only the placeholder `LayerWiseDummyOptimizer`, whose state is empty. AdaLomo leaves its states out of its
+    `state_dict`. GrokAdamW looks up its states by the tensor objects of the earlier process, so it does not find them.
 
     Without this rule: nothing is reported.
 

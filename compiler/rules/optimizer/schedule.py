@@ -1,4 +1,6 @@
-"""Rules about schedules: the target, settings, evaluation, strategy and run length that they need (XP240 to XP247)."""
+"""Rules about schedules: which targets, settings, evaluations, strategies and run lengths each schedule needs (XP240 to
+XP247).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_
 
 @rule("XP240", "schedule-not-in-the-target")
 def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target must have the schedule; greedy is not in transformers 4.52.
+    """The transformers of the target must have the schedule. For example, transformers 4.52 does not have greedy.
 
     Why it is bad: a schedule that is missing cannot be built.
 
@@ -52,8 +54,8 @@ def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP241", "setting-of-another-schedule")
 def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
-    """A setting of a schedule needs a schedule that reads it. `warmup_lr` needs the cosine schedule with a `min_lr` and
-    a warm-up; transformers 4.52 has neither `warmup_lr` nor `timescale`.
+    """A setting of a schedule needs a schedule that reads the setting. For example, `warmup_lr` needs the cosine
+    schedule with a `min_lr` and a warm-up. transformers 4.52 has neither `warmup_lr` nor `timescale`.
 
     Why it is bad: the setting has no effect on other schedules.
 
@@ -93,7 +95,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
 
 
 def _reaches(setting: str, stack: Stack) -> bool:
-    """Whether the stack's transformers has an argument for the setting `timescale` or `warmup_lr` of a schedule."""
+    """Whether the stack's transformers has an argument for the schedule's setting: `timescale` or `warmup_lr`."""
     schedule, keyword = {
         "timescale": ("inverse_sqrt", "timescale"),
         "warmup_lr": ("cosine_warmup_with_min_lr", "warmup_lr_rate"),
@@ -104,7 +106,7 @@ def _reaches(setting: str, stack: Stack) -> bool:
 
 @rule("XP242", "metric-schedule-without-evaluation")
 def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
-    """reduce_lr_on_plateau and greedy need evaluations.
+    """The schedules reduce_lr_on_plateau and greedy need a run that evaluates.
 
     Why it is bad: these schedules change the learning rate after an evaluation, according to its metric. Without
     evaluations, the rate never changes.
@@ -170,11 +172,11 @@ def factor(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP245", "peak-not-known-under-zero")
 def peak_under_zero(spec: Spec) -> Iterator[Finding]:
-    """The polynomial schedule under ZeRO needs `optimizer adamw`, which DeepSpeed creates and passes to the schedule
-    unwrapped.
+    """Under ZeRO, the polynomial schedule needs `optimizer adamw`. DeepSpeed creates this optimizer itself, and passes
+    it to the schedule without a wrapper.
 
-    Why it is bad: the schedule reads its peak from the optimizer, and DeepSpeed 0.19 wraps other optimizers in an
-    object without the attribute `defaults`; the wrapper of DeepSpeed 0.16.8 has it.
+    Why it is bad: the schedule reads the peak learning rate from the optimizer's attribute `defaults`. DeepSpeed 0.19
+    wraps other optimizers in an object that lacks this attribute; the wrapper of DeepSpeed 0.16.8 has it.
 
     Without this rule: AttributeError ('defaults') in train(), after the data is tokenized.
 
@@ -195,7 +197,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
 def metric_warmup(spec: Spec) -> Iterator[Finding]:
     """The schedules reduce_lr_on_plateau and greedy cannot have a warm-up.
 
-    Why it is bad: the run would begin at the peak, without the warm-up that the spec states.
+    Why it is bad: the run would begin at the peak learning rate, without the warm-up that the spec states.
 
     Without this rule: nothing is reported; transformers does not pass a warm-up to these schedules.
 
@@ -213,7 +215,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP247", "stages-longer-than-the-run", "warning")
 def stages(spec: Spec) -> Iterator[Finding]:
-    """The warm-up and the decay of `wsd` must fit into the run.
+    """The warm-up and the decay of `wsd` together must not be longer than the run.
 
     Why it is bad: the peak is never reached, and the learning rate jumps down from the end of the warm-up into the
     middle of the decay.

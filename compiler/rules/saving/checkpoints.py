@@ -1,4 +1,4 @@
-"""Rules for saving and reproducibility (XP70x)."""
+"""Rules about `save` and `resume`, and about reproducible runs (XP70x)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from xpc.compiler.spec import Spec
 
 @rule("XP701", "remote-code-unpinned", "warning")
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
-    """A model with `trust_remote_code` must be pinned to a commit; a branch or a tag can be moved, and the hub accepts
-    no shortened commit. For a model in the registry this is only a warning, because transformers has its classes and
-    today runs no code from its repository.
+    """A model with `trust_remote_code` must be pinned to the full hash of a commit, because a branch or a tag can be
+    moved to other code. For a model in the registry, this rule only warns, because transformers has the model's classes
+    and runs no code from the repository today.
 
     Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
 
@@ -47,7 +47,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a run that resumes from weights alone restarts its optimizer, schedule and random numbers.
 
-    Without this rule: nothing is reported (in one run Adam's step counter was 2 instead of 4).
+    Without this rule: nothing is reported. In one resumed run, Adam's step counter was 2 instead of 4.
 
     Source: transformers 5.23 `trainer.py`; confirmed by running it.
     """
@@ -82,7 +82,7 @@ def rows_seen_again(spec: Spec) -> Iterator[Finding]:
 def keep_without_saving(spec: Spec) -> Iterator[Finding]:
     """`keep` needs checkpoints.
 
-    Why it is bad: `keep` limits the number of checkpoints, but none are written.
+    Why it is bad: `keep` limits the number of checkpoints, and this run writes no checkpoints.
 
     Without this rule: nothing is reported; the argument is accepted and never read.
 
@@ -101,7 +101,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
 def full_determinism(spec: Spec) -> Iterator[Finding]:
     """`full_determinism` should be off. `seed` alone fixes weights, dropout and the order of the rows.
 
-    Why it is bad: with full determinism, every CUDA kernel waits for the end of the kernel before it.
+    Why it is bad: with full determinism, each CUDA kernel waits until the previous one has ended, which is slow.
 
     Without this rule: a run takes much longer, and an operation that has no deterministic kernel raises an error at the
     step that reaches it.
@@ -120,9 +120,9 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP705", "weights-not-safetensors", "warning")
 def not_safetensors(spec: Spec) -> Iterator[Finding]:
-    """Weights should be saved as safetensors. A bundle resumes only from this format, because the length of a file
-    shows whether it is complete. trl-0.18 can instead write pickled `pytorch_model.bin` files, which transformers 5 no
-    longer writes.
+    """Weights should be saved as safetensors. A bundle resumes only from safetensors files, because the length of such
+    a file shows whether it is complete. On trl-0.18, a run can write pickled `pytorch_model.bin` files instead;
+    transformers 5 no longer writes them.
 
     Why it is bad: a stopped run cannot resume from pickled weights.
 
@@ -142,7 +142,9 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 TEXTS: tuple[Path, ...] = ("save", "track.name", "track.project")
 VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
-"""System folders of Linux for programs, settings and devices (Filesystem Hierarchy Standard 3.0)."""
+"""Folders of a Linux system for programs, settings and devices (Filesystem Hierarchy Standard 3.0). A run must not
+write there.
+"""
 OPEN = ("/dev/shm", "/run/user", "/usr/scratch", "/var/scratch", "/var/tmp")
 """Folders inside system folders into which users may write."""
 
@@ -163,7 +165,7 @@ def _unsuitable(path: str) -> str:
 
 @rule("XP659", "save-over-a-file")
 def save_over_a_file(spec: Spec) -> Iterator[Finding]:
-    """`save` names a folder; it must not be a file that the spec reads.
+    """The folder that `save` names must not have the same path as a file that the spec reads.
 
     Why it is bad: a folder cannot be created where a file is.
 
@@ -221,8 +223,8 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
     """`merge` needs all weights in one process, in the dtype in which they were loaded: it works neither under ZeRO-3
     or FSDP nor with a quantized base.
 
-    Why it is bad: under ZeRO-3 and FSDP no process has all weights, and a base of 4 or 8 bits has to be quantized again
-    after merging, which gives a different model from the trained one.
+    Why it is bad: under ZeRO-3 and FSDP no process has all weights, so none can merge. A base of 4 or 8 bits has to be
+    quantized again after merging, and the result is not the trained model.
 
     Without this rule: RuntimeError for shapes that differ, or silently other logits.
 

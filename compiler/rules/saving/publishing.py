@@ -15,9 +15,9 @@ WHEN = enabled("save.hub")
 
 @rule("XP755", "folder-names-no-repository")
 def folder_no_repository(spec: Spec) -> Iterator[Finding]:
-    """If `hub` has no name, the output folder's name must be a legal repository name.
+    """If `hub` does not name a repository, the name of the output folder must be a legal name of a repository.
 
-    Why it is bad: without a name, the repository gets the name of the output folder.
+    Why it is bad: without a name in `hub`, the repository gets the name of the output folder.
 
     Without this rule: HFValidationError in the trainer's constructor, after the model is loaded and the data tokenized.
 
@@ -40,7 +40,7 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP756", "repository-named-by-the-folder", "note")
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
-    """`hub` should name a repository.
+    """`hub` should name the repository to which the run pushes.
 
     Why it is bad: without a name, the run pushes to a repository in the token's account with the name of the output
     folder.
@@ -79,7 +79,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP758", "only-the-end-is-pushed", "warning")
 def only_the_end(spec: Spec) -> Iterator[Finding]:
-    """Pushing at each save, or a branch for each checkpoint, needs checkpoints.
+    """A run that pushes at each save, or that pushes each checkpoint to its own branch, must save checkpoints.
 
     Why it is bad: without checkpoints, only the final model is pushed.
 
@@ -103,7 +103,7 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
 def branches_without_weights(spec: Spec) -> Iterator[Finding]:
     """`checkpoint_branches` cannot be used with FSDP's sharded checkpoints.
 
-    Why it is bad: a sharded checkpoint contains no weights from which a model can be loaded.
+    Why it is bad: a model cannot be loaded from the weights in a sharded checkpoint.
 
     Without this rule: nothing is reported; the branch contains a configuration and a tokenizer.
 

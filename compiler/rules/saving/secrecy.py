@@ -20,7 +20,7 @@ TRACKED: tuple[TextPath, ...] = ("track.name", "track.project")
 
 
 def sources(spec: Spec) -> list[Source]:
-    """The source text of the spec, and of each base (`extends`) from which it takes a setting."""
+    """The source text of the spec, and the source text of each base (`extends`) from which the spec takes a setting."""
     values = [*spec.values.values(), *(one for table in spec.extra.values() for one in table.values())]
     labels = [one.origin.label for one in values]
     labels += [spec.model.label, *(one.label for one in spec.sources)]
@@ -31,9 +31,9 @@ def sources(spec: Spec) -> list[Source]:
 
 @rule("XP790", "secret-in-the-spec")
 def secret(spec: Spec) -> Iterator[Finding]:
-    """A spec and the files that it names must not contain tokens, keys or passwords. This rule searches the spec, its
-    bases and these files, with their comments, for the usual formats of secrets. It does not search rows of data, and
-    ignores digests and commits.
+    """A spec and the files that it names must not contain tokens, keys or passwords. This rule searches the text of the
+    spec, of its bases and of these files for the usual formats of secrets; comments are searched, too. Rows of data are
+    not searched, and neither are digests and commits.
 
     Why it is bad: a bundle is meant to be shared: everybody on the machine can read its files, and the run's arguments
     are sent to trackers and model cards.
@@ -70,8 +70,8 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
 def like_a_key(spec: Spec) -> Iterator[Finding]:
     """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
 
-    Why it is bad: older Weights & Biases keys have 40 hexadecimal digits. Commits have them too, but such a name is
-    more likely a key that was entered by mistake, and everybody who can see the run can read it.
+    Why it is bad: older keys of Weights & Biases have 40 hexadecimal digits. A commit has as many, but a name of this
+    form is more likely a key that was entered by mistake. Everybody who can see the run can read its name.
 
     Without this rule: nothing is reported.
 

@@ -17,7 +17,8 @@ LEGAL = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 
 @rule("XP751", "tracker-not-in-the-target")
 def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers must have a callback for the tracker; 4.52 (trl-0.18) has none for trackio.
+    """The target's transformers must have a callback for the tracker; transformers 4.52 (trl-0.18) has none for
+    trackio.
 
     Why it is bad: transformers reports to a tracker only through its callback.
 
@@ -38,7 +39,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
 def trackio_project(spec: Spec) -> Iterator[Finding]:
     """trackio needs a project.
 
-    Why it is bad: the runs of everybody who names no project are mixed in one default project.
+    Why it is bad: all runs that name no project go to the same default project, where they cannot be told apart.
 
     Without this rule: every run goes to trackio's project `huggingface`.
 
@@ -59,7 +60,7 @@ def swanlab_project(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the error comes late, because SwanLab opens the project when training begins, after the model is
     loaded and the data is tokenized.
 
-    Without this rule: ValueError, `Project name ... is invalid`, in the trainer's `train`.
+    Without this rule: `train` of the trainer raises ValueError, `Project name ... is invalid`.
 
     Source: swanlab 0.7.20 `formatter.py` (`check_proj_name_format`); confirmed by running it.
     """

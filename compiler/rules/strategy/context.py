@@ -1,4 +1,4 @@
-"""Rules about context parallelism: several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
+"""Rules about context parallelism, in which several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
 
 FSDP2 gives each rank a piece of the sequence and passes keys and values around the ranks (ring attention). Under ZeRO,
 each process computes attention for all tokens but only some heads (DeepSpeed's Ulysses).
@@ -20,15 +20,17 @@ WHEN = has_value("strategy.context_parallel")
 SETTING: IntegerPath = "strategy.context_parallel"
 FLATTENED: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free")
 ULYSSES_ATTENTION = ("sdpa", "flash2", "flash3")
-"""Kinds of attention that DeepSpeed's Ulysses supports, in which each process computes some heads for all tokens."""
+"""The kinds of attention that DeepSpeed's Ulysses supports. With Ulysses, each process computes some of the heads, for
+all tokens.
+"""
 
 
 @rule("XP414", "context-parallel-without-fsdp2")
 def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     """`context_parallel` needs FSDP2 or ZeRO, and a target that supports it.
 
-    Why it is bad: ranks share a sequence either on FSDP2's device mesh, which accelerate 1.4 lacks, or in DeepSpeed's
-    sequence groups, which accelerate supports since version 1.12.
+    Why it is bad: the ranks that share a sequence form a group. Such a group is either a part of FSDP2's device mesh,
+    which accelerate 1.4 lacks, or a sequence group of DeepSpeed, which accelerate supports from version 1.12 on.
 
     Without this rule: with another strategy `accelerate launch` starts all processes, and each raises ValueError.
 
@@ -56,13 +58,15 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP415", "context-parallel-size")
 def sizes(spec: Spec) -> Iterator[Finding]:
-    """`context_parallel` must divide the number of processes. Under hsdp it must also divide `shard`, the number of
-    processes that share a model, and be smaller. Under ZeRO on CPUs it must equal the number of processes.
+    """`context_parallel` must divide the number of processes. Under hsdp, it must also be smaller than `shard`, the
+    number of processes that share one copy of the model, and divide it. Under ZeRO on CPUs, it must be equal to the
+    number of processes.
 
-    Why it is bad: ranks share a sequence in groups of one size, and accelerate does not support replicas (hsdp) that
-    consist of a single sequence group.
+    Why it is bad: all groups of ranks that share a sequence must have the same size. Under hsdp, accelerate does not
+    support a copy of the model that is spread over only one such group.
 
-    Without this rule: ValueError in every process, after the launch; on CPUs, in the first backward pass.
+    Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
+    pass.
 
     Source: accelerate 1.15 `parallelism_config.py` (`__post_init__`, `_validate_accelerator`); torch 2.13
     `distributed/nn/functional.py` (`_AllGather.backward`, which scatters from ranks of the group as if it were all
@@ -113,8 +117,8 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 def attention(spec: Spec) -> Iterator[Finding]:
     """Context parallelism needs sdpa under FSDP2, and sdpa or flash attention under ZeRO.
 
-    Why it is bad: under FSDP2 only sdpa passes the pieces of a sequence around the ranks; under ZeRO, accelerate
-    refuses eager and flex.
+    Why it is bad: under FSDP2 only sdpa can pass the keys and values of a sequence's pieces around the ranks. Under
+    ZeRO, accelerate refuses eager and flex.
 
     Without this rule: under FSDP2 the trainer refuses the attention in the first step.
 
@@ -140,8 +144,8 @@ def packing(spec: Spec) -> Iterator[Finding]:
     `packing(strategy=wrapped)` under ZeRO.
 
     Why it is bad: ring attention (FSDP2) drops the attention mask, which keeps packed documents apart. Ulysses (ZeRO)
-    cuts every tensor of a batch along the sequence, but the tensor with the documents' lengths has no such dimension.
-    Rows of `wrapped` have neither a mask nor lengths.
+    cuts every tensor of a batch along the sequence, but the tensor with the documents' lengths cannot be cut in this
+    way. Rows of `wrapped` have neither a mask nor lengths, so they can be used under ZeRO.
 
     Without this rule: under FSDP2, TRL refuses `packing` when the trainer is built, after the model is loaded, but not
     `padding_free`, whose rows silently attend to each other. Under ZeRO, DeepSpeed's loader raises IndexError at the
@@ -170,8 +174,8 @@ def packing(spec: Spec) -> Iterator[Finding]:
 def window(spec: Spec) -> Iterator[Finding]:
     """Context parallelism needs a model whose layers all attend to the complete past.
 
-    Why it is bad: context parallelism drops the attention mask, without which layers with a sliding window, chunks or a
-    state cannot be computed.
+    Why it is bad: context parallelism drops the attention mask. Layers with a sliding window or with chunks need the
+    mask, and a state cannot be passed on between ranks.
 
     Without this rule: accelerate refuses such a model inside `train()`, after it is loaded and the data tokenized;
     under ZeRO, sdpa silently attends to the complete past.
@@ -193,8 +197,8 @@ def window(spec: Spec) -> Iterator[Finding]:
 def method(spec: Spec) -> Iterator[Finding]:
     """Context parallelism works only with sft.
 
-    Why it is bad: transformers splits only input_ids, labels, attention_mask and position_ids, which are the complete
-    batch only in sft.
+    Why it is bad: transformers splits only input_ids, labels, attention_mask and position_ids. The batches of other
+    methods contain further tensors, which are not split.
 
     Without this rule: grpo and rloo build their inputs after generation and raise ValueError; the preference trainers
     split the tokens but not the masks, and a reward model reads its score from the last token of one rank's piece.
@@ -215,8 +219,8 @@ def method(spec: Spec) -> Iterator[Finding]:
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
     """With context parallelism, `pad_to_multiple_of` must be a multiple of 2 x `context_parallel` under FSDP, and of
-    `context_parallel` under ZeRO (on CPUs, of `seq` rounded up to such a multiple). Under FSDP, an odd multiple of
-    `context_parallel` is only a warning.
+    `context_parallel` under ZeRO. Under ZeRO on CPUs, it must be a multiple of `seq`, rounded up to a multiple of
+    `context_parallel`. Under FSDP, an odd multiple of `context_parallel` is only a warning.
 
     Why it is bad: ring attention exchanges pieces of one length, and each rank needs two pieces so that all ranks have
     the same amount of work.
@@ -245,10 +249,12 @@ def padding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP495", "heads-that-processes-cannot-share")
 def heads(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism under ZeRO, `context_parallel` must divide the model's heads, and the number of key
-    heads must be a multiple or a divisor of it. The model's family must be one whose attention DeepSpeed can replace.
+    """With context parallelism under ZeRO, `context_parallel` must divide the number of the model's heads, and the
+    number of its key heads must be a multiple or a divisor of `context_parallel`. The model's family must be one whose
+    attention DeepSpeed can replace.
 
-    Why it is bad: each process of a group computes attention over all tokens for an equal part of the heads.
+    Why it is bad: the processes that share a sequence divide the heads equally among themselves; each computes
+    attention over all tokens for its heads.
 
     Without this rule: ValueError in every process after the model is loaded; in a family whose attention DeepSpeed
     cannot replace, attention silently sees only the process's piece of the sequence, or the first step raises an error.
@@ -276,16 +282,17 @@ def heads(spec: Spec) -> Iterator[Finding]:
 
 
 def _can_share_heads(heads: int, keys: int, size: int) -> bool:
-    """Whether DeepSpeed can divide attention among `size` processes: `heads` query heads and `keys` key heads."""
+    """Whether DeepSpeed can divide attention with `heads` query heads and `keys` key heads among `size` processes."""
     return heads % size == 0 and (keys % size == 0 or size % keys == 0)
 
 
 @rule("XP496", "loss-of-shared-sequences")
 def loss(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism under ZeRO needs the model's default loss: no other `loss`, and no label smoothing.
+    """Context parallelism under ZeRO needs the model's default loss: the spec must not state another `loss`, nor use
+    label smoothing.
 
-    Why it is bad: for split sequences there is only one loss, which the integration of DeepSpeed computes from the
-    pieces.
+    Why it is bad: the loss of a split sequence is computed from its pieces by transformers' DeepSpeed integration,
+    which implements only the default loss.
 
     Without this rule: TRL raises ValueError after the model is loaded.
 
@@ -308,8 +315,9 @@ def mean(spec: Spec) -> Iterator[Finding]:
     """With context parallelism under ZeRO and several micro-batches in a step, the spec should write
     `batch(mean=local_tokens)`.
 
-    Why it is bad: the loss of a step is the mean of its micro-batches' means, not the mean over its tokens, so tokens
-    of short rows weigh more; with `context_parallel`, transformers does not count the tokens of a step.
+    Why it is bad: with `context_parallel`, transformers does not count the tokens of a step. So the loss of a step is
+    the mean of the means of its micro-batches, instead of the mean over its tokens, and tokens of short rows weigh
+    more. `mean=local_tokens` says so.
 
     Without this rule: nothing is reported.
 

@@ -1,4 +1,4 @@
-"""Rules about launchers, nodes, and torch's wheels (XP801 to XP803, XP893)."""
+"""Rules about launchers, several nodes, and the CUDA version of torch's wheels (XP801 to XP803, XP893)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import known_rows
 
 FASTEST = 2000
-"""An upper bound for the rows that process 0 renders and tokenizes per second. Measured on one core: 550 rows of 620
-tokens.
+"""The largest plausible number of rows per second that process 0 renders and tokenizes. One core was measured to
+process 550 rows of 620 tokens per second.
 """
 
 
@@ -36,7 +36,7 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP802", "torchrun-without-the-yaml")
 def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
-    """FSDP, and context parallelism, need `accelerate launch` and cannot be started by torchrun.
+    """A run with FSDP, or with context parallelism, must be started by `accelerate launch` and not by torchrun.
 
     Why it is bad: both are configured in accelerate.yaml, which torchrun does not read, so the run would use plain DDP.
 
@@ -55,8 +55,8 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP803", "timeout-before-the-data", "warning")
 def timeout_before_data(spec: Spec) -> Iterator[Finding]:
-    """`nccl_timeout` must be longer than process 0 needs to render and tokenize the data. xpc estimates this time from
-    below: only rows whose number is known count, at the fastest plausible rate.
+    """`nccl_timeout` must be longer than the time in which process 0 renders and tokenizes the data. xpc uses a lower
+    bound of this time: it counts only sources whose number of rows is known, and assumes the fastest plausible rate.
 
     Why it is bad: the other processes wait for process 0, for at most `nccl_timeout`.
 
@@ -87,8 +87,8 @@ SHORTEST_WAIT = 60
 def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     """`nccl_timeout` should be at least a minute if several processes train.
 
-    Why it is bad: loading a model, writing a checkpoint or evaluating on one process takes longer, while the other
-    processes wait.
+    Why it is bad: all processes wait while one of them loads a model, writes a checkpoint or evaluates, and each of
+    these can take longer than a few seconds.
 
     Without this rule: the first time that a process waits for the others longer than the timeout, a collective
     operation fails and the run ends.
@@ -111,7 +111,7 @@ def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
     Why it is bad: `rendezvous` says how the launchers of several nodes find each other, so it changes nothing on one
     node.
 
-    Without this rule: accelerate sets the endpoint only for several machines.
+    Without this rule: nothing is reported. accelerate passes the setting on only if there are several machines.
 
     Source: accelerate 1.15 `utils/launch.py`; torch 2.13 `distributed/run.py` (`--standalone`).
     """

@@ -1,4 +1,4 @@
-"""Rules about the environment that `launch` sets for a run (XP910 to XP912)."""
+"""Rules about the environment variables, labels and mounts that `launch` sets for a run (XP910 to XP912)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
     "GROUP_RANK", "BASH_ENV", "PATH",
 )  # fmt: skip
-"""Variables that `env` cannot set: the launch sets or reads them. A literal PATH would replace the machine's; `setup`
-can extend it.
+"""Variables that `env` cannot set, because the launch sets or reads them. PATH is one of them: a literal value would
+replace the machine's PATH, which `setup` can extend instead.
 """
 RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
 """Prefixes of variables that `env` cannot set, because schedulers, launchers and the bundle's programs set them."""
 
 STAGED = "XPC_STAGED"
-"""The only variable with a reserved prefix that `env` may set: a folder filled by `launch.sh --stage`, which is read
-instead of the hub.
+"""The only variable with a reserved prefix that `env` may set. Its value is a folder that `launch.sh --stage` fills;
+the run reads this folder instead of the hub.
 """
 
 
 def variable(text: str) -> str:
-    """The reason why `text` is not a legal NAME=VALUE in `env`, or ""."""
+    """The reason why `text` cannot be an entry NAME=VALUE of `env`, or "" if it can."""
     name, equals, value = text.partition("=")
     if not equals:
         return "no `=` after the name"
@@ -43,11 +43,11 @@ def variable(text: str) -> str:
 
 @rule("XP910", "not-a-variable")
 def variables(spec: Spec) -> Iterator[Finding]:
-    """`env` lists variables as NAME=VALUE, without those that the launch itself sets. launch.sh exports them on every
-    node before anything else; nothing in a value is expanded.
+    """`env` must list variables as NAME=VALUE, and must not contain variables that the launch itself sets. launch.sh
+    begins by exporting the listed variables on every node. It does not expand `$` or `~` in a value.
 
-    Why it is bad: variables by which nodes and processes find each other are set by the launch, and PYTHON and PATH
-    belong to the machine, where `setup = file("env.sh")` may change them.
+    Why it is bad: the launch sets the variables by which nodes and processes find each other. PYTHON and PATH depend on
+    the machine; a script on the machine, `setup = file("env.sh")`, may change them.
 
     Without this rule: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
     MASTER_ADDR makes the run hang.
@@ -94,8 +94,9 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP912", "not-of-its-shape")
 def shapes(spec: Spec) -> Iterator[Finding]:
-    """Taints must be KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, labels KEY=VALUE, and mounts HOST:CONTAINER, two
-    absolute folders, with `:ro` for read-only. The effects are NoSchedule, PreferNoSchedule and NoExecute.
+    """The entries of three settings must have the form that the scheduler reads. Taints must be KEY=VALUE:EFFECT or
+    KEY:EFFECT as in kubectl, where EFFECT is NoSchedule, PreferNoSchedule or NoExecute. Labels must be KEY=VALUE.
+    Mounts must be HOST:CONTAINER, two absolute folders, with `:ro` at the end for a read-only mount.
 
     Why it is bad: the scheduler does not understand other forms.
 
@@ -121,7 +122,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
 
 
 def taint_fault(text: str) -> str:
-    """The reason why `text` is not a legal taint such as `gpu=true:NoSchedule`, or ""."""
+    """The reason why `text` is not a legal taint, such as `gpu=true:NoSchedule`, or "" if it is one."""
     taint, colon, effect = text.partition(":")
     if colon and effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
         return "the effect is NoSchedule, PreferNoSchedule or NoExecute"
@@ -130,7 +131,7 @@ def taint_fault(text: str) -> str:
 
 
 def label_fault(text: str) -> str:
-    """The reason why `text` is not a legal label such as `disk=ssd`, or ""."""
+    """The reason why `text` is not a legal label, such as `disk=ssd`, or "" if it is one."""
     import re
 
     key, equals, value = text.partition("=")
@@ -143,7 +144,7 @@ def label_fault(text: str) -> str:
 
 
 def mount_fault(text: str) -> str:
-    """The reason why `text` is not a legal mount such as `/data:/data:ro`, or ""."""
+    """The reason why `text` is not a legal mount, such as `/data:/data:ro`, or "" if it is one."""
     parts = text.split(":")
     if len(parts) not in (2, 3) or not all(one.startswith("/") for one in parts[:2]):
         return "a mount is two absolute folders with a colon between them"

@@ -1,5 +1,5 @@
-"""Rules about whether a run fits in the memory of its GPUs: its model states (XP480), and all memory that the plan
-predicts (XP960, XP961).
+"""Rules about whether a run fits in the memory of its GPUs. The rule XP480 counts only the model states; XP960 and
+XP961 use the plan's prediction of all memory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ REFERENCES: tuple[Path, ...] = ("method.beta", "method.precompute", "method.refe
 
 
 def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
-    """A lower bound, in bytes per process, for weights, gradients and optimizer states, without activations.
+    """A lower bound of the memory, in bytes per process, for weights, gradients and optimizer states. Activations are
+    not counted.
 
-    Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3): bytes per parameter for weights, gradients and states
-    are 2 + 2 + 12 in half precision under DeepSpeed; 4 + 4 + 8 in fp32, with autocast and under FSDP, which keep fp32
-    weights; and 2 + 2 + 4 if the weights themselves are in half precision. A frozen copy (the reference of some
-    methods) and a teacher count as weights.
+    The bytes per parameter follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), written here as weights
+    + gradients + optimizer states. In half precision under DeepSpeed they are 2 + 2 + 12. In fp32, with autocast and
+    under FSDP, which all keep fp32 weights, they are 4 + 4 + 8. If the weights themselves are in half precision, they
+    are 2 + 2 + 4. A frozen copy (the reference of some methods) and a teacher count as weights.
     """
     stage, world = SPREADS.get(strategy, 0), max(1, spec.hardware.world)
     spread = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
@@ -59,12 +60,13 @@ def least(spec: Spec, facts: ModelFacts, strategy: str, offload: int) -> float:
     if not offload:
         held += gradients / (spread if stage >= 2 else 1) + states / (spread if stage >= 1 else 1)
     copies = spec.method.references(spec.get) * element / (spread if stage == 3 else 1)
-    frozen = (facts.params - facts.language_params) * weights  # the vision tower, which is frozen
+    # the vision tower is frozen, so it counts only as weights
+    frozen = (facts.params - facts.language_params) * weights
     return teacher + frozen + facts.language_params * (held + copies)
 
 
 def oversized_states(spec: Spec) -> float:
-    """The bytes of model states in every process, if they exceed the memory of its GPU; otherwise 0."""
+    """The bytes of model states in each process, if they exceed the memory of its GPU; otherwise 0."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None or gpu is None or ("quantization_config" in spec.model.config and not spec.in_mxfp4):
         return 0.0
@@ -76,9 +78,9 @@ def oversized_states(spec: Spec) -> float:
 
 @rule("XP480", "states-beyond-the-card", reads=REFERENCES)
 def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """Weights, gradients and optimizer states must fit in a GPU's memory. The count follows from the strategy, the
-    offload, the adapters, the optimizer and the precision, without activations. `--allow-oom` turns the error into a
-    note.
+    """Weights, gradients and optimizer states must fit in a GPU's memory. Their size is computed from the strategy, the
+    offload, the adapters, the optimizer and the precision. Activations are not counted. `--allow-oom` turns the error
+    into a note.
 
     Why it is bad: a run that does not fit even without any activations cannot start.
 
@@ -90,7 +92,7 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
     if not held or facts is None or gpu is None:
         return
     if spec.wrong and not spec.written("strategy"):
-        return  # if the spec has other errors, the plan has not chosen a strategy
+        return  # if the spec has other errors, the plan has not chosen a strategy, so nothing can be computed
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
         spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
@@ -104,10 +106,10 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP960", "beyond-the-card", reads=REFERENCES)
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """The predicted memory must fit in the GPU, at least at the low end of the prediction. The plan counts weights,
-    gradients, optimizer states, activations, logits, and gathered or recomputed tensors, in each phase of a run, with
-    rows as long as `seq`. `xpc plan` shows the components, and `--allow-oom` turns the error into a note. The memory of
-    families without measured coefficients is not predicted.
+    """The memory that the plan predicts must fit in the GPU; the low end of the predicted range is compared. For each
+    phase of a run with rows as long as `seq`, the plan counts weights, gradients, optimizer states, activations,
+    logits, and gathered or recomputed tensors. `xpc plan` shows the components, and `--allow-oom` turns the error into
+    a note. The memory of families without measured coefficients is not predicted.
 
     Why it is bad: a run that needs more memory than its GPU has cannot finish.
 
@@ -123,8 +125,8 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP961", "tight-memory", "warning", reads=REFERENCES)
 def tight_memory(spec: Spec) -> Iterator[Finding]:
-    """The predicted memory should be at most 80 % of the GPU's memory. Families without measured coefficients
-    are not predicted.
+    """The predicted memory should be at most 80 % of the GPU's memory. The memory of families without measured
+    coefficients is not predicted.
 
     Why it is bad: if lengths vary, the allocator reserves more memory than is in use. Of 40 public runs that ran out of
     memory, all were predicted to need more than 80 %.
@@ -141,8 +143,8 @@ def tight_memory(spec: Spec) -> Iterator[Finding]:
 
 
 def _predicted(spec: Spec) -> tuple[Memory, str] | None:
-    """Return a pair: the predicted memory of one GPU, and whether it fits (`verdict`). None if the memory is unknown or
-    the rule XP480 reports the run. Cached for the last spec, because two rules need it.
+    """Return a pair: the predicted memory of one GPU, and whether it fits (`verdict`). None if the memory is unknown,
+    or if the rule XP480 already reports the run. The result for the last spec is cached, because two rules need it.
     """
     global _latest
     if _latest is None or _latest[0] is not spec:
@@ -151,11 +153,11 @@ def _predicted(spec: Spec) -> tuple[Memory, str] | None:
 
 
 _latest: tuple[Spec, tuple[Memory, str] | None] | None = None
-"""The last spec and its prediction."""
+"""The last spec and the prediction for it, as a cache."""
 
 
 def _verdict(spec: Spec) -> tuple[Memory, str] | None:
-    """Compute the result of `_predicted`, without its cache."""
+    """Compute what `_predicted` returns, without the cache."""
     if spec.hardware.gpu is None or spec.wrong or oversized_states(spec):
         return None
     held = _planned(spec)
@@ -175,7 +177,7 @@ def _planned(spec: Spec) -> Memory | None:
 
 
 def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
-    """The finding for a run that needs too much memory, with the changes that make it fit."""
+    """The finding for a run that needs too much memory. Its help lists the changes that make the run fit."""
     gpu, ways = spec.hardware.gpu, _ways_out(spec)
     assert gpu is not None  # the memory of a CPU is not predicted
     from xpc.compiler.plan.memory import OF_BATCH
@@ -200,14 +202,16 @@ def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) 
 
 def _ways_out(spec: Spec) -> list[Change]:
     """Changes that make the run fit, each checked by planning the changed run; empty if none is known."""
-    from xpc.compiler.plan.changes import fitting  # imported only for a run that does not fit
+    from xpc.compiler.plan.changes import fitting  # imported here, because only a run that does not fit needs them
     from xpc.compiler.rules.core.legality import error_codes
 
     return [*_smaller_bases(spec), *fitting(spec, error_codes, 2)][:2]
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """Of two changes of a frozen base, to bf16 and to 4 bits, those with which a run with adapters fits."""
+    """Of the two ways to make a frozen base smaller, bf16 and 4 bits, return those with which a run with
+    adapters fits.
+    """
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS
@@ -234,7 +238,7 @@ def _suggestions(ways: Sequence[Change]) -> str:
 
 
 def _other_ways(spec: Spec) -> str:
-    """The help if no change of settings makes the run fit: more GPUs, shorter rows, or a smaller model."""
+    """The help if no change of settings makes the run fit. It suggests more GPUs, shorter rows, or a smaller model."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
 
@@ -245,7 +249,7 @@ def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
     from xpc.compiler.rules.core.legality import error_codes
 
     gpu, legal = spec.hardware.gpu, legality(spec, error_codes)
-    assert gpu is not None  # `oversized_states` is 0 without a GPU
+    assert gpu is not None  # `oversized_states` returns 0 for a run without a GPU
     for tier in tiers(spec):
         strategy, offload = tier.get("strategy"), OFFLOADS[str(tier.get("strategy.offload", "none"))]
         held = least(spec, facts, str(strategy), offload)

@@ -1,4 +1,4 @@
-"""Rules about offloading states to the host's memory (XP405, XP406)."""
+"""Rules about offloading model states to the host's memory (XP405, XP406)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ TORCH_OPTIMIZERS = ("adafactor", "adagrad", "rmsprop", "sgd")
 
 @rule("XP405", "offload-without-sharding")
 def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
-    """`offload` needs ZeRO or FSDP on GPUs; FSDP offloads parameters, gradients and optimizer states together.
+    """`offload` needs ZeRO or FSDP on GPUs. `offload = optimizer` is refused under FSDP, because FSDP can only offload
+    parameters, gradients and optimizer states together.
 
     Why it is bad: offload moves sharded states to host memory. ddp shards nothing, and on a CPU all states are in host
     memory already.
@@ -48,11 +49,12 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP406", "offload-replaces-the-optimizer")
 def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
-    """With ZeRO offload the optimizer must be 32-bit AdamW or 32-bit Lion, of which DeepSpeed has CPU versions. In
-    `extra deepspeed`, `zero_force_ds_cpu_optimizer = false` keeps torch's own optimizers.
+    """If ZeRO offloads the optimizer, the optimizer must be 32-bit AdamW or 32-bit Lion, because DeepSpeed has CPU
+    versions of these two only. With `zero_force_ds_cpu_optimizer = false` in `extra deepspeed`, torch's own optimizers
+    are legal, too.
 
-    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay, and a paged
-    optimizer is no longer paged (for which this rule only warns).
+    Why it is bad: accelerate replaces every other optimizer by an Adam without decoupled weight decay. A paged
+    optimizer is replaced by one that is not paged; for this, the rule only warns.
 
     Without this rule: nothing is reported; Adagrad raises TypeError.
 

@@ -1,4 +1,4 @@
-"""Rules about strategies: the hardware, the settings and the models that each supports (XP4xx, XP570)."""
+"""Rules about strategies: which hardware, settings and models each strategy supports (XP4xx, XP570)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ FSDP_ONLY = ("reshard", "state_dict")
 
 @rule("XP401", "fsdp-activation-checkpointing")
 def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
-    """FSDP's own activation checkpointing must stay off. On every strategy, `memory { checkpointing }` turns on the
-    checkpointing of the trainer.
+    """FSDP's own activation checkpointing must stay off. `memory { checkpointing }` turns on the checkpointing of the
+    trainer, which works with every strategy.
 
-    Why it is bad: together with the trainer's checkpointing, FSDP's own checkpointing recomputes twice, or is refused.
+    Why it is bad: if both kinds of checkpointing are on, activations are recomputed twice, or the trainer refuses the
+    combination.
 
     Without this rule: ValueError after the model is loaded, because TRL turns its own checkpointing on by default.
 
@@ -55,8 +56,8 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
 def not_loaded(spec: Spec) -> Iterator[Finding]:
     """transformers 4.57 cannot load gemma 3 under ZeRO-3.
 
-    Why it is bad: the embedding has a buffer that no checkpoint contains, so transformers treats the complete embedding
-    as missing and initializes it again, although each process has only a shard of it.
+    Why it is bad: gemma 3's embedding has a buffer that no checkpoint contains. Because of this buffer, transformers
+    treats the complete embedding as missing and tries to initialize it, although each process has only a shard of it.
 
     Without this rule: IndexError while the model is loaded.
 
@@ -79,7 +80,7 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: accelerate turns FSDP on a CPU into plain DDP, so nothing is sharded.
 
-    Without this rule: nothing is reported; the model was wrapped in DistributedDataParallel.
+    Without this rule: nothing is reported, and the model is wrapped in DistributedDataParallel.
 
     Source: accelerate 1.15 `state.py`; confirmed by running it.
     """
@@ -115,12 +116,12 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP404", "setting-of-another-strategy")
 def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
-    """A setting needs the strategy that reads it: DeepSpeed for buckets and gradient copies, FSDP for resharding and
-    state dicts, hsdp for `shard`.
+    """Some settings need the strategy whose library reads them. Buckets and copies of gradients are settings of
+    DeepSpeed; resharding and state dicts are settings of FSDP; `shard` is a setting of hsdp.
 
     Why it is bad: the setting has no effect.
 
-    Without this rule: a library that does not implement the strategy ignores the setting.
+    Without this rule: nothing is reported, and the setting is ignored.
 
     Source: deepspeed 0.19.8 `runtime/zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin`.
     """
@@ -153,9 +154,9 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP407", "sharded-8bit-optimizer")
 def sharded_8bit(spec: Spec) -> Iterator[Finding]:
-    """bitsandbytes' optimizers cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. These optimizers
-    are all paged ones, the 8-bit ones except torchao's, and some 32-bit ones that transformers takes from bitsandbytes,
-    such as Lion.
+    """Optimizers of bitsandbytes cannot be used under FSDP2, nor under FSDP1 with offloaded parameters. bitsandbytes
+    implements all paged optimizers, all 8-bit optimizers except those of torchao, and some 32-bit optimizers, such as
+    Lion.
 
     Why it is bad: bitsandbytes' optimizers cannot step sharded tensors, and have no kernels for a CPU.
 
@@ -183,8 +184,8 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: hsdp shards over the processes of a group and keeps a copy of the model in each group.
 
-    Without this rule: groups that do not divide the processes form no mesh; one group is the same as fsdp, and groups
-    of one process shard nothing.
+    Without this rule: if the processes cannot be divided into equal groups, the device mesh cannot be built. A single
+    group is the same as fsdp, and groups of one process shard nothing.
 
     Source: accelerate 1.15 `parallelism_config.py`; torch 2.13 `fully_shard` on a 2-D mesh.
     """
@@ -215,14 +216,15 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP488", "accumulation-lost-by-zero2")
 def accumulation_lost(spec: Spec) -> Iterator[Finding]:
-    """ZeRO-2 of DeepSpeed 0.18.2 cannot accumulate, unless the optimizer is offloaded, which keeps the sum. ZeRO-1,
-    ZeRO-3, and ZeRO-2 of deepspeed 0.16.8 and 0.19.8 sum gradients correctly.
+    """On DeepSpeed 0.18.2, ZeRO-2 cannot be combined with accumulation. An offloaded optimizer is exempt, because
+    offloading keeps the sum of the gradients. ZeRO-1 and ZeRO-3 sum gradients correctly, and so does ZeRO-2 of
+    deepspeed 0.16.8 and 0.19.8.
 
     Why it is bad: each backward pass overwrites the gradients of the pass before, so a step uses only the gradients of
     the last micro-batch.
 
-    Without this rule: nothing is reported; the gradient norm is half of the correct norm with two micro-batches, and a
-    quarter with four.
+    Without this rule: nothing is reported. In one run, the gradient norm was half of the correct norm with two
+    micro-batches, and a quarter of it with four.
 
     Source: deepspeed 0.18.2 `zero/stage_1_and_2.py` `independent_gradient_partition_epilogue` (`averaged_gradients` is
     read, and is None until the step); confirmed by running it.
@@ -261,7 +263,7 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP410", "fsdp1-deprecated", "warning")
 def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
-    """`strategy fsdp1` should be replaced by `strategy fsdp`, which is FSDP2.
+    """`strategy fsdp1` should not be used; `strategy fsdp` is FSDP2, its successor.
 
     Why it is bad: transformers 5 announces that it will remove FSDP1.
 
@@ -269,7 +271,7 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `training_args.py`; confirmed by running it.
     """
-    # if FSDP1 would lose adapters, the rule XP582 reports it
+    # the rule XP582 already reports a run in which FSDP1 would lose adapters
     if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2 and not _adapter_lost(spec):
         yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
 
@@ -295,8 +297,8 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP582", "adapter-lost-on-resume")
 def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
-    """A checkpoint of FSDP must restore the complete adapter. On trl-1.16 that needs FSDP2, and on trl-0.24
-    `state_dict = sharded`, which is the default there for adapters.
+    """A run with adapters under FSDP must be able to restore the complete adapter from a checkpoint. On trl-1.16, this
+    needs FSDP2. On trl-0.24, it needs `state_dict = sharded`, which is the default for adapters on that target.
 
     Why it is bad: a resumed run continues with an adapter that is partly or completely untrained, at the learning rate
     and with the optimizer states of a later step.
@@ -325,8 +327,8 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
 
 
 def _adapter_lost(spec: Spec) -> str:
-    """The kind of checkpoints (`fsdp1` or `fsdp2_full`) if they would not restore this run's adapter. Empty if they do
-    restore it, or if the run never loads a checkpoint.
+    """The kind of checkpoints, `fsdp1` or `fsdp2_full`, from which this run's adapter could not be restored. Empty if
+    its checkpoints restore the adapter, or if the run never loads a checkpoint.
     """
     loads = spec.text("save.resume") == "auto" and spec.flag("save.full_state")
     loads = loads or spec.extra_value("trl", "load_best_model_at_end") is True
@@ -339,7 +341,7 @@ def _adapter_lost(spec: Spec) -> str:
 
 @rule("XP413", "checkpointing-not-in-the-family")
 def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """Activation checkpointing needs a family that supports it. For other families it is off by default.
+    """Activation checkpointing needs a family that supports it. For the other families, its default is off.
 
     Why it is bad: the model classes of a few families cannot recompute their layers.
 
@@ -359,12 +361,12 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP570", "reference-of-routed-experts", reads=("method.beta", "method.precompute", "method.reference_free"))
 def reference_of_experts(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO-3, a mixture of experts cannot have a reference model if its layers call only the experts of their
-    tokens. With adapters, no second model is needed.
+    """Under ZeRO-3, a mixture of experts cannot have a reference model if each layer computes only the experts that its
+    tokens need. A run with adapters has no separate reference model, so this rule does not concern it.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
-    DeepSpeed must be configured to gather such a layer as a unit, which the bundle does for the trained model
-    (`deepspeed_moe_layer_cls_names`); TRL gives the reference model a separate DeepSpeed engine without this
+    DeepSpeed can be configured to gather such a layer as a unit, and the bundle does so for the trained model
+    (`deepspeed_moe_layer_cls_names`). But TRL gives the reference model a separate DeepSpeed engine without this
     configuration.
 
     Without this rule: the run hangs, or ends because a process's connection is reset.

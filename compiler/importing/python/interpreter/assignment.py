@@ -71,7 +71,7 @@ def set_item(machine: Machine, owner: object, key: object, value: object, place:
 
 
 def open_further(machine: Machine, owner: dict[object, object], why: str, place: Place) -> None:
-    """Note that any item of a dict, also one that it lacks, may have another value from here on."""
+    """Note that from here on, any item of a dict may have another value, even an item that the dict lacks."""
     for one in list(owner):
         machine.journal.write(owner, one, Unknown(why, place, owner[one]))
     machine.journal.write(owner, OPEN, Unknown(why, place))
@@ -88,7 +88,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.
     elif isinstance(value, Object):
         items = [item(machine, value, n, node) for n in range(len(targets))]
     elif isinstance(value, tuple) and len(value) == len(targets) - 1 and star is None:
-        items = [*value, []]  # transformers' parsers may also return the unparsed words
+        items = [*value, []]  # transformers' parsers may return a further value, the words that they did not parse
     else:
         hidden = value.hidden if isinstance(value, Unknown) else value
         why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"

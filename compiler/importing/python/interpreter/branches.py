@@ -1,5 +1,5 @@
-"""Record the changes that the branches of a condition make. The changes of the first branch are undone before the
-second branch is interpreted, and then the changes of both are merged.
+"""Record the changes that the branches of a condition make. After the first branch, its changes are undone, so that the
+second branch begins in the same state. Then the changes of both branches are merged.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MISSING = object()
 
 @mutable
 class Writes:
-    """The changes of a branch: by container and key, the old value while the branch runs, and afterwards the
-    new value.
+    """The changes that a branch makes, by container and key. While the branch runs, they have the old values;
+    afterwards, the new values.
     """
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]
@@ -42,7 +42,7 @@ class Journal:
     def remove(self, container: MutableMapping[object, object], key: object) -> object:
         """Remove a key, and return its value."""
         value = container[key]
-        self.write(container, key, value)  # record that the dict had the key
+        self.write(container, key, value)  # record that the dict had this key, so that it can be restored
         del container[key]
         return value
 
@@ -98,7 +98,9 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Repeat the undone changes of a branch, if the script continues only after this branch."""
+        """Make the changes of this branch again, after they were undone. This is done if the script continues only
+        after this branch.
+        """
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
                 self.change(container.items_, value)

@@ -40,7 +40,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.place)  # `int(None)` fails
+            return Unknown(value.why, value.place)  # Python raises an error for `int(None)`
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number
@@ -81,7 +81,9 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 
 def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """The files in a folder of the machine that trains, such as the checkpoints of an earlier run: taken as none."""
+    """The files in a folder of the machine that trains, such as the checkpoints of an earlier run. It is assumed that
+    there are none.
+    """
     return Unset("the files in a folder of the machine decide", machine.place(node))
 
 
@@ -170,7 +172,7 @@ def _whether(stops: bool) -> Callable[..., object]:
 
 def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     values = [one.value for one in positional]
-    # do not compute 10 ** 1000000000 for `round(1, -1000000000)`
+    # for `round(1, -1000000000)`, 10 ** 1000000000 must not be computed
     digits = values[1] if len(values) > 1 else 0
     if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
         return round(*values)  # type: ignore[call-overload]

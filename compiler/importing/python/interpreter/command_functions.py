@@ -24,13 +24,13 @@ from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
 
 REQUIRED = Name("<required>")
-"""The default of an option that the command must give."""
+"""Marks an option without a default, so that the command must state it."""
 
 
 @record
 class Option:
-    """A parameter of such a function: the option's names, its default, and its type as an annotation. A parameter
-    without an option's name is a word of the command.
+    """A parameter of such a function: the names of its option, its default, and its type as an annotation. If it has no
+    option, it is a word of the command.
     """
 
     parameter: str
@@ -109,7 +109,7 @@ def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str
 
 
 def _stated(machine: Machine, name: str, place: Place) -> Entry | None:
-    """An option's value in the command, or in `--set`; `no_NAME` switches it off."""
+    """The value of an option in the command, or in `--set`. `no_NAME` switches the option off."""
     entries = machine.command.arguments if machine.command is not None else {}
     if f"no_{name}" in machine.given:
         machine.use(f"no_{name}")

@@ -1,4 +1,6 @@
-"""Compute the arguments that argparse returns: the values of the command or of `--set`, otherwise the defaults."""
+"""Compute the arguments that argparse returns. An argument has the value that the command or `--set` states, or else
+its default.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def _command(machine: Machine, call: Object, space: Instance, place: int) -> Non
 
 
 def _complete(machine: Machine, parser: Object) -> None:
-    """Complete abbreviated names: argparse takes `--eval_step` for `--eval_steps` if no other name begins like this."""
+    """Complete abbreviated names: argparse takes `--eval_step` for `--eval_steps`, provided that no other name begins
+    in this way.
+    """
     names = {str(one.value).lstrip("-").replace("-", "_") for call in _calls_below(parser, machine)
              if call.last == "add_argument" for one in call.positional if str(one.value).startswith("--")}  # fmt: skip
     short = {key: [one for one in names if one.startswith(key)] for key in machine.given if key not in names}
@@ -100,7 +104,7 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
     except ValueError:
         return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
     if kind.value == Name("bool"):
-        return bool(text)  # Python's bool("False") is True
+        return bool(text)  # in Python, bool("False") is True
     value = machine.call(kind.value, [Argument(text, call.place)], {}, ast.Pass(lineno=call.place.line))
     return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
 

@@ -31,7 +31,8 @@ def _if(machine: Machine, node: ast.If) -> str:
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
-        # for a condition such as `not line`, assume that the line has text, because an empty line is no row of data
+        # for a condition such as `not line`, the line is assumed to contain text, because an empty line is no row of
+        # data
         truth = not isinstance(node.test, ast.UnaryOp)
     if truth is not None:
         chosen, other = (node.body, node.orelse) if truth else (node.orelse, node.body)
@@ -40,7 +41,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         with machine.journal.branch() as writes:
             ends = machine.block(chosen)
         if ends == STOP:
-            return machine.block(other)  # a branch that raises or exits does not train, so take the other one
+            return machine.block(other)  # a branch that raises or exits does not train, so the other one is taken
         machine.journal.apply(writes)
         return ends
     return _either(
@@ -123,8 +124,8 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How the block around a loop ends early if the loop's body ends with `ends`: `return` ends the block, `break` and
-    `continue` end only the loop.
+    """How the block around a loop ends early, if the body of the loop ends with `ends`. `return` also ends the block;
+    `break` and `continue` end only the loop.
     """
     return "" if ends.startswith(LOOP) else ends
 
@@ -149,7 +150,9 @@ def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
 
 
 def _try(machine: Machine, node: ast.Try | ast.TryStar) -> str:
-    """Interpret a `try` statement. Imports are assumed to succeed; handlers of other failures are interpreted, too."""
+    """Interpret a `try` statement. Imports in it are assumed to succeed. For other failures, the handlers are
+    interpreted as well.
+    """
     handlers = [one for one in node.handlers if not _imports(one)]
     if not handlers or all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body):
         ends = machine.block(node.body) or machine.block(node.orelse)
@@ -209,13 +212,13 @@ def _changes(node: ast.For | ast.AsyncFor) -> bool:
     return any(
         isinstance(one, ast.Attribute)
         and (isinstance(one.ctx, ast.Store) or one.attr in effects)
-        and one.attr != "grad"  # there are no gradients before training
+        and one.attr != "grad"  # before training, there are no gradients that could be changed
         for one in ast.walk(node)
     )
 
 
 def _unfreezes_adapters(body: list[ast.stmt]) -> bool:
-    """Whether a loop only makes adapter weights trainable, as they are by default."""
+    """Whether a loop only makes the weights of adapters trainable. They are trainable anyway."""
     if len(body) != 1 or not isinstance(body[0], ast.If) or body[0].orelse or "lora" not in ast.unparse(body[0].test):
         return False
     return all(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WIDE = re.compile(r"[0-9]{4}")
-"""Matches a format specification with a width of 1000 or more, whose result would be too long."""
+"""A pattern for a format specification with a width of 1000 or more. Its result would be too long."""
 
 
 def _constant(machine: Machine, node: ast.Constant) -> object:
@@ -158,10 +158,10 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
     loop = generators[0]
     iterable = machine.evaluate(loop.iter)
     if functions.is_signature(iterable) and len(parts) == 1:
-        return iterable  # as in `{one.name for one in fields(SFTConfig)}`
+        return iterable  # the names of the fields of a class: `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if isinstance(iterable, Unset) and len(parts) == 1:
-        return iterable  # no files, of which none are selected
+        return iterable  # there are no files, so none are selected
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable
         return machine.unknown(node, "it is a list of items that are not known", hidden)

@@ -1,4 +1,4 @@
-"""Interpret `import` statements. Modules next to the script are read; other names belong to libraries."""
+"""Interpret `import` statements. A module next to the script is read; any other module is taken for a library."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
         return None
     folder = posixpath.dirname(machine.label.rpartition(" cell ")[0] or machine.label) if level else ""
     if level and machine.scopes[-1] is machine.main:
-        folder = ""  # paths are relative to the script's folder
+        folder = ""  # in a module, too, paths are relative to the folder of the script
     stem = posixpath.normpath(posixpath.join(folder, *[".."] * (level - 1), *parts_))
     if stem in machine.modules:
         return machine.modules[stem]
@@ -42,7 +42,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
             scope: dict[str, object] = {"__name__": name}
             machine.modules[stem] = scope
             scopes, label, journal = machine.scopes, machine.label, machine.journal
-            machine.journal = Journal()  # an import inside a branch is not undone
+            machine.journal = Journal()  # a branch is undone afterwards, but imports in it are not
             machine.walk(found, scope)
             machine.scopes, machine.label, machine.journal = scopes, label, journal
             return scope

@@ -145,7 +145,7 @@ def _hasattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if isinstance(owner, Object) and name == "peft_config":
         return any("peft" in one.path.lower() for one in lineage(owner))
     if isinstance(owner, Name):
-        return True  # assume the newest library version, which has the name
+        return True  # the name is assumed to exist, as in the newest version of the library
     return machine.unknown(node, "it depends on the library")
 
 

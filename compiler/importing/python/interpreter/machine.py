@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 MAX_STEPS = 200_000
-"""The most interpreter steps. Each evaluation of an expression or statement is one step, and a long value adds several
-(`charge`).
+"""The largest number of steps. Each evaluation of an expression or statement counts as one step, and a long value adds
+several (`charge`).
 """
 PER_STEP, ENTRIES_PER_STEP = 64, 16
-"""The number of characters or list items, and of dict entries, that cost one step."""
+"""How many characters or list items count as one step, and how many entries of a dict."""
 MAX_DEPTH = 60
-"""The maximum nesting of expressions and calls."""
+"""How deeply expressions and calls may be nested."""
 TRUE = ("1", "true", "yes", "on")
 """Values of `--set` that mean true."""
 PRESENT = "<present>"
@@ -47,8 +47,8 @@ RETURN, STOP, LOOP = "return", "stop", "loop"
 
 @record
 class Semantics:
-    """The functions that evaluate each kind of expression and statement, and calls. A function for a statement returns
-    how the statement ends its block early, such as RETURN.
+    """The functions that evaluate the kinds of expressions, of statements, and calls. A function for a statement
+    returns how it ends its block early, such as RETURN.
     """
 
     expressions: Mapping[type, Callable[[Machine, Any], object]]
@@ -58,7 +58,7 @@ class Semantics:
 
 @record
 class Defaulted:
-    """A function parameter (`name`) that no call passes, so that it gets the defaults of its annotated class
+    """The parameter `name` of a function. No call passes it, so it gets the defaults of the class in its annotation
     (`kind`).
     """
 
@@ -172,7 +172,7 @@ class Machine:
             self.depth -= 1
 
     def charge(self, value: object) -> None:
-        """Count a long value as several steps, which limits the cost of making, comparing and keeping long values."""
+        """Count a long value as several steps. This limits the time for making, comparing and keeping long values."""
         if isinstance(value, str | list | tuple):
             self.steps += len(value) // PER_STEP
         elif isinstance(value, dict):
@@ -251,12 +251,16 @@ class Machine:
             self.command.used.update(names)
 
     def taken_as_empty(self, value: object) -> None:
-        """Record an unset environment variable that decides a condition because it is taken to be empty."""
+        """Record an environment variable that is not set, and that decides a condition because it is
+        taken to be empty.
+        """
         if isinstance(value, Unset):
             self.unset.setdefault(value.why, value.place)
 
     def lookup(self, name: str, node: ast.AST) -> object:
-        """Look up a variable: in the innermost scope that has it, otherwise among Python's built-in functions."""
+        """Look up a variable. It is that of the innermost scope that has it; if no scope has it, a built-in function of
+        Python.
+        """
         for scope in self.scopes:
             if name in scope:
                 return scope[name]
@@ -267,7 +271,7 @@ class Machine:
         return self.unknown(node, f"`{name}` is not defined in the script")
 
     def define(self, name: str, value: object) -> None:
-        """Set a variable in the current scope, or in the module's after `global`."""
+        """Set a variable in the current scope. After `global`, it is set in the scope of the module."""
         declared = self.scopes[0].get("<global>")
         outer = isinstance(declared, list) and name in declared
         scope: MutableMapping[object, object] = self.scopes[-1 if outer else 0]  # type: ignore[assignment]

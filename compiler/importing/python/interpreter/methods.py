@@ -40,7 +40,8 @@ def method(
     for unknown in values:
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
             return Unknown(unknown.why, unknown.place)
-    if isinstance(owner, Instance) and owner.made is not None:  # a call of `super().__init__(...)` of a library class
+    # this is a call of `super().__init__(...)`, and the base class is one of a library
+    if isinstance(owner, Instance) and owner.made is not None:
         for left in [one for one in owner.made.keywords if one not in keywords]:
             machine.journal.remove(owner.made.keywords, left)  # type: ignore[arg-type]
         for key, one in keywords.items():
@@ -58,7 +59,7 @@ def method(
                       owner.places)  # fmt: skip
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
-    if isinstance(owner, Class):  # a call of pydantic's `model_validate` or `parse_obj`
+    if isinstance(owner, Class):  # this is a call of pydantic's `model_validate` or `parse_obj`
         table = values[0] if values else None
         if not isinstance(table, dict):
             return table if isinstance(table, Unknown) else machine.unknown(node, "values that are not known")

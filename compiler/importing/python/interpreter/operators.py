@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LENGTH = "a length that is not known"
 LESS = "<length without>"
-"""The path of an object that is a data set's length without some rows."""
+"""The path that marks an object as the length of a dataset without some of its rows."""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -94,8 +94,8 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 
 def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: object) -> Unknown | None:
-    """A part of a data set's length: `len(rows) - 50` or `0.9 * len(rows)`, with the rows or the share that is left
-    out as the number; None for any other value.
+    """A part of the length of a dataset, such as `len(rows) - 50` or `0.9 * len(rows)`. Its number is the rows, or the
+    share, that are left out. None for any other value.
     """
     length, other = (left, right) if isinstance(left, Unknown) else (right, left)
     if not isinstance(length, Unknown) or length.why != LENGTH or not isinstance(length.hidden, Object):
@@ -111,9 +111,9 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
 
 
 MOST_PIECES = 32
-"""The most tokens and texts that are followed when a script joins them."""
+"""If a script joins tokens and texts, at most this many of them are followed."""
 TOKENS, MASKED = "<tokens>", "<masked>"
-"""The paths of objects that are joined tokens, and one label for each of some tokens."""
+"""The paths that mark objects as tokens that were joined, or as one label for each token of a text."""
 
 
 def is_tokens(value: object) -> bool:
@@ -209,7 +209,7 @@ def _undecided(machine: Machine, node: ast.AST, unclear: object, value: object) 
 
 
 def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
-    """The unknown value of an operator, with the reason and the line of its unknown operand."""
+    """The unknown value of an operator. It has the reason and the line of the operand that is unknown."""
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
@@ -259,7 +259,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
         return functions.contains(left, right, isinstance(op, ast.In), names)
     compare = COMPARISONS.get(type(op))
     if isinstance(left, Unknown) and left.why == LENGTH and right == 0 and compare is not None:
-        return bool(compare(1, 0))  # a dataset is assumed not to be empty
+        return bool(compare(1, 0))  # a dataset is assumed to have rows
     if any(isinstance(one, Name) and not functions.is_library(one.path) for one in (left, right)):
         return None
     if isinstance(left, Name) is not isinstance(right, Name):

@@ -1,4 +1,6 @@
-"""Fill the configuration classes of transformers' and TRL's argument parsers with the command's arguments."""
+"""Fill in the configuration classes that the argument parsers of transformers and TRL return, with the arguments of the
+command.
+"""
 
 from __future__ import annotations
 
@@ -270,7 +272,9 @@ def signature_names(value: object) -> frozenset[str] | None:
 
 
 def lacks(value: Object, name: str) -> bool:
-    """Whether a configuration certainly lacks a field: neither the script nor any version of TRL's class has it."""
+    """Whether it is certain that a configuration lacks a field, because neither the script nor any version of TRL's
+    class has it.
+    """
     kind = value.attributes.get("<class>")
     given = {**value.attributes, **value.keywords}
     fields = _known(kind if isinstance(kind, Class) else Name(value.path))
@@ -283,7 +287,7 @@ def _block(last: str) -> str:
 
 @cache
 def defaults(path: str) -> Mapping[str, object]:
-    """The defaults of a library's configuration class that are the same in all versions."""
+    """Those defaults of a library's configuration class that are the same in all versions."""
     last = path.rpartition(".")[2]
     block = _block(last)
     if block != "config":

@@ -1,5 +1,5 @@
-"""Calls: functions and classes of the script are followed with their arguments; of a library's functions, the value is
-computed if the function is known, otherwise the call is recorded.
+"""Interpret calls. A function or class of the script is followed with its arguments. For a function of a library, the
+value is computed if the function is known; otherwise the call is recorded.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MAX_CALLS = 24
-"""The maximum nesting of calls of the script's functions."""
+"""How deeply calls of the script's functions may be nested."""
 MAX_RECURSION = 2
-"""The maximum nesting of a function's calls of itself with unknown values: both branches of their conditions are
-interpreted, so the number of calls grows exponentially with the depth.
+"""How deeply a function may call itself with unknown values. Both branches of each condition are interpreted, so the
+number of calls grows exponentially with the depth.
 """
 
 
@@ -177,8 +177,8 @@ def _parameter(
 
 
 def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object:
-    """An object of a parameter's annotated class, with the class's defaults. None unless the class is in the script and
-    all its fields have defaults.
+    """An object of the class in a parameter's annotation, with the defaults of the class. None unless the class is in
+    the script and all of its fields have defaults.
     """
     note = one.annotation
     if isinstance(note, ast.BinOp):  # as in `Config | None`
@@ -275,7 +275,7 @@ def library(
             return value
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
-        path, receiver = f"{path}()", function  # calls of an object, such as `tokenizer(text)`
+        path, receiver = f"{path}()", function  # the call is one of an object, such as `tokenizer(text)`
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
     made = Object(path, positional, keywords, machine.place(node), receiver)
@@ -303,7 +303,7 @@ def _as_dict(config: Object) -> Table:
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:
-    """A deep copy of a trainer, because the script may change the trainer's parts afterwards."""
+    """A deep copy of a trainer. It is needed because the script may change the parts of the trainer afterwards."""
     from copy import deepcopy
 
     copies: dict[int, object] = {}

@@ -16,9 +16,11 @@ from xpc.grammar.record import field, record
 MAX_NODES = 60_000
 """The most nodes of a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
-"""Matches a notebook line for the shell or for IPython, such as `!pip install trl` or `%matplotlib`."""
+"""A pattern for a line of a notebook that is for the shell or for IPython, such as `!pip install trl` or
+`%matplotlib`.
+"""
 ENCODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.A)
-"""Matches a comment that states the encoding of a script (PEP 263)."""
+"""A pattern for a comment that states the encoding of a script (PEP 263)."""
 UTF_8 = ("utf-8", "utf8", "utf-8-sig", "utf-8-unix")
 LIKE_ASCII = ("ascii", "us-ascii", "latin-1", "latin1", "iso-8859-1", "iso-8859-15", "cp1252", "gbk", "cp936")
 """Encodings that encode ASCII characters as UTF-8 does."""
@@ -35,7 +37,7 @@ class Part:
     text: str = field(repr=False)
 
 
-@lru_cache(32)  # `--partial` reads a script and its modules again for each decision
+@lru_cache(32)  # cached, because `--partial` reads a script and its modules once more for each decision
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     """The parsed script or notebook cells, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
@@ -90,7 +92,8 @@ def _part(text: str, label: str) -> Part:
         raise Unreadable(f"it is larger than {MAX_SIZE} characters")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # ignore warnings about the script, such as invalid escapes
+            # warnings about the script, such as those about invalid escapes, are ignored
+            warnings.simplefilter("ignore")
             tree = _tree(text)
     except SyntaxError as error:
         raise Unreadable(f"it is not Python: {error.msg}", error.lineno or 0) from error
@@ -127,7 +130,7 @@ def _cells(text: str) -> list[str]:
 
 
 def _without_magic(code: str) -> str:
-    """Replace lines for the shell and for IPython by `pass`, so that line numbers stay the same."""
+    """Replace the lines for the shell and for IPython by `pass`. The numbers of the other lines stay the same."""
     first = CELL.match(code)
     if first is not None and first[1] not in PYTHON_CELLS:
         return ""
@@ -136,7 +139,7 @@ def _without_magic(code: str) -> str:
     for line in code.split("\n"):
         magic = inside or (not quoted and MAGIC.match(line) is not None)
         if not magic and (line.count('"""') + line.count("'''")) % 2:
-            quoted = not quoted  # a line that begins with `!` may be in a string
+            quoted = not quoted  # a line that begins with `!` may be inside of a string
         inside = magic and line.rstrip().endswith("\\")
         out.append(f"{line[: len(line) - len(line.lstrip())]}pass" if magic else line)
     return "\n".join(out)

@@ -20,13 +20,13 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 MOST_PARTS = 2_000
-"""The most parts of a text that is built from values."""
+"""The largest number of parts of a text that is built from values."""
 
 
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     """Join parts to a string: a str if all parts are known, a `Text` if some are columns of a row, or unknown."""
     flat: list[object] = []
-    texts: list[str] = []  # known strings since the last column
+    texts: list[str] = []  # the known strings that follow the last column
     length = 0
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
@@ -54,8 +54,10 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
 
 
 def _chosen(machine: Machine, choice: Choice, parts: list[object], node: ast.AST) -> object:
-    """Join parts of which `choice` depends on whether a column is empty. The result is a choice between two strings."""
-    machine.count(node, len(parts))  # each choice doubles the number of strings
+    """Join parts. One of them, `choice`, depends on whether a column is empty, so the result is a choice between two
+    strings.
+    """
+    machine.count(node, len(parts))  # with each choice, the number of strings doubles
     at = next(n for n, one in enumerate(parts) if one is choice)
     full, empty = (joined(machine, [*parts[:at], one, *parts[at + 1 :]], node) for one in (choice.full, choice.empty))
     for one in (full, empty):

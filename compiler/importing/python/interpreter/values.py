@@ -17,7 +17,7 @@ else:
 
 Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
-"""The maximum length of a computed string or list."""
+"""The largest length of a string or list that is computed."""
 MOST_JOINED = 20_000
 """The most values that are compared when two branches are joined."""
 NO_DEFAULT = "it has no default"
@@ -45,7 +45,9 @@ class Unknown:
     why: str
     place: Place
     hidden: object = field(default=None, repr=False)
-    """The value that the unknown one was derived from, such as the dataset that an unreadable function filters."""
+    """The value from which the unknown value was derived. For a dataset that a function filters which cannot be read,
+    it is the dataset.
+    """
 
 
 @record
@@ -105,8 +107,8 @@ class Text:
 
 @record
 class Choice:
-    """A value that depends on whether a column of the row is empty: `full` if the column has a value, otherwise
-    `empty`.
+    """A value that depends on whether a column of the row is empty. It is `full` if the column has a value, and `empty`
+    if not.
     """
 
     column: str
@@ -187,7 +189,7 @@ class Function:
     called: bool = False
 
     def __deepcopy__(self, memo: object) -> object:
-        """Return the function itself: copies of a trainer share the script's functions."""
+        """Return the function itself, so that the copies of a trainer share the functions of the script."""
         return self
 
     @property
@@ -214,12 +216,12 @@ class Class:
     """The annotations of the fields, as source text."""
 
     def __deepcopy__(self, memo: object) -> object:
-        """Return the class itself: copies of a trainer share the script's classes."""
+        """Return the class itself, so that the copies of a trainer share the classes of the script."""
         return self
 
     def base(self) -> str:
-        """The dotted name of the library class that the class inherits from, such as `trl.SFTTrainer`; ""
-        without one.
+        """The dotted name of the library class from which the class inherits, such as `trl.SFTTrainer`. "" if there is
+        none.
         """
         names = [one for one in self._above() if isinstance(one, Name)]
         return next((one.path for one in names if one.last not in PLAIN_BASES), "")
@@ -258,7 +260,7 @@ class Instance:
     attributes: dict[str, object] = field(factory=dict)
     places: dict[str, Place] = field(factory=dict)
     made: Object | None = None
-    """The recorded call of the library class that the object's class inherits from; None without one."""
+    """The recorded call of the library class from which the class of the object inherits. None if there is none."""
 
 
 @mutable
@@ -290,7 +292,7 @@ class Join:
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
-        """The value after two branches of which one gives `one` and the other gives `other`."""
+        """The value after two branches. One branch gives `one`, and the other gives `other`."""
         self.left -= 1
         if one is other or self.left < 0:
             return one if one is other else self.unknown()
@@ -358,7 +360,7 @@ class Join:
         }
 
     def only(self, present: object) -> object:
-        """The value of a key that only one branch sets."""
+        """The value of a key that only one of the two branches sets."""
         if isinstance(present, Place):
             return present
         if isinstance(present, Argument):

@@ -1,1 +1,3 @@
-"""Programs that are run by the interpreter with the training packages. They import no module of the compiler."""
+"""Programs that run in the interpreter with the training packages. They cannot import a module of the compiler, because
+that interpreter does not have xpc.
+"""

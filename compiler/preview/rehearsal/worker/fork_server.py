@@ -1,11 +1,11 @@
 """Run bundles one after another in one process, which imports the training libraries once and forks for each run.
 
-A run is the bundle's own trainer/main.py in separate processes, with the environment variables that torchrun would set.
-So it trains, saves, is killed and resumes like any other run, but without ten seconds of imports. Other programs
-(``program``), such as one that inspects results, can be run in the same way. The server reads one JSON object per line
-(see ``forks.Forks.run``) and answers each with one line. On the socket whose file descriptor is its argument, it serves
-warm_python.py, for programs that start other programs: launch.sh and the launchers. Before ``warm``, it imports only
-the standard library.
+A run is the bundle's own trainer/main.py in separate processes, which get the environment variables that torchrun would
+set. So it trains, saves, is killed and resumes like any other run, but its start does not take ten seconds of imports.
+Other programs (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON
+object per line (see ``forks.Forks.run``), and answers each with one line. Its argument is the file descriptor of a
+socket. On this socket, it serves warm_python.py, for programs that start other programs: launch.sh and the launchers.
+Until ``warm`` is called, the server imports only the standard library.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ LATER = (
     "torch.distributed.algorithms.ddp_comm_hooks",
     "torch.utils.serialization",
 )
-"""Modules that are imported only if the environment has their packages."""
+"""Modules that are imported only if the environment has the packages that they need."""
 LAUNCHERS = ("accelerate.commands.launch", "torch.distributed.run")
 
 
 def warm() -> None:
-    """Import everything that a run imports, and exclude these objects from garbage collection, so that forks do not
-    copy them.
+    """Import everything that a run imports. The imported objects are then excluded from garbage collection; otherwise,
+    a collection in a fork would copy their memory.
     """
     import accelerate.commands.launch
     import datasets
@@ -69,17 +69,18 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    for name in LAUNCHERS:  # accelerate runs launchers as programs, which imports their modules again
+    for name in LAUNCHERS:  # accelerate runs launchers as programs, so each fork would import their modules again
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
 
 
 def _look_up(transformers: Any) -> None:
-    """Cache slow look-ups that each run would repeat.
+    """Cache the results of slow look-ups, which each run would repeat.
 
-    These are: metadata of packages; DeepSpeed's operators (which starts a C compiler) and NUMA nodes (it searches for
-    numactl at each gradient); and transformers' renamings of weights, or its list of models.
+    They are: the metadata of packages; the operators of DeepSpeed, for which it starts a C compiler; the NUMA nodes,
+    for which DeepSpeed searches for numactl at each gradient; transformers' renamings of weights; and transformers'
+    list of models.
     """
     importlib.metadata.metadata = cache(importlib.metadata.metadata)
     if "deepspeed" in sys.modules:
@@ -96,13 +97,13 @@ def _look_up(transformers: Any) -> None:
 
 
 def forked(prepare: Callable[[], str]) -> int:
-    """Fork, and run a program in the fork. ``prepare`` is called in the fork and returns the program's path. Returns
-    the pid.
+    """Fork, and run a program in the fork. ``prepare`` is called in the fork, and returns the path of the program.
+    Returns the pid of the fork.
     """
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # the exit status if nothing below sets another
+    status = 70  # this is the exit status unless something below sets another one
     try:
         os.setsid()
         main = prepare()
@@ -117,7 +118,7 @@ def forked(prepare: Callable[[], str]) -> int:
             traceback.print_exc()
             status = 1
         threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()  # trackers write their last lines in these functions
+        atexit._run_exitfuncs()  # these functions are run because trackers write their last lines in them
     except BaseException:
         traceback.print_exc()
     finally:
@@ -127,7 +128,7 @@ def forked(prepare: Callable[[], str]) -> int:
 
 
 def child(job: dict[str, Any], rank: int, port: int) -> int:
-    """Fork, and run the program of a job as the process with this rank. Returns the pid."""
+    """Fork, and run the program of a job as the process with this rank. Returns the pid of the fork."""
 
     def prepare() -> str:
         os.chdir(job["cwd"])
@@ -141,14 +142,14 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # Python itself adds this folder for a program
+        sys.path.insert(0, os.path.dirname(main))  # Python itself adds this folder when it runs a program
         return main
 
     return forked(prepare)
 
 
 def free_port() -> int:
-    """A free port below the range from which the kernel chooses ports automatically."""
+    """A free port with a low number: it is below the range from which the kernel chooses ports automatically."""
     while True:
         with socket.socket() as one, contextlib.suppress(OSError):
             one.bind(("", random.SystemRandom().randint(12000, 32767)))
@@ -156,7 +157,7 @@ def free_port() -> int:
 
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Run a job, as `forks.Forks.run` describes it, to its end. Returns the answer to the client."""
+    """Run a job, as `forks.Forks.run` describes it, until it ends. Returns the answer for the client."""
     port, until = free_port(), time.monotonic() + job["seconds"]
     alive = {child(job, rank, port): rank for rank in range(job["world"])}
     status: dict[int, int] = {}
@@ -185,8 +186,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 
 class Commands:
-    """Serves warm_python.py: each client gets a fork, which receives the client's signals and is killed if the client
-    ends.
+    """Serves the clients, which run warm_python.py. Each client gets a fork. The fork receives the signals that the
+    client gets, and is killed if the client ends.
     """
 
     def __init__(self, listener: socket.socket, selector: selectors.BaseSelector) -> None:
@@ -203,7 +204,7 @@ class Commands:
         """Fork the program that a client requests."""
         self.selector.unregister(connection)
         text, files, _, _ = socket.recv_fds(connection, 1 << 20, 16)
-        if not text:  # the client was killed before it sent its request
+        if not text:  # the client was killed before it sent its request, so there is nothing to start
             connection.close()
             return
         asked = json.loads(text)
@@ -231,11 +232,11 @@ class Commands:
         try:
             self.selector.unregister(connection)
             connection.send(b"%d" % status)
-        except (KeyError, OSError):  # the client was killed, so nobody waits for the status
+        except (KeyError, OSError):  # the client was killed, so nobody waits for the exit status
             connection.close()
             return
-        # If a signal were unread, closing the socket would discard the status. So everything is read until the client
-        # ends.
+        # Closing a socket discards the exit status if a signal of the client is unread. So everything is read until the
+        # client ends.
         self.selector.register(connection, selectors.EVENT_READ, lambda: self.drain(connection))
 
     def drain(self, connection: socket.socket) -> None:
@@ -250,12 +251,14 @@ class Commands:
 
 
 def enter(space: int) -> None:
-    """Join a namespace, given as a file descriptor. Without root, this fails, but then all namespaces are the same."""
+    """Join a namespace, which is given as a file descriptor. Without root this fails, but then server and client are in
+    the same namespaces anyway.
+    """
     ctypes.CDLL(None).setns(space, 0)
 
 
 def as_command(asked: dict[str, Any], files: list[int]) -> str:
-    """Make this fork look like the program that the client should have started, and return the program's path.
+    """Make this fork look like the program that the client was to start, and return the path of that program.
 
     ``asked`` has the program's arguments, folder and environment; ``files`` are the client's open file descriptors.
     """
@@ -264,10 +267,10 @@ def as_command(asked: dict[str, Any], files: list[int]) -> str:
     os.chdir(asked["cwd"])
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
-    os.closerange(3, 1 << 16)  # closes the server's files, too
+    os.closerange(3, 1 << 16)  # this also closes the files of the server
     os.environ.clear()
     os.environ.update(asked["environ"])
-    # huggingface_hub reads these variables only when it is imported
+    # huggingface_hub reads these variables only when it is imported, so its values are set here
     importlib.reload(sys.modules["huggingface_hub.constants"])
     sys.executable, sys.argv = asked["python"], asked["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])
@@ -277,14 +280,14 @@ def as_command(asked: dict[str, Any], files: list[int]) -> str:
 
 
 def serve(answers: Any, listener: socket.socket) -> None:
-    """Answer requests until the standard input ends."""
+    """Answer requests until the standard input of the server ends."""
     with selectors.DefaultSelector() as selector:
         Commands(listener, selector)
         selector.register(sys.stdin, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.data is not None:
-                    if key in selector.get_map().values():  # an earlier event may have closed this connection
+                    if key in selector.get_map().values():  # an event before this one may have closed the connection
                         key.data()
                     continue
                 line = sys.stdin.readline()
@@ -299,4 +302,4 @@ if __name__ == "__main__":
     os.dup2(2, 1)
     warm()
     serve(answers, socket.socket(fileno=int(sys.argv[1])))
-    os._exit(0)  # `os._exit` avoids messages of native modules about leaked objects
+    os._exit(0)  # `os._exit` is used so that native modules print no messages about leaked objects

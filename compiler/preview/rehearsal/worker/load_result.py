@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 ZERO = ("lora_B", "oft_", "vera_lambda_b", "hada_w2_b", "miss_block")
-"""Parts of the names of adapter weights that are 0 before training, in peft 0.21, 0.18 and 0.17."""
+"""Texts in the names of those adapter weights that are 0 before training, in peft 0.21, 0.18 and 0.17."""
 
 
 def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
@@ -34,7 +34,7 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training changed any weight. For a new adapter: whether a weight that is initialized with 0 is not 0."""
+    """Whether training has changed any weight. For a new adapter, whether a weight that starts at 0 is no longer 0."""
     import torch
 
     state = model.state_dict()

@@ -29,8 +29,8 @@ SIZES: dict[str, Any] = {
     "linear_num_heads": 4, "linear_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
     "linear_key_head_dim": 16, "linear_value_head_dim": 16, "chunk_size": 16, "mamba_chunk_size": 16,
 }  # fmt: skip
-"""The sizes of a small model. Each family uses those that its configuration class takes. Chunks of state-space models
-are short, because inputs are padded to a full chunk.
+"""The sizes of a small model. A family uses those sizes that its configuration class has. The chunks of state-space
+models are short, because inputs are padded to a complete chunk.
 """
 BEGIN = "<s>"
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -59,10 +59,10 @@ OWN: dict[str, dict[str, Any]] = {
                  "v_head_dim": 16, "num_key_value_heads": 4},
     "dots1": {"n_shared_experts": 1, "first_k_dense_replace": 1},
 }  # fmt: skip
-"""Sizes by model family, for families in which the names of SIZES are missing or have another meaning."""
+"""Sizes for families that have other names for the sizes in SIZES, or that use these names for something else."""
 KINDS = (bool, str, float)
-"""Types of values that the small model takes over from the large model's configuration: switches, names, and scales.
-Integers are sizes, so they are not taken over.
+"""The types of those values that the small model copies from the large model's configuration: switches, names, and
+scales. Integers are not copied, because they are sizes.
 """
 NOT_KEPT = ("_name_or_path", "dtype", "model_type", "torch_dtype", "transformers_version")
 
@@ -74,7 +74,9 @@ def names_of(maker: Any) -> set[str]:
 
 
 def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, Any]:
-    """The sizes that a family's configuration class takes. A size that has two names (an alias) is passed only once."""
+    """The sizes that a family's configuration class has. If a size has two names, it is passed under one
+    of them only.
+    """
     known, mapped = names_of(maker), getattr(maker, "attribute_map", {})
     chosen = {name: value for name, value in sizes.items() if name in known} | OWN.get(model_type, {})
     return {name: value for name, value in chosen.items() if mapped.get(name, name) == name or name not in sizes
@@ -82,8 +84,8 @@ def sizes_of(maker: Any, model_type: str, sizes: dict[str, Any]) -> dict[str, An
 
 
 def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
-    """Make the configuration of a small model of a family. `own` is the large model's configuration, and `values` are
-    further arguments.
+    """Make the configuration of a small model of a family. `own` is the configuration of the large model. `values` are
+    further arguments for the class.
 
     Raises KeyError for a family that transformers does not have.
     """
@@ -104,7 +106,9 @@ def small_config(model_type: str, own: dict[str, Any], **values: Any) -> Any:
 
 
 def _layers(maker: Any) -> int:
-    """The number of layers: two, or one period of the family's pattern of layer types if that is longer."""
+    """The number of layers. It is two, or, if the pattern of the family's layer types is longer than that, one period
+    of the pattern.
+    """
     kinds = list(getattr(maker(), "layer_types", None) or [])
     for period in range(1, MOST_LAYERS + 1):
         if kinds and all(kind == kinds[at % period] for at, kind in enumerate(kinds)):
@@ -120,7 +124,7 @@ def own_tokenizer(source: str | None, revision: str | None) -> Any:
         return None
     from transformers import AutoTokenizer
 
-    with contextlib.suppress(Exception):  # not in the cache, or unknown to transformers
+    with contextlib.suppress(Exception):  # the tokenizer is not in the cache, or its class is unknown to transformers
         return AutoTokenizer.from_pretrained(source, revision=revision, local_files_only=True)
     return None
 
@@ -154,7 +158,8 @@ def make(wanted: dict[str, Any], texts: list[str]) -> dict[str, Any]:
     tokenizer = own_tokenizer(wanted["source"], wanted["revision"])
     found = tokenizer is not None
     if not found and wanted["tools"]:
-        from trl.chat_template_utils import qwen2_5_chat_template as template  # a template whose calls TRL parses
+        # this is a template from which TRL can parse calls of tools
+        from trl.chat_template_utils import qwen2_5_chat_template as template
 
         wanted = {**wanted, "template": template, "end": "<|im_end|>", "special": ["<|im_start|>", "<|im_end|>"]}
     if not found:

@@ -1,9 +1,10 @@
-"""The client of fork_server.py. It replaces a Python interpreter, for example as PYTHON of a launch.sh.
+"""The client of fork_server.py. It is used instead of a Python interpreter, for example as PYTHON of a launch.sh.
 
-`forks.Forks` writes it next to the server's socket, with the stack's interpreter in the first line. It runs a program
-as a fork of the warm interpreter, with this process's folder, environment, open streams and namespaces. If the program
-starts child processes by sys.executable, they run in the same way. Signals are passed on, and this process ends with
-the fork's exit status. A fork that outlives this process is killed. Standard library only.
+`forks.Forks` writes this file next to the socket of the server, and puts the path of the stack's interpreter into the
+first line. It runs a program as a fork of the warm interpreter, with this process's folder, environment, open streams
+and namespaces. Child processes that the program starts by sys.executable run in the same way. Signals are passed on to
+the fork, and this process ends with the exit status of the fork. If this process ends first, the fork is killed. The
+file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from collections.abc import Sequence
 
 PASSED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
 SPACES = ("pid", "mnt", "net", "uts")
-"""The Linux namespaces of this process that the fork joins, because a test may run this client in separate
-namespaces.
+"""The Linux namespaces that the fork joins. They are those of this process, because a test may run this process in
+namespaces of its own.
 """
 
 
 def main(words: Sequence[str]) -> int:
-    """Run `[-u] PROGRAM ARGUMENTS` in a fork. Any other command line goes to the real interpreter. Returns the exit
-    status.
+    """Run `[-u] PROGRAM ARGUMENTS` in a fork. Any other command line is passed to the real interpreter. Returns the
+    exit status.
     """
     program = [word for word in words[:2] if word != "-u"][:1]
     if not program or not program[0].endswith(".py"):
@@ -57,8 +58,8 @@ def passed_on(server: socket.socket, number: int) -> None:
 
 
 def end_with_launcher() -> None:
-    """Ask the kernel to kill this process when its parent ends, as a bundle's program does (runtime/core/signals.py).
-    The fork cannot do that, because its parent is the server.
+    """Ask the kernel to kill this process when its parent ends. A bundle's program does the same
+    (runtime/core/signals.py), but for a fork this would have no effect, because the parent of a fork is the server.
     """
     import ctypes
 
