@@ -138,7 +138,7 @@ def _advised(stack: Stack) -> str:
             answer = f"refused by {one.rule}" if one.rule else "avoided by the bundle" if one.runtime else one.help
             threads = ", ".join(f"[{thread}]({link})" for thread, link in zip(one.threads, one.links, strict=True))
             rows.append((one.package, one.effect, answer, threads))
-    intro = "Known defects of the pinned versions, and what xpc does about each. `xpc list advisories` prints them, too."
+    intro = "Known defects of the pinned versions, and what xpc does about each. `xpc list advisories` prints them."
     return "## Advisories\n\n" + (
         intro + "\n\n" + _table(("package", "effect", "what xpc does", "threads"), *rows) if rows else "None."
     )

@@ -222,8 +222,8 @@ class Stack:
         """The default rotary positions of a `model_type` in transformers 4, by the key of config.json, without those
         that most families have, such as a `rope_theta` of 10,000.
         """
-        found = _mapping(self.table["library"]["positions"]).get(model_type or "", {})
-        return {name: value for name, value in _mapping(found).items() if name != "type"}
+        found = mapping_of(self.table["library"]["positions"]).get(model_type or "", {})
+        return {name: value for name, value in mapping_of(found).items() if name != "type"}
 
     def lacks_family(self, model_type: str | None) -> bool:
         """Whether a `model_type` is in the registry but not in the stack's transformers."""
