@@ -12,10 +12,9 @@ from xpc.compiler.importing.python.interpreter.functions import (
     is_signature,
     iterated,
 )
-from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
 from xpc.compiler.importing.python.interpreter.values import (
-    Argument,
     Choice,
     Column,
     Name,
@@ -26,9 +25,6 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unknown,
     Unset,
 )
-
-Arguments = list[Argument]
-Keywords = dict[str, Argument]
 
 
 def _number(convert: type) -> Callable[..., object]:

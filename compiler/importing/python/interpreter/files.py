@@ -1,10 +1,25 @@
-"""Read a YAML or JSON file that a script loads, as Python values with the file and line of each key."""
+"""The files, paths and environment variables of a script: a YAML or JSON file as Python values with the file and line
+of each key, and the functions of `os` that a script calls for them.
+"""
 
 from __future__ import annotations
 
+import ast
+import posixpath
+import re
 from collections.abc import Callable, Mapping
 
-from xpc.compiler.importing.python.interpreter.values import Namespace, Place, Table
+from xpc.compiler.importing.python.interpreter.functions import (
+    first,
+    path_join,
+)
+from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
+from xpc.compiler.importing.python.interpreter.values import (
+    Namespace,
+    Place,
+    Table,
+    Unknown,
+)
 from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entry, Unreadable
@@ -48,3 +63,90 @@ def _value(entry: Entry) -> object:
     if isinstance(entry.value, dict):
         return _table(entry.value)
     return [_value(one) for one in entry.value] if isinstance(entry.value, list) else entry.value
+
+
+VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+
+
+def _environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    default = (
+        positional[1].value if len(positional) > 1 else keywords["default"].value if "default" in keywords else None
+    )
+    return machine.variable(first(positional, keywords, "key"), default, node)
+
+
+def _set_environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    if len(positional) == 2 and isinstance(positional[0].value, str):
+        machine.journal.write(machine.environment, positional[0].value, positional[1])  # type: ignore[arg-type]
+    return None
+
+
+def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    names = [one.value for one in positional]
+    if all(isinstance(one, str) for one in names):
+        return path_join(*names) if names else "."  # type: ignore[arg-type]
+    return next((one for one in names if isinstance(one, Unknown)), machine.unknown(node, "a path that is not known"))
+
+
+def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Compute a function that returns its argument, as far as an import can tell: `os.path.abspath`, `copy.copy`."""
+    return positional[0].value if positional else None
+
+
+def _dirname(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    return (posixpath.dirname(name) or ".") if isinstance(name, str) else machine.unknown(node, "a path")
+
+
+def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    return posixpath.basename(name) if isinstance(name, str) else machine.unknown(node, "a path")
+
+
+def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Compute `os.path.expandvars`: `$NAME` in a path becomes the value of the environment variable."""
+    value = first(positional, keywords)
+    if not isinstance(value, str):
+        return first_argument(machine, positional, keywords, node)
+    known = {name: one.value for name, one in machine.environment.items()} | dict(machine.given)
+    for name in VARIABLE.findall(value):
+        word = name[0] or name[1]
+        if not isinstance(known.get(word), str):
+            return machine.unknown(node, f"the environment variable {word[:40]} decides")
+    return VARIABLE.sub(lambda found: str(known[found[1] or found[2]]), value)
+
+
+def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    if isinstance(name, str) and machine.read(name) is not None:
+        return True
+    if isinstance(name, str) and name.endswith((".yaml", ".yml", ".json", ".toml")):
+        machine.absent.add(machine.place(node))
+    return name if isinstance(name, Unknown) else machine.unknown(node, "the files of the machine decide")
+
+
+def _absolute(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    name = first(positional, keywords)
+    return name.startswith("/") if isinstance(name, str) else machine.unknown(node, "a path")
+
+
+OS_FUNCTIONS: dict[str, Callable[..., object]] = {
+    "os.environ.get": _environment,
+    "os.getenv": _environment,
+    "os.environ.setdefault": _set_environment,
+    "os.path.join": _path,
+    "pathlib.Path": _path,
+    "Path": _path,
+    "os.path.abspath": first_argument,
+    "os.path.realpath": first_argument,
+    "os.path.expandvars": _expanded,
+    "os.path.exists": _exists,
+    "os.path.isfile": _exists,
+    "os.path.isabs": _absolute,
+    "os.path.expanduser": first_argument,
+    "os.path.normpath": _path,
+    "os.path.dirname": _dirname,
+    "os.path.basename": _basename,
+    "os.fspath": first_argument,
+}
+"""The function that computes each known function of `os`, by dotted name."""

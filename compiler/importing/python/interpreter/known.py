@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import ast
-import posixpath
-import re
 from collections.abc import Callable
 
 from xpc.compiler.importing.python.interpreter import hydra, row_lists
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import attribute
-from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, Arguments, Keywords, dict_of
+from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, dict_of
 from xpc.compiler.importing.python.interpreter.command_functions import fields, given
-from xpc.compiler.importing.python.interpreter.files import contents, namespace
+from xpc.compiler.importing.python.interpreter.files import OS_FUNCTIONS, contents, first_argument, namespace
 from xpc.compiler.importing.python.interpreter.functions import (
     EXIT,
     first,
     is_data,
     lineage,
     opened,
-    path_join,
 )
-from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
 from xpc.compiler.importing.python.interpreter.parsed_classes import adapter, lacks, parameters, quantization, settings
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
@@ -40,42 +37,6 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unset,
 )
 
-VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
-
-
-def _environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    default = (
-        positional[1].value if len(positional) > 1 else keywords["default"].value if "default" in keywords else None
-    )
-    return machine.variable(first(positional, keywords, "key"), default, node)
-
-
-def _set_environment(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    if len(positional) == 2 and isinstance(positional[0].value, str):
-        machine.journal.write(machine.environment, positional[0].value, positional[1])  # type: ignore[arg-type]
-    return None
-
-
-def _path(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    names = [one.value for one in positional]
-    if all(isinstance(one, str) for one in names):
-        return path_join(*names) if names else "."  # type: ignore[arg-type]
-    return next((one for one in names if isinstance(one, Unknown)), machine.unknown(node, "a path that is not known"))
-
-
-def _same(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return positional[0].value if positional else None
-
-
-def _dirname(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    return (posixpath.dirname(name) or ".") if isinstance(name, str) else machine.unknown(node, "a path")
-
-
-def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    return posixpath.basename(name) if isinstance(name, str) else machine.unknown(node, "a path")
-
 
 def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     if len(positional) >= 2 and isinstance(positional[1].value, str):
@@ -92,33 +53,6 @@ def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
     if len(positional) == 3 and isinstance(positional[1].value, str):
         set_attribute(machine, positional[0].value, positional[1].value, positional[2].value, positional[2].place)
     return None
-
-
-def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    """Compute `os.path.expandvars`: `$NAME` in a path becomes the value of the environment variable."""
-    value = first(positional, keywords)
-    if not isinstance(value, str):
-        return _same(machine, positional, keywords, node)
-    known = {name: one.value for name, one in machine.environment.items()} | dict(machine.given)
-    for name in VARIABLE.findall(value):
-        word = name[0] or name[1]
-        if not isinstance(known.get(word), str):
-            return machine.unknown(node, f"the environment variable {word[:40]} decides")
-    return VARIABLE.sub(lambda found: str(known[found[1] or found[2]]), value)
-
-
-def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    if isinstance(name, str) and machine.read(name) is not None:
-        return True
-    if isinstance(name, str) and name.endswith((".yaml", ".yml", ".json", ".toml")):
-        machine.absent.add(machine.place(node))
-    return name if isinstance(name, Unknown) else machine.unknown(node, "the files of the machine decide")
-
-
-def _absolute(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    name = first(positional, keywords)
-    return name.startswith("/") if isinstance(name, str) else machine.unknown(node, "a path")
 
 
 def _gpus(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -324,26 +258,10 @@ def _read(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
 
 KNOWN: dict[str, Callable[..., object]] = {
     **BUILTIN_FUNCTIONS,
-    "os.environ.get": _environment,
-    "os.getenv": _environment,
-    "os.environ.setdefault": _set_environment,
-    "os.path.join": _path,
-    "pathlib.Path": _path,
-    "Path": _path,
-    "os.path.abspath": _same,
-    "os.path.realpath": _same,
-    "os.path.expandvars": _expanded,
-    "os.path.exists": _exists,
-    "os.path.isfile": _exists,
-    "os.path.isabs": _absolute,
-    "os.path.expanduser": _same,
-    "os.path.normpath": _path,
-    "os.path.dirname": _dirname,
-    "os.path.basename": _basename,
-    "os.fspath": _same,
-    "*.tqdm": _same,
-    "copy.deepcopy": _same,
-    "copy.copy": _same,
+    **OS_FUNCTIONS,
+    "*.tqdm": first_argument,
+    "copy.deepcopy": first_argument,
+    "copy.copy": first_argument,
     "getattr": _getattr,
     "setattr": _setattr,
     "hasattr": _hasattr,
@@ -374,7 +292,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     "partial": _partial,
     "fire.Fire": _run,
     "typer.run": _typer,
-    "asyncio.run": _same,
+    "asyncio.run": first_argument,
     "tyro.cli": _configured,
     "*.get_peft_config": adapter,
     "*.get_quantization_config": quantization,
@@ -396,8 +314,8 @@ KNOWN: dict[str, Callable[..., object]] = {
     "hydra.core.config_store.ConfigStore.instance.store": _stored,
     "ConfigStore.instance.store": _stored,
     "omegaconf.OmegaConf.merge": _merged,
-    "omegaconf.OmegaConf.to_container": _same,
-    "omegaconf.OmegaConf.to_object": _same,
+    "omegaconf.OmegaConf.to_container": first_argument,
+    "omegaconf.OmegaConf.to_object": first_argument,
     "omegaconf.OmegaConf.resolve": _nothing,
     "datasets.DatasetDict": _splits,
     "types.SimpleNamespace": _namespace,
@@ -406,7 +324,7 @@ KNOWN: dict[str, Callable[..., object]] = {
     "munch.munchify": _configuration,
     "box.Box": _configuration,
     "addict.Dict": _configuration,
-    "textwrap.dedent": _same,
+    "textwrap.dedent": first_argument,
     "random.shuffle": _shuffle,
     "random.Random.shuffle": _shuffle,
     "numpy.random.shuffle": _shuffle,

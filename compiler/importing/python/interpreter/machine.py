@@ -29,6 +29,8 @@ from xpc.grammar.record import field, record
 if TYPE_CHECKING:
     from typing import Any
 
+Arguments = list[Argument]
+Keywords = dict[str, Argument]
 MAX_STEPS = 200_000
 """The largest number of steps. Each evaluation of an expression or statement counts as one step, and a long value adds
 several (`charge`).
