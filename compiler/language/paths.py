@@ -1,6 +1,6 @@
 """The paths of all settings, by the getter of `Spec` that reads them.
 
-Generated from the table of settings (schema.py) by `make docs`. Only type checkers import this module.
+Generated from the table of settings (schema.py) by `make docs`. Imported for its types alone.
 """
 
 from typing import Literal
