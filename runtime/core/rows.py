@@ -69,9 +69,8 @@ def to_row(
 
 def with_system(messages: Sequence[dict[str, Any]], system: str | None) -> list[dict[str, Any]]:
     """The messages, with the system prompt as the first one unless they already begin with a system prompt."""
-    if system is None or messages[0]["role"] == "system":
-        return list(messages)
-    return [{"role": "system", "content": system}, *messages]
+    first = [] if system is None or messages[0]["role"] == "system" else [{"role": "system", "content": system}]
+    return [*first, *messages]
 
 
 def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
@@ -82,7 +81,8 @@ def from_value(turns: Any, where: str) -> list[dict[str, Any]]:
     for turn in turns:
         speaker = turn.get("from") if isinstance(turn, dict) else None
         if speaker not in ROLES:
-            raise RunError(f"{where}: {speaker!r} is no known speaker: name it, as in `data(user_roles=[NAME])`")
+            how = "columns = [conversations, tools]" if "call" in str(speaker) else "data(user_roles=[NAME])"
+            raise RunError(f"{where}: {speaker!r} is no known speaker: write `{how}`")
         content, fields = turn.get("value"), {FIELDS: turn[FIELDS]} if FIELDS in turn else {}
         if not isinstance(content, str | None):
             raise RunError(f"{where}: the value of a turn is not a text: {str(content)[:40]}")

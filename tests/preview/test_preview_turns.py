@@ -100,3 +100,22 @@ def test_reasoning_in_two_places_is_reported(warm: Warm) -> None:
 def test_a_weight_is_reported(warm: Warm) -> None:
     row = first(warm, "weight", {"messages": [ASK, {**GOOD, "weight": 0.5}]}, DEFAULT, "chat_template = qwen3")
     assert "XP549" in [one["code"] for one in row["verdicts"]]
+
+
+@pytest.mark.parametrize("target", STACKS)
+def test_calls_in_rows_of_the_hub_stop_the_run_until_the_spec_reads_them(warm: Warm, target: str) -> None:
+    """A bundle whose messages have only a role and a text stops before its first step and says what to write."""
+    said = {}
+    for name, columns in (("unread", ""), ("read", ", columns=[conversations, tools]")):
+        text = spec(f"data(format=conversations{columns})", "chat_template = qwen2.5", data="some/rows",
+                    length="1 steps", target=target, sizes="gbs=8 micro=4 seq=256")  # fmt: skip
+        bundle, cwd = warm.compiled(text, f"hub-{target}-{name}"), os.path.join(warm.place, f"hub-{target}-{name}.run")
+        os.mkdir(cwd)
+        said[name] = warm.of(target).run(bundle, cwd, bundle, program=os.path.join(HERE, "run_of_hub.py"))
+    assert said["unread"]["status"] == [1]
+    assert (
+        "row 20: 'function_call' is no known speaker: write `columns = [conversations, tools]`" in said["unread"]["err"]
+    )
+    assert "step 1/1" not in said["unread"]["out"]
+    assert said["read"]["status"] == [0], said["read"]["err"][-2000:]
+    assert "checked 32 of 32 rows for parts that the chat template drops" in said["read"]["out"]
