@@ -13,6 +13,7 @@ from compile_support import checked
 from xpc.compiler.data.parquet import footer
 from xpc.compiler.data.rows import count
 from xpc.grammar.diagnostic import ERROR
+from xpc.runtime.features.rows.local_sources import _other_type
 
 TURNS = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
 TABLES: dict[str, dict[str, list[Any]]] = {
@@ -75,3 +76,18 @@ def test_footers_of_every_kind_and_damaged_ones(tmp_path: Path) -> None:
 def test_a_footer_of_values_within_values_without_end_is_none(kind: bytes) -> None:
     body = kind * 5000
     assert read(b"PAR1" + body + len(body).to_bytes(4, "little") + b"PAR1") is None
+
+
+def test_a_launch_names_the_file_and_the_column_of_another_type(tmp_path: Path) -> None:
+    named = [{**turn, "name": "Ann"} for turn in TURNS]
+    written(tmp_path, {"messages": [TURNS] * 4}, "a.parquet")
+    written(tmp_path, {"messages": [TURNS] * 4, "id": [1] * 4}, "b.parquet")
+    written(tmp_path, {"messages": [named] * 4}, "c.parquet")
+    first, wider, other = (str(tmp_path / f"{name}.parquet") for name in "abc")
+    assert _other_type([first]) is None
+    assert _other_type([wider, first]) is None
+    assert str(_other_type([first, wider])).startswith("b.parquet has a column 'id', which a.parquet has not")
+    found = str(_other_type([first, other]))
+    assert "the column 'messages' of c.parquet is list<" in found
+    assert "name: string" in found
+    assert "that of a.parquet is list<" in found

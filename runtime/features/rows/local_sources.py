@@ -23,13 +23,17 @@ class LocalSources(Feature):
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
-        """The reason why a source cannot be read: the first bad row of its JSON Lines files, otherwise ``reason``."""
+        """The first bad row of JSON Lines files, or the first Parquet file whose columns have other types; otherwise
+        ``reason``.
+        """
         if source["id"] is not None:
             return reason
         try:
-            for path in files(bundle, source, split)[1]:
+            found = files(bundle, source, split)[1]
+            for path in found:
                 reason = _first_wrong(path) or reason
-        except (OSError, RunError) as error:  # a file was deleted or changed while it was being read
+            reason = _other_type(found) or reason
+        except (OSError, RunError) as error:  # a file was deleted or changed while it was read
             reason = str(error)
         return reason
 
@@ -133,3 +137,30 @@ def _first_wrong(path: str) -> str | None:
                 return f"row {row} (line {number}) is not JSON"
             row += 1
     return None
+
+
+def _other_type(paths: list[str]) -> str | None:
+    """The first column of a Parquet file whose type differs from that in the first file, whose types all rows get."""
+    if not paths[1:] or not all(path.endswith(".parquet") for path in paths):
+        return None
+    from pyarrow.parquet import read_schema
+
+    first = read_schema(paths[0])
+    for path in paths[1:]:
+        for column in read_schema(path):
+            here, there = os.path.basename(path), os.path.basename(paths[0])
+            if column.name not in first.names:
+                return (
+                    f"{here} has a column {column.name!r}, which {there} has not; write the files with the same columns"
+                )
+            expected = first.field(column.name).type
+            if column.type != expected:
+                return (
+                    f"the column {column.name!r} of {here} is {_shortened(column.type)}, and that of {there} is "
+                    f"{_shortened(expected)}; write the files with the same types"
+                )
+    return None
+
+
+def _shortened(kind: Any) -> str:
+    return text if len(text := str(kind)) <= 160 else text[:160] + "..."
