@@ -5,6 +5,8 @@ run.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,55 @@ def test_a_schedule_free_run_saves_the_averaged_weights(warm: Warm, tmp_path: Pa
     )
     assert not any(states[0]["trains"])
     assert tensors(os.path.join(run.out, "model.safetensors")) == tensors(os.path.join(saved, "model.safetensors"))
+
+
+SHARDED = """
+import sys, torch
+import torch.distributed as dist
+from schedulefree import AdamWScheduleFree
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 16))
+
+def points(module, whole):
+    torch.manual_seed(1)
+    x, y = torch.randn(8, 16), torch.randn(8, 16)
+    optimizer = AdamWScheduleFree(module.parameters(), lr=1e-2, warmup_steps=2)
+    for _ in range(6):
+        optimizer.train()
+        optimizer.zero_grad()
+        ((module(x) - y) ** 2).mean().backward()
+        torch.nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+        optimizer.step()
+    out = []
+    for switch in (optimizer.eval, optimizer.train):
+        switch()
+        out.append(torch.cat([whole(one.detach()).flatten().clone() for one in module.parameters()]))
+    return out
+
+average, trained = points(model(), lambda one: one)
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
+sharded = model()
+mesh = init_device_mesh("cpu", (2,))
+for layer in (sharded[0], sharded[2], sharded):
+    fully_shard(layer, mesh=mesh)
+found = points(sharded, lambda one: one.full_tensor())
+assert torch.allclose(found[0], average, atol=1e-6) and torch.allclose(found[1], trained, atol=1e-6)
+assert not torch.allclose(average, trained, atol=1e-4)
+dist.destroy_process_group()
+"""
+
+
+def test_a_schedule_free_optimizer_averages_the_shards_of_fsdp(tmp_path: Path) -> None:
+    """Two processes of FSDP2 reach the weights of one process, at the training point and at the average. (XP228 refuses
+    ZeRO, which evaluates and saves the training point.)
+    """
+    program = tmp_path / "sharded.py"
+    program.write_text(SHARDED)
+    command = [sys.executable, str(program)]
+    runs = [subprocess.Popen([*command, str(rank), str(tmp_path / "meet")]) for rank in range(2)]
+    assert [run.wait(300) for run in runs] == [0, 0]
