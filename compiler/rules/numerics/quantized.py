@@ -42,6 +42,14 @@ def _packed(spec: Spec, *others: str) -> str | None:
     return how if isinstance(how, str) and how in (*PACKED, *others) else None
 
 
+def _stored_bits(spec: Spec) -> int | None:
+    """The bits in which bitsandbytes has stored a model's weights, as config.json states them; otherwise None."""
+    found = spec.model.config.get("quantization_config")
+    if not isinstance(found, Mapping):
+        return None
+    return 4 if found.get("load_in_4bit") else 8 if found.get("load_in_8bit") else None
+
+
 @rule("XP450", "quantized-weights-trained")
 def quantized_trained(spec: Spec) -> Iterator[Finding]:
     """A model whose weights are stored quantized can be trained only with adapters. xpc reads the config.json in the
@@ -65,16 +73,25 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP451", "quantized-twice")
 def quantized_twice(spec: Spec) -> Iterator[Finding]:
-    """A model whose weights are stored quantized cannot be quantized again by bitsandbytes. xpc recognizes OpenAI's
-    gpt-oss by its id on the hub.
+    """A model whose weights are stored quantized cannot be quantized again by bitsandbytes; weights that bitsandbytes
+    itself has stored in 4 or 8 bits keep them. xpc recognizes OpenAI's gpt-oss by its id on the hub.
 
     Why it is bad: transformers cannot apply a second quantization to weights that are already quantized.
 
-    Without this rule: ValueError while the model is loaded.
+    Without this rule: ValueError while the model is loaded; for weights of bitsandbytes nothing is reported, and the
+    stored number of bits is trained on.
 
     Source: transformers 5.23 and 4.52 `quantizers/auto.py` (`merge_quantization_configs`); confirmed by running it.
     """
     how = _packed(spec, UNPACKED, *FP8)
+    stored = _stored_bits(spec) if how == "bitsandbytes" else None
+    if stored is not None and spec.bits not in (None, stored):
+        yield Finding(
+            spec.place("lora.bits" if spec.written("lora.bits") else "qlora", f"{spec.bits} bits"),
+            f"{spec.model.name} is stored in {stored} bits, which stay",
+            f"write `lora(bits={stored})`, or name the unquantized model",
+            (spec.model.label,),
+        )
     if how not in (None, "bitsandbytes") and spec.bits is not None:
         place: Path = "lora.bits" if spec.written("lora.bits") else "qlora"
         yield Finding(
