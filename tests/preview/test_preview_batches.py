@@ -44,18 +44,21 @@ SUPERVISED = {
     "turns-split": ("talks", "method sft(completion_only)", "seq=20 packing(isolate=mask)"),
 }
 """Data, method and batch settings of runs with sft."""
-PACKED = tuple(name for name, (_, _, batch) in SUPERVISED.items() if "packing" in batch)
-WITHOUT = {
-    "trl-0.24": tuple(name for name in PACKED if name.endswith("split")),
-    "trl-0.18": (*PACKED, "answers"),
-}
-"""By stack, the cases that it cannot run on a CPU."""
 PART = r"(\d+) \((?:tokens (\d+) to (\d+)|\d+ tokens)\)"
 """Matches a row, or a part of one, in the printed name of a packed sequence."""
 STRATEGIES = {"wrapped": "wrapped", "split": "bfd_split"}
 """Packing strategies that xpc compiles only with flash attention. The test writes them into the bundle, because the
 preparation of rows needs no flash attention.
 """
+
+
+def lacks(target: str, name: str) -> bool:
+    """Whether a stack cannot run a case of ``SUPERVISED`` on a CPU."""
+    _, method, batch = SUPERVISED[name]
+    stack = STACKS[target]
+    split = name.endswith("split") and STRATEGIES["split"] not in stack.packing
+    masks = "assistant_only" in method and not stack.facts.assistant_only_loss
+    return split or masks or ("packing" in batch and not stack.facts.isolate_mask)
 
 
 def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -180,7 +183,7 @@ def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings
 @pytest.mark.parametrize("name", SUPERVISED)
 def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> None:
     data, method, batch = SUPERVISED[name]
-    if name in WITHOUT.get(target, ()):
+    if lacks(target, name):
         pytest.skip("this trl does not have it on a CPU")
     answer, batches = both(warm, f"{target}-{name}", written("sft", target, data, method, batch=batch), target)
     shown, real = previewed(answer), collated(batches, name)

@@ -45,10 +45,17 @@ def private(path: Path) -> set[str]:
     return found
 
 
+OUTSIDE = {"batched_calls.py": {"_tokenizer"}}
+"""The private names that a file outside of library_internals/ touches. ``batched_calls.py`` is run by its path, so it
+cannot import from there. It compares what it computes with the public functions when it runs.
+"""
+
+
 def test_only_library_internals_touches_them() -> None:
     for path in RUNTIME.rglob("*.py"):
         if path.parent != INTERNALS:
-            assert not private(path), f"{path}: move what touches {private(path)} to library_internals/"
+            found = private(path) - OUTSIDE.get(path.name, set())
+            assert not found, f"{path}: move what touches {found} to library_internals/"
 
 
 def stand_ins(path: Path) -> set[str]:

@@ -11,8 +11,8 @@ from test_unknown_names import HEAD, errors, first, stated
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.suggest.example import example
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.meaning import mistyped
 from xpc.compiler.suggest.typed_form import typed
 

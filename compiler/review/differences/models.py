@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from xpc.compiler.files.file_digests import size_and_digest
 from xpc.compiler.files.file_memory import user_memory
-from xpc.compiler.resolve.weights import local_models, model_files
+from xpc.compiler.resolve.weights import local_models
 from xpc.compiler.review.differences.change import Change
-from xpc.compiler.spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.review.operands import Run
 
 ABSENT = "absent"
@@ -21,11 +19,6 @@ LARGEST = 2**50
 DIGITS = 16
 """Number of characters of a digest that are shown."""
 STATED = "sha256:"
-
-
-def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """The files of local models: from the name of a file in the spec to its path on disk."""
-    return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
 
 
 def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
