@@ -24,7 +24,7 @@ def fixed(text):
     return applied(text, [edit for found in parse(Source("test.xp", text))[1] for edit in found.edits])
 
 
-# One case a line reads best here, so this table alone may be wide.
+# This table has one case per line, so its lines may be longer than elsewhere.
 # ruff: noqa: E501
 CASES = [
     ("lr =\n", ("XP021", 1, 4, "expected a value after `=`", "write a value after it, or leave the setting out")),

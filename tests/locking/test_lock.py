@@ -173,7 +173,7 @@ def test_locked_refuses_what_is_stale(locked, served, old, new, why):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert (status, why in out) == (1, True), out
     assert not (locked / "x.bundle").exists()
-    assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses it
+    assert run(locked, served, "compile", "x.xp")[0] == 0  # only --locked refuses the lock
 
 
 def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, served):
@@ -338,7 +338,7 @@ def test_every_load_of_the_runtime_names_a_commit():
                 if getattr(called, "attr", getattr(called, "id", "")) not in ("from_pretrained", "load_dataset"):
                     continue
                 given = ast.get_source_segment(text, node)
-                local = "data_files=" in given or name == "renamed_weights.py"  # it loads a checkpoint of this run
+                local = "data_files=" in given or name == "renamed_weights.py"  # code for a checkpoint of this run
                 options = "**options" in given and "options = bundle.loading()" in text
                 assert local or options or "revision=" in given or "bundle.loading()" in given, (name, given)
                 seen += 1

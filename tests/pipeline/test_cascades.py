@@ -114,7 +114,7 @@ def test_a_misspelt_name_is_one_finding_in_every_spec():
 def test_findings_that_follow_from_a_typo_are_not_reported(line, code):
     found = checked(f"xpc 1\n{LINE}\n{line}\n")
     errors = [one.code for one in found.problems if one.severity == "error"]
-    assert [one for one in errors if one != "XP503"] == [code], shown(found)  # its rows are no pairs
+    assert [one for one in errors if one != "XP503"] == [code], shown(found)  # XP503: the rows are no pairs
 
 
 def test_what_is_wrong_apart_from_the_typo_is_still_reported():

@@ -67,7 +67,7 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     after: list[int] = []
 
     def keep(given: torch.Tensor) -> torch.Tensor:
-        tensor = given.detach()  # an output saved by its own node would never be freed
+        tensor = given.detach()  # a saved output that refers to its own node would never be freed
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = (storage.nbytes(), tensor)

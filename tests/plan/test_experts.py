@@ -79,7 +79,7 @@ def test_adapters_have_the_parameters_that_peft_makes(stack: str) -> None:
             continue  # the stack has no such family or argument
         layers, merged = adapter_layers(known, facts, targets, named)
         if named and not stacked(known, facts):
-            continue  # a rule refuses it
+            continue  # a rule refuses such targets
         assert lora_parameters(facts, 8, layers) == trained, (family, targets, named)
         mlp = named or targets == "all-linear" or (isinstance(targets, tuple) and set(LAYERS[family]) <= set(targets))
         assert bool(merged) == bool(stacked(known, facts) and mlp and (family != "gpt_oss" or named))

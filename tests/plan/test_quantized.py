@@ -31,7 +31,7 @@ def load(*more: str) -> Load:
 @pytest.mark.parametrize(("stack", "precision", "bits", "widened"), [
     ("trl-1.16", "bf16", 4, False),
     ("trl-1.16", "fp16", 4, False),
-    ("trl-0.24", "bf16", 4, False),  # peft_module_casting_to_bf16 undoes it, except for the norms
+    ("trl-0.24", "bf16", 4, False),  # peft_module_casting_to_bf16 casts back, except for norms
     ("trl-0.24", "fp16", 4, True),
     ("trl-0.24", "bf16", 8, True),
     ("trl-0.18", "fp16", 4, True),

@@ -51,7 +51,7 @@ TINY = {
     "vocab_size": 128,
     "max_position_embeddings": 64,
 }
-# Every configuration switch of a formula that no published model of the registry uses.
+# Configuration switches that the formulas read, and that no published model of the registry uses.
 SWITCHES = [
     {"model_type": "llama", "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": False},
     {"model_type": "smollm3", "attention_bias": True, "mlp_bias": True},

@@ -9,7 +9,7 @@ from xpc.compiler.review.verifying.file_differences import _order
 
 
 @pytest.mark.parametrize(("path", "inside"), [
-    ("runs/a/spec.xp", True),  # its folder has a bundle.toml
+    ("runs/a/spec.xp", True),  # the folder has a bundle.toml
     ("a.bundle/members/b/spec.xp", True),
     ("runs/b/spec.xp", False),
     ("runs/a/other.xp", False),

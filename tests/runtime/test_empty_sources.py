@@ -31,7 +31,7 @@ def test_every_source_without_rows_for_the_evaluation_is_found(monkeypatch: pyte
     monkeypatch.setattr(data_sources, "load", load)
     found = mixture.Mixture().before_rows(bundle(eval_split="test"), None)
     assert found == ["a.jsonl has no split test", "b.jsonl has no rows in test"]
-    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # one row is enough to know that there are rows
+    assert read == [("a.jsonl", "test", 1), ("b.jsonl", "test", 1)]  # reading one row shows whether there are rows
     assert mixture.Mixture().before_rows(bundle(), None) == []
 
 
@@ -79,6 +79,6 @@ def test_a_stream_begins_again_until_the_run_has_its_sequences(capsys: pytest.Ca
     ]
     rows = Stream(True, True)
     assert len(list(Passes(bundle(), rows, 2))) == 2
-    assert (rows.epochs, capsys.readouterr().out) == ([], "")  # its order stays, and the run ends with the pass
+    assert (rows.epochs, capsys.readouterr().out) == ([], "")  # a stream in its stored order is read once
     with pytest.raises(RunError, match="none of 2 rows has anything to learn"):
         list(Passes(bundle(), Stream(False, False), 5))

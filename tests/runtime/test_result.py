@@ -162,7 +162,7 @@ def test_each_of_several_reward_functions_has_a_result() -> None:
         "  short    0.3000 -> 0.9000  (lowest 0.3000 at step 1, highest 0.9000 at step 3)\n"
     )
     one = [{key: value for key, value in event.items() if "accuracy" not in key} for event in REWARDED]
-    assert list(result.results(one, rewarded=True)) == ["reward"]  # equal to that of its only function
+    assert list(result.results(one, rewarded=True)) == ["reward"]  # the only function's reward equals the total
 
 
 def test_a_sweep_has_a_line_for_each_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,7 +194,7 @@ def test_a_random_state_that_is_cut_off_is_found(tmp_path: Path) -> None:
     archive(folder / "rng_state_0.pth")
     (folder / "rng_state_1.pth").write_bytes(b"")
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) == "rng_state_1.pth is cut off"
-    os.remove(folder / "rng_state_1.pth")  # transformers resumes without it
+    os.remove(folder / "rng_state_1.pth")  # transformers can resume without this file
     assert checkpoints.missing(str(folder), 2, 2, PLAIN) is None
 
 

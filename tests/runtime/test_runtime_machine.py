@@ -218,7 +218,7 @@ def test_gpus_that_hang_end_the_process(
     all_reduce.AllReduce().check_gpu_links(bundle_of("/b", facts))
     assert ended == [1]
     assert "error: NCCL hangs between the 8 GPUs of this node" in capsys.readouterr().err
-    facts["run"].update(nodes=2)  # of several nodes, each reports to all others
+    facts["run"].update(nodes=2)  # with several nodes, each node reports its hang to all others
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: {})
     monkeypatch.setattr(node_all_reduce, "thread_hangs", True)
     assert "NCCL hangs between the 8 GPUs" in node_all_reduce.NodeAllReduce().check_gpu_links(bundle_of("/b", facts))[0]

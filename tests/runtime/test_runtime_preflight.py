@@ -69,7 +69,7 @@ def test_other_gpus_are_told(
 
 def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = made(tmp_path)
-    bundle.arguments["output_dir"] = str(tmp_path)  # with the bundle in it
+    bundle.arguments["output_dir"] = str(tmp_path)  # this folder also contains the bundle
     monkeypatch.setattr(machine, "devices", lambda _: ["gpu"])
     monkeypatch.setattr(preflight, "disk", lambda _: ["disk"])
     monkeypatch.setattr(preflight, "rows_and_tokens", lambda _: ["rows"])

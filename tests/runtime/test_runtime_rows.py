@@ -60,7 +60,7 @@ def test_pairs_of_texts() -> None:
     whole = preference({"prompt": "2?", "chosen": " 4", "rejected": " 5"}, method="reward")
     assert whole == {"chosen": "2? 4", "rejected": "2? 5"}
     same = preference({"chosen": "yes", "rejected": "yes"})
-    assert (same["chosen"], same["rejected"]) == ("s", "s")  # both still have tokens
+    assert (same["chosen"], same["rejected"]) == ("s", "s")  # both answers have a token left
 
 
 def test_answers_without_a_common_prompt_are_told_with_their_row() -> None:
@@ -120,7 +120,7 @@ def test_columns_that_rewards_read(columns: list[str] | None, kept: list[str]) -
     left = [one for one in present if one not in prompts.dropped(own, present, "grpo")]
     assert [one for one in left if one != "question"] == kept
     assert ("question" in left) is (columns in (None, ["prompt"]))
-    assert "messages" not in left  # trl would read that column as a conversation
+    assert "messages" not in left  # trl would treat this column as a conversation
 
 
 def made(folder: Path, shape: str, config: str, rows: list[dict[str, Any]], **changes: Any) -> Bundle:
@@ -177,7 +177,8 @@ def test_kto_takes_pairs_apart_and_mixes_them(tmp_path: Path, shuffle: bool) -> 
         (str(i), f"{word} {i}", word == "good") for i in range(20) for word in ("good", "bad")
     )
     if shuffle:
-        # The pairs are shuffled with the seed, then their halves, as datasets does it; restated here.
+        # As in datasets, the pairs are shuffled with the seed, and then the single answers; computed independently
+        # here.
         order = datasets.Dataset.from_dict({"i": range(20)}).shuffle(seed=3)["i"][:]
         halves = [f"{word} {i}" for i in order for word in ("good", "bad")]
         expected = datasets.Dataset.from_dict({"c": halves}).shuffle(seed=3)["c"][:]

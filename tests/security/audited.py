@@ -117,7 +117,7 @@ def main() -> None:
             statuses.append(xpc(words))
         except SystemExit as left:
             statuses.append(int(left.code or 0))
-        except BaseException as error:  # reported with its command
+        except BaseException as error:  # the finding has the command's name
             watch.findings.append(f"{type(error).__name__}: {error}")
             statuses.append(-1)
         finally:

@@ -186,7 +186,7 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     EVIL[what](repository)
     git(repository, "add", "-A", "-f")
     git(repository, "commit", "-qm", "two")
-    if what == "a folder that looks like a repository":  # git in this folder would run it
+    if what == "a folder that looks like a repository":  # a git command in this folder would run the configured command
         shutil.copy(repository / "specs" / "config", repository / "specs" / "config.kept")
     command = [sys.executable, "-P", os.path.join(HERE, "audited_review.py"), str(repository)]
     limit = (SECONDS, SECONDS)

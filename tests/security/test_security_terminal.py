@@ -127,7 +127,7 @@ def test_no_module_of_the_runtime_prints_past_them() -> None:
         "metrics_log.py",
         "picture.py",
         "rehearse.py",
-        "result.py",  # it writes a line of Python
+        "result.py",  # prints lines of Python for the user
         "vllm_server.py",
         "doctor.py",
     }
