@@ -86,7 +86,7 @@ def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: one wrong row ends the run.
 
-    Without this rule: the run ends at that row, while the data is mapped.
+    Without this rule: the run ends at that row, while it converts the rows.
 
     Source: the runtime's `sources.py`.
     """
@@ -139,7 +139,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run has nothing to train on, or fewer rows than the spec states.
 
-    Without this rule: the run ends after every row was mapped.
+    Without this rule: the run ends only after it has converted every row.
 
     Source: the runtime's `data.py`; datasets `train_test_split`.
     """
