@@ -67,11 +67,11 @@ class _Checker:
         return evolve(file, train=train, statements=self._statements(file.statements))
 
     def _train(self, train: Train) -> Train:
-        for place, value in (("model", train.model), ("dataset", train.data)):
+        for location, value in (("model", train.model), ("dataset", train.data)):
             if _word(value) is not None:
                 remedy = "write `train MODEL on DATA`"
                 self._error(
-                    codes.RESERVED_WORD, value.span, f"expected a {place}, found the word `{_word(value)}`", remedy
+                    codes.RESERVED_WORD, value.span, f"expected a {location}, found the word `{_word(value)}`", remedy
                 )
         for at, option in enumerate(train.options):
             if _word(option) == "for":

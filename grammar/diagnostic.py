@@ -57,7 +57,7 @@ class Silenced:
     """A silenced finding, with the location of the comment and the reason given in the comment."""
 
     finding: Diagnostic
-    place: Label
+    location: Label
     reason: str
 
 

@@ -157,9 +157,9 @@ class Lifter:
                 continue
             letter = body[at + 1]
             if letter not in _ESCAPES:
-                place = Span(span.start + 1 + at, span.start + 3 + at)
+                location = Span(span.start + 1 + at, span.start + 3 + at)
                 remedy = f"write `\\\\{letter}` for a backslash and `{letter}`"
-                self._error(codes.BAD_ESCAPE, place, f"`\\{letter}` is not an escape", remedy, f"\\\\{letter}")
+                self._error(codes.BAD_ESCAPE, location, f"`\\{letter}` is not an escape", remedy, f"\\\\{letter}")
             pieces.append(_ESCAPES.get(letter, letter))
             at += 2
         return String(span, "".join(pieces))

@@ -11,7 +11,7 @@ from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
 from xpc.grammar.notations import of_another_notation
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
-from xpc.grammar.place import Place
+from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.sentence_messages import in_sentence
@@ -59,64 +59,64 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     span = Span(offset, offset if met in ("_NL", END) else token.end)
     end = len(source.text)
     span = Span(min(span.start, end), min(span.end, end))
-    place = Place(source, span, shown, met, _before(text, offset), error.stack)
-    plain = _unit(place) or _clock(place, text) or _nodes(place, text)
+    location = ParserPosition(source, span, shown, met, _before(text, offset), error.stack)
+    plain = _unit(location) or _clock(location, text) or _nodes(location, text)
     if plain is not None:
         return Failure(offset, *plain)
-    diagnostic = _character(place, text) if not met else _token(place, text)
+    diagnostic = _character(location, text) if not met else _token(location, text)
     return Failure(offset, diagnostic, _comma_put(text, span, diagnostic))
 
 
-def _unit(place: Place) -> tuple[Diagnostic, Edit] | None:
+def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
     """Return a pair: the error for a unit that is written as a word, `every = 1 epoch`, and a repair after which the
     parser can go on.
     """
     from xpc.grammar import units
 
-    count, word, before = place.word, place.shown.strip("`"), place.before
-    if place.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdecimal():
+    count, word, before = location.word, location.shown.strip("`"), location.before
+    if location.met != "NAME" or not units.is_unit(word) or before is None or not count.replace(".", "").isdecimal():
         return None
-    if any(item.kind == "TRAIN" for item in place.stack) and place.last == "NUMBER":
+    if any(item.kind == "TRAIN" for item in location.stack) and location.last == "NUMBER":
         return None
-    both = Span(before.start, place.span.end)
-    named = re.search(r"(\w+)\s*=?\s*$", place.source.text[: before.start])
+    both = Span(before.start, location.span.end)
+    named = re.search(r"(\w+)\s*=?\s*$", location.source.text[: before.start])
     value = units.as_value(named[1] if named else "", count, word)
     edits = () if value is None else (Edit(both, value),)
-    found = place.error(codes.TRAILING_TEXT, units.message(count, word), units.remedy(value), edits=edits)
+    found = location.error(codes.TRAILING_TEXT, units.message(count, word), units.remedy(value), edits=edits)
     legal = "epoch" if value is None and named and named[1] == "every" else value or count
     return found, Edit(both, legal.ljust(both.end - both.start))
 
 
-def _clock(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
+def _clock(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | None:
     """Return a pair: the error for a duration in Slurm's notation, such as `time = 12:00:00`, and a repair after which
     the parser can go on.
     """
-    start = place.before.start if place.before else 0
+    start = location.before.start if location.before else 0
     found = _CLOCK.match(text, start)
-    if place.shown != ":" or place.before is None or found is None or found.end() <= place.span.start:
+    if location.shown != ":" or location.before is None or found is None or found.end() <= location.span.start:
         return None
     days, hours, minutes, seconds = (int(one or 0) for one in found.groups())
     total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
     value = f"{total // 3600}h" if total % 3600 == 0 else f"{total // 60}m" if total % 60 == 0 else f"{total}s"
     span = Span(*found.span())
     edit = Edit(span, value)
-    diagnostic = place.error(
+    diagnostic = location.error(
         codes.UNEXPECTED_CHARACTER, "a duration is a number and its unit", f"write `{value}`", edits=(edit,)
     )
     return diagnostic, Edit(span, value.ljust(span.end - span.start))
 
 
-def _nodes(place: Place, text: str) -> tuple[Diagnostic, Edit] | None:
+def _nodes(location: ParserPosition, text: str) -> tuple[Diagnostic, Edit] | None:
     """Return a pair: the error for `2 x 8 x h100-80gb`, and a repair that drops the number of machines."""
-    if place.last != "X" or place.met != "NUMBER":
+    if location.last != "X" or location.met != "NUMBER":
         return None
-    nodes = re.search(r"(\d+)\s*x\s*$", text[: place.span.start])
-    gpus = re.match(r"(\d+)\s+x\s+([\w.-]+)", text[place.span.start :])
+    nodes = re.search(r"(\d+)\s*x\s*$", text[: location.span.start])
+    gpus = re.match(r"(\d+)\s+x\s+([\w.-]+)", text[location.span.start :])
     if nodes is None or gpus is None:
         return None
     remedy = f"write `{gpus[1]} x {gpus[2]}` for one machine, and `nodes {nodes[1]}` on its own line"
-    diagnostic = place.error(codes.COUNT_SPACING, "a count is one number and one GPU", remedy)
-    span = Span(nodes.start(), place.span.start)
+    diagnostic = location.error(codes.COUNT_SPACING, "a count is one number and one GPU", remedy)
+    span = Span(nodes.start(), location.span.start)
     return diagnostic, Edit(span, " " * (span.end - span.start))
 
 
@@ -137,222 +137,230 @@ def _before(text: str, offset: int) -> Span | None:
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
-def _straight(place: Place, text: str) -> tuple[Edit, ...]:
+def _straight(location: ParserPosition, text: str) -> tuple[Edit, ...]:
     """The edits that replace typographic quotes by straight quotes."""
-    at = place.span.start
+    at = location.span.start
     end = (text + "\n").index("\n", at)
     other = next((i for i in range(at + 1, end) if text[i] in _QUOTES + '"'), None)
     closes = other is not None and text[other] != '"'
-    return (Edit(place.span, '"'), *((Edit(Span(other, other + 1), '"'),) if closes and other is not None else ()))
+    return (Edit(location.span, '"'), *((Edit(Span(other, other + 1), '"'),) if closes and other is not None else ()))
 
 
-def _character(place: Place, text: str) -> Diagnostic:
-    character, at = place.shown, place.span.start
+def _character(location: ParserPosition, text: str) -> Diagnostic:
+    character, at = location.shown, location.span.start
     code = codes.UNEXPECTED_CHARACTER
     if character == "'":
         end = text.find("'", at + 1, (text + "\n").index("\n", at))
-        edits: tuple[Edit, ...] = (Edit(place.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
+        edits: tuple[Edit, ...] = (Edit(location.span, '"'), Edit(Span(end, end + 1), '"')) if end > 0 else ()
         remedy = f'write `"{text[at + 1 : end]}"`' if end > 0 else 'write `"..."`'
-        return place.error(code, "a text is written in double quotes", remedy, edits=edits)
-    notation = of_another_notation(place, text)
+        return location.error(code, "a text is written in double quotes", remedy, edits=edits)
+    notation = of_another_notation(location, text)
     if notation is not None:
         return notation
-    if character == ":" and place.before and place.before.end == at:
-        name = place.word.strip('"')
-        return place.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
-    if character == "%" and place.before and place.word.replace(".", "").isdecimal():
-        return place.error(code, "unexpected `%`", f"a unit directly follows its number: write `{place.word}%`")
-    if character == ";" and place.one_line is not None:
-        edits = (Edit(place.span, ","),)
-        return place.error(code, "unexpected `;`", "commas separate the settings of a block on one line", edits=edits)
+    if character == ":" and location.before and location.before.end == at:
+        name = location.word.strip('"')
+        return location.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
+    if character == "%" and location.before and location.word.replace(".", "").isdecimal():
+        return location.error(code, "unexpected `%`", f"a unit directly follows its number: write `{location.word}%`")
+    if character == ";" and location.one_line is not None:
+        edits = (Edit(location.span, ","),)
+        return location.error(
+            code, "unexpected `;`", "commas separate the settings of a block on one line", edits=edits
+        )
     if character == ";":
-        return place.error(code, "unexpected `;`", "write each setting on its own line")
+        return location.error(code, "unexpected `;`", "write each setting on its own line")
     if text.startswith("//", at):
-        return place.error(code, "unexpected `//`", "comments begin with `#`")
+        return location.error(code, "unexpected `//`", "comments begin with `#`")
     if character in _QUOTES:
-        return place.error(code, f"`{character}` is not a quote here", 'write `"`', edits=_straight(place, text))
+        return location.error(code, f"`{character}` is not a quote here", 'write `"`', edits=_straight(location, text))
     if character.isspace():
-        edits = (Edit(place.span, " "),)
-        return place.error(code, f"U+{ord(character):04X} is not a space here", "use a plain space", edits=edits)
+        edits = (Edit(location.span, " "),)
+        return location.error(code, f"U+{ord(character):04X} is not a space here", "use a plain space", edits=edits)
     if character in _UNSEEN:
         remedy = "delete it: editors do not show it"
-        return place.error(code, f"unexpected U+{ord(character):04X}", remedy, edits=(Edit(place.span, ""),))
+        return location.error(code, f"unexpected U+{ord(character):04X}", remedy, edits=(Edit(location.span, ""),))
     if not character.isascii():
         remedy = "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes"
-        return place.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
+        return location.error(code, f"unexpected `{character}` (U+{ord(character):04X})", remedy)
     begun = _PATH.match(text, at)
     if begun is not None:
-        before = place.word if place.before and place.before.end == at else ""
+        before = location.word if location.before and location.before.end == at else ""
         path = (before if re.fullmatch(r"[\w./-]+", before) else "") + begun[0]
-        return place.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path needs double quotes')
-    return place.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
+        return location.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path needs double quotes')
+    return location.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
 
 
-def _token(place: Place, text: str) -> Diagnostic:
-    last = place.last
-    count = _COUNT.fullmatch(place.word)
-    if count and place.met in ("NAME", "REF"):
-        spaced = f"write `{count[1]} x {count[2] or place.shown.strip('`')}`"
-        return place.error(codes.COUNT_SPACING, f"`{count[0]}` is not a number", spaced, at_last=True)
+def _token(location: ParserPosition, text: str) -> Diagnostic:
+    last = location.last
+    count = _COUNT.fullmatch(location.word)
+    if count and location.met in ("NAME", "REF"):
+        spaced = f"write `{count[1]} x {count[2] or location.shown.strip('`')}`"
+        return location.error(codes.COUNT_SPACING, f"`{count[0]}` is not a number", spaced, at_last=True)
     if last == "EQUAL":
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
-        edits = (Edit(place.span, ""),) if place.met == "EQUAL" else ()
-        remedy = "write one `=` between a name and its value" if edits else remedies.get(place.met)
-        if text.startswith("{{", place.span.start):
+        edits = (Edit(location.span, ""),) if location.met == "EQUAL" else ()
+        remedy = "write one `=` between a name and its value" if edits else remedies.get(location.met)
+        if text.startswith("{{", location.span.start):
             remedy = "a spec has no variables: write the value itself"
-        elif place.met == "LBRACE" and place.before is not None:
-            edits = (Edit(Span(place.before.start, place.span.start), ""),)
+        elif location.met == "LBRACE" and location.before is not None:
+            edits = (Edit(Span(location.before.start, location.span.start), ""),)
         remedy = remedy or "write a value after it, or leave the setting out"
-        return place.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
-    if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and place.met in ("LSQB", "NAME", "REF"):
-        split = _split(place, text)
+        return location.error(codes.MISSING_VALUE, "expected a value after `=`", remedy, at_last=True, edits=edits)
+    if last not in ("EQUAL", "LSQB", "LPAR", "COMMA") and location.met in ("LSQB", "NAME", "REF"):
+        split = _split(location, text)
         if split is not None:
             return split
-    path = _UNQUOTED.match(text, place.span.start) if last == "EXTENDS" and place.met in ("NAME", "REF") else None
+    path = _UNQUOTED.match(text, location.span.start) if last == "EXTENDS" and location.met in ("NAME", "REF") else None
     if path is not None:
         code, message, _ = _AFTER[last]
         edits = (Edit(Span(*path.span()), f'"{path[0]}"'),)
-        return place.error(code, message, f'write `extends "{path[0]}"`', edits=edits)
+        return location.error(code, message, f'write `extends "{path[0]}"`', edits=edits)
     if last in _AFTER:
         code, message, example = _AFTER[last]
-        return place.error(code, message, f"write `{example}`", at_last=place.met != "NUMBER")
-    for item in reversed(place.stack):
+        return location.error(code, message, f"write `{example}`", at_last=location.met != "NUMBER")
+    for item in reversed(location.stack):
         kind = item.kind
         if kind in ("LSQB", "LPAR"):
-            return _in_brackets(place, kind)
+            return _in_brackets(location, kind)
         if kind == "TRAIN":
-            return in_sentence(place)
+            return in_sentence(location)
         if kind == "LBRACE":
             break
-    return _in_statement(place, text)
+    return _in_statement(location, text)
 
 
-def _split(place: Place, text: str) -> Diagnostic | None:
+def _split(location: ParserPosition, text: str) -> Diagnostic | None:
     """The error for a part of a split without the split's name, as in `capybara[:20%]`, and for similar forms."""
     from xpc.grammar.splits import in_setting, misspelt
 
-    kinds = [item.kind for item in place.stack]
+    kinds = [item.kind for item in location.stack]
     if "EQUAL" in kinds[-3:]:
-        return in_setting(place.source, text, place.before, place.span.start) if place.met == "LSQB" else None
+        return (
+            in_setting(location.source, text, location.before, location.span.start) if location.met == "LSQB" else None
+        )
     if any(kind in ("LSQB", "LPAR") for kind in kinds):
         return None
     named = "ON" in kinds and not {"FOR", "WITH"} & set(kinds)
-    return misspelt(place.source, text, place.before, place.span.start, named)
+    return misspelt(location.source, text, location.before, location.span.start, named)
 
 
-def _in_brackets(place: Place, kind: str) -> Diagnostic:
+def _in_brackets(location: ParserPosition, kind: str) -> Diagnostic:
     close, what = ("`]`", "list") if kind == "LSQB" else ("`)`", "call")
-    if place.last in ("LSQB", "LPAR", "COMMA", "_NL") and place.met != "EQUAL":
-        if place.met == "COMMA":
-            return place.error(codes.BAD_LIST, "expected a value before `,`", "one comma between two values")
-        if place.met == "LBRACE":
-            return place.error(codes.BAD_LIST, f"a {what} cannot contain a block")
-        if place.last != "_NL":
-            return place.error(codes.BAD_LIST, f"expected a value or {close}, found {place.shown}")
-    if place.met == "EQUAL":
+    if location.last in ("LSQB", "LPAR", "COMMA", "_NL") and location.met != "EQUAL":
+        if location.met == "COMMA":
+            return location.error(codes.BAD_LIST, "expected a value before `,`", "one comma between two values")
+        if location.met == "LBRACE":
+            return location.error(codes.BAD_LIST, f"a {what} cannot contain a block")
+        if location.last != "_NL":
+            return location.error(codes.BAD_LIST, f"expected a value or {close}, found {location.shown}")
+    if location.met == "EQUAL":
         remedy = f"a {what} contains {'values only' if kind == 'LSQB' else '`name=value` with a plain name'}"
-        return place.error(codes.BAD_LIST, "unexpected `=`", remedy)
+        return location.error(codes.BAD_LIST, "unexpected `=`", remedy)
     # a quoted text that is followed by arguments, such as "rewards.py:short"(weight=2)
-    if place.before and (place.last, place.met) == ("STRING", "LPAR"):
-        fix = Edit(Span(place.before.start, place.span.end), f"file({place.word}, ")
-        return place.error(codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,))
+    if location.before and (location.last, location.met) == ("STRING", "LPAR"):
+        fix = Edit(Span(location.before.start, location.span.end), f"file({location.word}, ")
+        return location.error(
+            codes.BAD_LIST, "text in quotes takes no arguments", f"write `{fix.text}...)`", edits=(fix,)
+        )
     edits: tuple[Edit, ...] = ()
-    if place.before and place.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
-        edits = (Edit(Span(place.before.end, place.before.end), ","),)
-    between = f"write `{place.word}, {place.shown[1:-1]}`" if edits else None
-    return place.error(codes.BAD_LIST, f"expected `,` or {close}, found {place.shown}", between, edits=edits)
+    if location.before and location.met in ("NAME", "REF", "NUMBER", "STRING", "LSQB"):
+        edits = (Edit(Span(location.before.end, location.before.end), ","),)
+    between = f"write `{location.word}, {location.shown[1:-1]}`" if edits else None
+    return location.error(codes.BAD_LIST, f"expected `,` or {close}, found {location.shown}", between, edits=edits)
 
 
-def _in_statement(place: Place, text: str) -> Diagnostic:
-    last, met = place.last, place.met
-    opened = place.one_line
+def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
+    last, met = location.last, location.met
+    opened = location.one_line
     if opened is not None:
-        return _in_one_line_block(place, text, opened)
+        return _in_one_line_block(location, text, opened)
     if met == "RBRACE":
-        edits = (Edit(Span(place.span.start, place.span.start), "\n"),)
+        edits = (Edit(Span(location.span.start, location.span.start), "\n"),)
         remedy = "this block has one setting on each line"
-        return place.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", remedy, edits=edits)
+        return location.error(codes.ONE_LINE_BLOCK, "`}` goes on a line of its own", remedy, edits=edits)
     if last == "setting" and met == "LBRACE":
-        return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
+        return location.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     last = "block" if last == "RBRACE" else last
-    words = [item.kind for item in place.stack[-2:]]
+    words = [item.kind for item in location.stack[-2:]]
     if last in ("setting", "block", "edition", "extends") or words in (["XPC", "NUMBER"], ["EXTENDS", "STRING"]):
         special = {"EQUAL": None, "LBRACE": None, "COMMA": "settings are separated by newlines"}
-        ended = f"this {last}" if last in ("setting", "block") else f"`{place.word}`"
-        message = f"expected the end of the line after {ended}, found {place.shown}"
-        return place.error(codes.TRAILING_TEXT, message, special.get(met, "put it on its own line"))
+        ended = f"this {last}" if last in ("setting", "block") else f"`{location.word}`"
+        message = f"expected the end of the line after {ended}, found {location.shown}"
+        return location.error(codes.TRAILING_TEXT, message, special.get(met, "put it on its own line"))
     if met == "EQUAL":
         remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
-        return place.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
+        return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if met == "LBRACE":
-        return place.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
+        return location.error(codes.UNEXPECTED, "a block needs a name before its `{`", "write `batch {`")
     if met == "LSQB":
         # In `lora targets [q_proj]`, the setting `targets` lacks its `=`. But the first word of a line may be a clause,
         # which has no `=`.
-        before = place.before
+        before = location.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
-        if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", place.word):
-            edits = (Edit(Span(before.end, place.span.start), "="),)
-            message, remedy = "a list can only be the value of a setting", f"write `{place.word}=[...]`"
-            return place.error(codes.UNEXPECTED, message, remedy, edits=edits)
-        return place.error(codes.UNEXPECTED, "a list can only be the value of a setting", "write `name = [...]`")
+        if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", location.word):
+            edits = (Edit(Span(before.end, location.span.start), "="),)
+            message, remedy = "a list can only be the value of a setting", f"write `{location.word}=[...]`"
+            return location.error(codes.UNEXPECTED, message, remedy, edits=edits)
+        return location.error(codes.UNEXPECTED, "a list can only be the value of a setting", "write `name = [...]`")
     if met == "LPAR":
-        return _arguments_of_a_reference(place, text)
+        return _arguments_of_a_reference(location, text)
     if met == "COMMA":
-        return _comma(place, text)
-    if met == "NUMBER" and place.before is None:
-        budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", place.shown.strip("`"))
+        return _comma(location, text)
+    if met == "NUMBER" and location.before is None:
+        budget = re.fullmatch(r"(\d[\d_]*)(epochs?|steps?)", location.shown.strip("`"))
         if budget:  # the length of a run stands alone on a line: `500steps`
             help = f"write `for {budget[1]} {budget[2]}` in the first line, after the data"
-            return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}", help)
-        return place.error(codes.UNEXPECTED, f"a statement begins with a name, not with {place.shown}")
-    return place.error(codes.UNEXPECTED, f"unexpected {place.shown}", "a statement is `name = value` or a clause")
+            return location.error(codes.UNEXPECTED, f"a statement begins with a name, not with {location.shown}", help)
+        return location.error(codes.UNEXPECTED, f"a statement begins with a name, not with {location.shown}")
+    return location.error(codes.UNEXPECTED, f"unexpected {location.shown}", "a statement is `name = value` or a clause")
 
 
-def _arguments_of_a_reference(place: Place, text: str) -> Diagnostic:
+def _arguments_of_a_reference(location: ParserPosition, text: str) -> Diagnostic:
     """The error for settings of a source in parentheses, as in `me/rows(take=50%)` and `"rows.jsonl"(take=50%)`. They
     must be written in a block.
     """
-    found = re.match(r"\(([^()#\n]*)\)", text[place.span.start :])
+    found = re.match(r"\(([^()#\n]*)\)", text[location.span.start :])
     message = "only a plain name takes arguments"
-    if found is None or place.before is None:
-        return place.error(codes.UNEXPECTED, message, IN_A_BLOCK)
-    block = f"{place.word} {{ {found[1].strip()} }}"
-    end = place.span.start + found.end()
-    edits = (Edit(place.span, " { "), Edit(Span(end - 1, end), " }"))
-    return place.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
+    if found is None or location.before is None:
+        return location.error(codes.UNEXPECTED, message, IN_A_BLOCK)
+    block = f"{location.word} {{ {found[1].strip()} }}"
+    end = location.span.start + found.end()
+    edits = (Edit(location.span, " { "), Edit(Span(end - 1, end), " }"))
+    return location.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
 
 
-def _comma(place: Place, text: str) -> Diagnostic:
+def _comma(location: ParserPosition, text: str) -> Diagnostic:
     """The error for a comma after a statement that is neither in brackets nor in a one-line block."""
-    start, end = line_bounds(text, place.span.start, place.span.start)
-    ends = text[place.span.end : end].strip()[:1] in ("", "#")
-    if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : place.span.start]):
-        return place.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
+    start, end = line_bounds(text, location.span.start, location.span.start)
+    ends = text[location.span.end : end].strip()[:1] in ("", "#")
+    if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):
+        return location.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
     remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
-    edits = (Edit(place.span, "" if ends else "\n"),)
-    return place.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
+    edits = (Edit(location.span, "" if ends else "\n"),)
+    return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
 
 
-def _in_one_line_block(place: Place, text: str, opened: int) -> Diagnostic:
+def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diagnostic:
     """The error for a mistake inside a one-line block such as `batch { gbs = 528, micro = 11 }`. `opened` is the offset
     at which the outermost such block begins.
     """
-    code, last, met = codes.ONE_LINE_BLOCK, place.last, place.met
+    code, last, met = codes.ONE_LINE_BLOCK, location.last, location.met
     if met in ("_NL", END):
-        return place.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened, len(place.source.text)))
+        return location.error(code, *ENDS_ON_ITS_LINE, edits=written_out(text, opened, len(location.source.text)))
     if met == "COMMA" and last in ("LBRACE", "COMMA"):
         remedy = "one comma between two settings"
-        return place.error(code, "expected a setting before `,`", remedy, edits=(Edit(place.span, ""),))
-    if met in ("NAME", "REF", "STRING", "NUMBER") and place.before and last in ("setting", "block", "RBRACE"):
-        edits = (Edit(Span(place.before.end, place.before.end), ","),)
-        remedy = f"write `{place.word}, {place.shown[1:-1]}`"
-        return place.error(code, f"expected `,` or `}}`, found {place.shown}", remedy, edits=edits)
+        return location.error(code, "expected a setting before `,`", remedy, edits=(Edit(location.span, ""),))
+    if met in ("NAME", "REF", "STRING", "NUMBER") and location.before and last in ("setting", "block", "RBRACE"):
+        edits = (Edit(Span(location.before.end, location.before.end), ","),)
+        remedy = f"write `{location.word}, {location.shown[1:-1]}`"
+        return location.error(code, f"expected `,` or `}}`, found {location.shown}", remedy, edits=edits)
     if met == "EQUAL":
         remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
-        return place.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
+        return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)
     if last == "setting" and met == "LBRACE":
-        return place.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
+        return location.error(codes.UNEXPECTED, "a setting takes no block", "a block follows its name without `=`")
     if last in ("LBRACE", "COMMA"):
-        return place.error(code, f"expected a setting, found {place.shown}", "a block contains settings: `gbs = 528`")
-    return place.error(code, f"unexpected {place.shown}", "commas separate the settings of a block on one line")
+        return location.error(
+            code, f"expected a setting, found {location.shown}", "a block contains settings: `gbs = 528`"
+        )
+    return location.error(code, f"unexpected {location.shown}", "commas separate the settings of a block on one line")

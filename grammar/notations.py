@@ -6,7 +6,7 @@ import re
 
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
-from xpc.grammar.place import Place
+from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
@@ -23,39 +23,39 @@ PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
 
-def of_another_notation(place: Place, text: str) -> Diagnostic | None:
+def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | None:
     """The error for an illegal character that belongs to another notation. None if it belongs to none that is known."""
-    code, character, at = codes.UNEXPECTED_CHARACTER, place.shown, place.span.start
+    code, character, at = codes.UNEXPECTED_CHARACTER, location.shown, location.span.start
     mark = MARK.match(text, at)
-    if mark is not None and place.before and (mark[0] != ">" or place.word == "="):
+    if mark is not None and location.before and (mark[0] != ">" or location.word == "="):
         half = mark[0] == ">"  # of `=>`, only the `>` is left here
-        remedy = "write `=` alone" if half else f"write `{place.word} =`"
+        remedy = "write `=` alone" if half else f"write `{location.word} =`"
         edits = (Edit(Span(at, mark.end()), "" if half else "="),)
-        return place.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)
+        return location.error(code, f"unexpected `{mark[0]}`", remedy, edits=edits)
     if VARIABLE.match(text, at):
         remedy = "a spec has no variables, and reads no environment: write the value itself"
-        return place.error(code, f"unexpected `{character}`", remedy)
+        return location.error(code, f"unexpected `{character}`", remedy)
     url = URL.search(text, *line_bounds(text, at, at)) if character == ":" else None
     if url is not None and url.start() < at < url.end():
         named = (Edit(Span(*url.span()), url["name"]),) if url["name"] else ()
         remedy = f"write `{url['name']}`" if url["name"] else "data and models come from the hub or from this machine"
-        return place.error(code, "an address is not a name", remedy, edits=named)
-    return _reference(place, text) if character in ":@" and place.before is not None else None
+        return location.error(code, "an address is not a name", remedy, edits=named)
+    return _reference(location, text) if character in ":@" and location.before is not None else None
 
 
-def _reference(place: Place, text: str) -> Diagnostic | None:
+def _reference(location: ParserPosition, text: str) -> Diagnostic | None:
     """The error for a `:` or `@` in the first line with a space before it, or with nothing after it."""
-    code, mark, before, at = codes.UNEXPECTED_CHARACTER, place.shown, place.before, place.span.start
-    kinds = {item.kind for item in place.stack}
+    code, mark, before, at = codes.UNEXPECTED_CHARACTER, location.shown, location.before, location.span.start
+    kinds = {item.kind for item in location.stack}
     if before is None or "TRAIN" not in kinds or {"FOR", "WITH"} & kinds:
         return None
     part = PART.match(text, at)
     if before.end < at:
         edits = (Edit(Span(before.end, at), ""),)
-        remedy = f"write `{place.word}{part[0]}`" if part is not None else ""
-        return place.error(code, f"unexpected `{mark}`", remedy, edits=edits) if remedy else None
-    if mark in place.word:
-        return place.error(code, f"unexpected `{mark}`", f"a name has one `{mark}`: `{place.word}`")
+        remedy = f"write `{location.word}{part[0]}`" if part is not None else ""
+        return location.error(code, f"unexpected `{mark}`", remedy, edits=edits) if remedy else None
+    if mark in location.word:
+        return location.error(code, f"unexpected `{mark}`", f"a name has one `{mark}`: `{location.word}`")
     what = "a configuration's name" if mark == ":" else "a branch, a tag or a commit"
-    remedy = f"{what} directly follows `{place.word}{mark}`; without one, leave the `{mark}` out"
-    return place.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(place.span, ""),))
+    remedy = f"{what} directly follows `{location.word}{mark}`; without one, leave the `{mark}` out"
+    return location.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(location.span, ""),))

@@ -146,16 +146,16 @@ class _Scanner:
         instead, or None at the end of the file.
         """
         mark = self.text[start]
-        place = len(self.text.rstrip()) if before is None else before
+        location = len(self.text.rstrip()) if before is None else before
         wanted = _PARTNER[mark]
         lines = mark == "{" and not self._stands_on_its_line(start)
-        note = f"the file ends without its `{wanted}`" if before is None else f"`{self.text[place]}` comes first"
+        note = f"the file ends without its `{wanted}`" if before is None else f"`{self.text[location]}` comes first"
         self._report(
             codes.UNCLOSED_BRACKET,
             start,
             f"this `{mark}` is never closed",
             "opened here",
-            related=(Label(self.source, Span(place, place + (before is not None)), note),),
+            related=(Label(self.source, Span(location, location + (before is not None)), note),),
             help="close it with `}` on a line of its own" if lines else f"close it with `{wanted}`",
         )
         if lines:

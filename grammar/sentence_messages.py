@@ -6,7 +6,7 @@ import re
 
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
-from xpc.grammar.place import Place
+from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
@@ -25,68 +25,71 @@ INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
 """Words that users write before the dataset instead of `on`."""
 
 
-def in_sentence(place: Place) -> Diagnostic:
+def in_sentence(location: ParserPosition) -> Diagnostic:
     """The error in the first line of a spec, at the place where the parser stopped."""
     code = codes.INCOMPLETE_SENTENCE
-    kinds = [item.kind for item in place.stack]
+    kinds = [item.kind for item in location.stack]
     since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
-    if place.met == "LBRACE":
-        return place.error(code, "the sentence takes no block", "write clauses on the lines below")
+    if location.met == "LBRACE":
+        return location.error(code, "the sentence takes no block", "write clauses on the lines below")
     if "FOR" in since and since[-1] == "NUMBER":
-        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", place.word)
-        if joined and place.before:
+        joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", location.word)
+        if joined and location.before:
             unit = joined[2] if joined[2] in ("epoch", "epochs", "step", "steps") else "epochs"
             remedy = f"{joined[1]} {unit}"
-            edits = (Edit(place.before, remedy),)
+            edits = (Edit(location.before, remedy),)
             message = "the budget is a number, a space and a unit"
-            return place.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
-        message = f"expected `epochs` or `steps` after `for {place.word}`"
-        return place.error(code, message, "write `for 3 epochs`", at_last=True)
+            return location.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
+        message = f"expected `epochs` or `steps` after `for {location.word}`"
+        return location.error(code, message, "write `for 3 epochs`", at_last=True)
     if "ON" not in since:
-        if place.word == "on":
-            return place.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
-        rest = place.source.text[place.span.end : line_bounds(place.source.text, place.span.end, place.span.end)[1]]
-        size = place.shown.strip("`")
-        if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and place.before:  # `qwen2.5 0.5b`
-            edits = (Edit(Span(place.before.end, place.span.start), "-"),)
-            message = f"a model's name is one word, and `{place.word} {size}` is two"
-            return place.error(code, message, f"write `train {place.word}-{size} on`", edits=edits)
-        data = place.shown.strip("`") if place.met in ("NAME", "REF") and " on " not in rest else "DATA"
+        if location.word == "on":
+            return location.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
+        rest = location.source.text[
+            location.span.end : line_bounds(location.source.text, location.span.end, location.span.end)[1]
+        ]
+        size = location.shown.strip("`")
+        if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:  # `qwen2.5 0.5b`
+            edits = (Edit(Span(location.before.end, location.span.start), "-"),)
+            message = f"a model's name is one word, and `{location.word} {size}` is two"
+            return location.error(code, message, f"write `train {location.word}-{size} on`", edits=edits)
+        data = location.shown.strip("`") if location.met in ("NAME", "REF") and " on " not in rest else "DATA"
         if data in INSTEAD_OF_ON:
             data = (rest.split() or ["DATA"])[0]
-        return place.error(
-            code, f"expected `on` and a dataset, found {place.shown}", f"write `train {place.word} on {data}`"
+        return location.error(
+            code, f"expected `on` and a dataset, found {location.shown}", f"write `train {location.word} on {data}`"
         )
-    if place.met == "LSQB":
+    if location.met == "LSQB":
         if "WITH" not in since:
             remedy = (
-                f"write `{place.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
+                f"write `{location.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
             )
-            return place.error(code, "a part of the rows begins with the name of their split", remedy)
-        return place.error(code, "a list can only be the value of a setting", "write `name=[...]`")
-    if place.met == "EQUAL":
-        return place.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
-    if not {"FOR", "WITH"} & {*since} and place.shown in ("`,`", "`and`", "`plus`"):
+            return location.error(code, "a part of the rows begins with the name of their split", remedy)
+        return location.error(code, "a list can only be the value of a setting", "write `name=[...]`")
+    if location.met == "EQUAL":
+        return location.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
+    if not {"FOR", "WITH"} & {*since} and location.shown in ("`,`", "`and`", "`plus`"):
         remedy = (
-            f"write `on rows`, and below the header `data rows {{`, `{place.word}` and the others on a line each, `}}`"
+            "write `on rows`, and below the header `data rows "
+            f"{{`, `{location.word}` and the others on a line each, `}}`"
         )
-        also = "; choices go after `with`" if place.met == "COMMA" else ""
-        return place.error(code, "several datasets go into a `data` block", remedy + also)
-    if place.met == "COMMA":
-        return place.error(code, "unexpected `,`", "choices and settings are separated by spaces")
-    if place.met == "LPAR" and "WITH" not in since:
-        remedy = f"write `on rows`, and below the header `data rows {{`, `{place.word} {{ ... }}` on a line, `}}`"
-        return place.error(code, "settings of one source go into a `data` block", remedy)
+        also = "; choices go after `with`" if location.met == "COMMA" else ""
+        return location.error(code, "several datasets go into a `data` block", remedy + also)
+    if location.met == "COMMA":
+        return location.error(code, "unexpected `,`", "choices and settings are separated by spaces")
+    if location.met == "LPAR" and "WITH" not in since:
+        remedy = f"write `on rows`, and below the header `data rows {{`, `{location.word} {{ ... }}` on a line, `}}`"
+        return location.error(code, "settings of one source go into a `data` block", remedy)
     if "WITH" not in since:
-        return place.error(
-            code, f"expected `for`, `with` or the end of the line, found {place.shown}", _help_after_data(place)
+        return location.error(
+            code, f"expected `for`, `with` or the end of the line, found {location.shown}", _help_after_data(location)
         )
-    return place.error(code, f"expected a choice, a setting or the end of the line, found {place.shown}")
+    return location.error(code, f"expected a choice, a setting or the end of the line, found {location.shown}")
 
 
-def _help_after_data(place: Place) -> str:
+def _help_after_data(location: ParserPosition) -> str:
     """Return the help for illegal text that follows the dataset in the first line, such as `3 epochs`."""
     for pattern, form in FORMS:
-        if found := pattern.match(place.source.text, place.span.start):
-            return found.expand(form).replace("{data}", place.word)
+        if found := pattern.match(location.source.text, location.span.start):
+            return found.expand(form).replace("{data}", location.word)
     return "choices go after `with`"

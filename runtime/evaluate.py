@@ -96,7 +96,7 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
     if bundle.lora is not None and model.get("rope"):  # the base's own config.json does not contain the scaling
         out = {"pretrained": os.path.join(place, "merged")}
     elif bundle.lora is not None:
-        out = {"pretrained": bundle.model_place, "peft": place, "tokenizer": place}
+        out = {"pretrained": bundle.model_path, "peft": place, "tokenizer": place}
         if model["id"] is not None and model["revision"]:
             out["revision"] = model["revision"]
     return {

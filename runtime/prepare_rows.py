@@ -114,7 +114,7 @@ def tiny_model(bundle: Any, tokenizer: Any) -> Any:
         bos_token_id=tokenizer.bos_token_id,
     )  # fmt: skip
     kind = LlamaForSequenceClassification if bundle.plan["method"]["scores"] else LlamaForCausalLM
-    config.name_or_path, config.architectures = bundle.model_place, [kind.__name__]
+    config.name_or_path, config.architectures = bundle.model_path, [kind.__name__]
     with torch.random.fork_rng(devices=[]):
         model = kind(config)
     model.config.use_cache = False
@@ -122,10 +122,10 @@ def tiny_model(bundle: Any, tokenizer: Any) -> Any:
     return model.eval()
 
 
-def stand_ins(base: Any) -> Any:
+def stub_feature(base: Any) -> Any:
     """A feature with hooks that give trl's constructor stand-ins for rewards and the teacher."""
 
-    class StandIns(base):  # type: ignore[misc]
+    class StubFeature(base):  # type: ignore[misc]
         """Rewards that return 0, and a tiny teacher."""
 
         def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ def stand_ins(base: Any) -> Any:
             if plan["teacher"]:
                 options["teacher_model"] = load().requires_grad_(False)
 
-    return StandIns()
+    return StubFeature()
 
 
 def _no_reward(prompts: Sequence[Any], **_: Any) -> list[float]:
@@ -170,7 +170,7 @@ def _prepare(folder: str, place: str) -> None:
     from .core.feature import Feature
     from .enabled import FEATURES
 
-    bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stand_ins(Feature)])
+    bundle = bundles.read(folder, [*(one for one in FEATURES if concerns_rows(one)), stub_feature(Feature)])
     if bundle.data.get("streaming"):
         raise RunError("the rows are a stream, which the run converts and tokenizes while it trains")
     if any(one["shape"] in ("images", "image_preference") for one in bundle.sources()):
@@ -371,7 +371,7 @@ def _key(bundle: Any) -> str:
         manifest = tomllib.load(handle)
     with open(bundle.inside("trainer_args.json"), encoding="utf-8") as stated:
         plan = json.load(stated)
-    return key(plan, manifest, bundle.model_place if bundle.model["id"] is None else None)
+    return key(plan, manifest, bundle.model_path if bundle.model["id"] is None else None)
 
 
 if __name__ == "__main__":

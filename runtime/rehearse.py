@@ -100,10 +100,10 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
 def _launched(bundle: str, out: str, environ: dict[str, str], before: int) -> int:
     """Launch the copied bundle, and ask it to stop once a step after ``before`` is logged. Returns the exit status."""
     Launch.process = process = subprocess.Popen([os.path.join(bundle, "launch.sh")], env=environ)
-    asked = False
+    requested = False
     while process.poll() is None:
-        if not asked and _logged(out) > before:
-            asked = True
+        if not requested and _logged(out) > before:
+            requested = True
             process.send_signal(signal.SIGTERM)
         time.sleep(SECONDS)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode

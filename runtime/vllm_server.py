@@ -60,7 +60,7 @@ def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
     If the program is vllm, the command is the one that `trl vllm-serve` builds (trl 1.16 `scripts/vllm_serve.py`
     `build_command`); if the program is trl, it is trl's own command (trl 0.18 `scripts/vllm_serve.py`).
     """
-    model, where = bundle.model, bundle.model_place
+    model, where = bundle.model, bundle.model_path
     old = bundle.stack["vllm_program"] == "trl"
     words = [program("trl"), "vllm-serve", "--model", where] if old else [program("vllm"), "serve", where]
     sizes = ("--tensor_parallel_size", "--data_parallel_size") if old else (

@@ -183,10 +183,12 @@ def in_process() -> None:
         text = "xpc 1\ntrain qwen2.5-3b on infinity-instruct:0625 for 1 epochs\nhardware 8 x h100-80gb\nbatch gbs=128\n"
         checked = check_text(text.encode(), "open.xp", Workspace(ROOT)).spec
         assert checked is not None
-        asked = changed(checked, {"strategy": "ddp"})
+        requested = changed(checked, {"strategy": "ddp"})
         for _ in range(count):
             choice._searched.clear()  # otherwise each search after the first would find the result of the first
-            assert choice.chosen(asked, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
+            assert (
+                choice.chosen(requested, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
+            )
 
     variants(5)
     print(f"\n{'in process, s':34} {'spent':>7} {'budget':>7}")

@@ -54,7 +54,7 @@ def words() -> Iterator[str]:
             yield word + drawn.choice(("", "", "", "", "", "", ",", ".", ".\n"))
 
 
-def write(place: str, rows: int) -> None:
+def write(location: str, rows: int) -> None:
     """The model with its tokenizer, the rows, and a bundle for each case."""
     from tiny import build
 
@@ -62,8 +62,8 @@ def write(place: str, rows: int) -> None:
 
     drawn = words()
     texts = [" ".join(next(drawn) for _ in range(WORDS_A_TURN)) for _ in range(20_000)]
-    build(os.path.join(place, "model"), texts, vocab=VOCABULARY)
-    with open(os.path.join(place, "rows.jsonl"), "w", encoding="utf-8") as out:
+    build(os.path.join(location, "model"), texts, vocab=VOCABULARY)
+    with open(os.path.join(location, "rows.jsonl"), "w", encoding="utf-8") as out:
         for _ in range(rows):
             turns = [
                 {"role": ("user", "assistant")[at % 2], "content": " ".join(next(drawn) for _ in range(WORDS_A_TURN))}
@@ -71,49 +71,49 @@ def write(place: str, rows: int) -> None:
             ]
             out.write(json.dumps({"messages": turns}) + "\n")
     for name, method in CASES.items():
-        path = os.path.join(place, f"{name.replace(' ', '-')}.xp")
+        path = os.path.join(location, f"{name.replace(' ', '-')}.xp")
         with open(path, "w", encoding="utf-8") as out:
             out.write(SPEC.format(method=method))
         if cli.main(["compile", path, "-o", path.replace(".xp", ".bundle")]):
             sys.exit(f"{path} does not compile")
 
 
-def floor(place: str) -> None:
+def floor(location: str) -> None:
     """Render every conversation once, and encode the texts in batches."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(os.path.join(place, "model"))
-    with open(os.path.join(place, "rows.jsonl"), encoding="utf-8") as handle:
+    tokenizer = AutoTokenizer.from_pretrained(os.path.join(location, "model"))
+    with open(os.path.join(location, "rows.jsonl"), encoding="utf-8") as handle:
         while lines := [line for line, _ in zip(handle, range(1000), strict=False)]:
             texts = [tokenizer.apply_chat_template(json.loads(one)["messages"], tokenize=False) for one in lines]
             assert len(tokenizer(texts, add_special_tokens=False)["input_ids"]) == len(lines)
 
 
-def prepared(place: str, case: str, way: str) -> None:
+def prepared(location: str, case: str, way: str) -> None:
     """Prepare the rows of a bundle. To measure trl's own preparation, `Dataset.map` is not replaced."""
-    bundle = os.path.join(place, f"{case.replace(' ', '-')}.bundle")
+    bundle = os.path.join(location, f"{case.replace(' ', '-')}.bundle")
     sys.path.insert(0, bundle)
     program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]
     if way == "trl":
         program.__globals__["_writing"] = lambda *_: lambda real, rows, *args, **options: real(rows, *args, **options)
         program.__globals__["_counts"] = lambda *_: {"rows": 0}
-    program(bundle, os.path.join(place, "prepared"))
+    program(bundle, os.path.join(location, "prepared"))
 
 
-def once(place: str, case: str, way: str, cores: int) -> list[float]:
+def once(location: str, case: str, way: str, cores: int) -> list[float]:
     """The processors' seconds, the seconds and the greatest memory in MiB of one preparation, in a fork of its own."""
     read, write = os.pipe()
     sys.stdout.flush()
     if (child := os.fork()) == 0:
         try:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-            with open(os.path.join(place, "said"), "w", encoding="utf-8") as said:
-                os.dup2(said.fileno(), 1)
+            with open(os.path.join(location, "said"), "w", encoding="utf-8") as output:
+                os.dup2(output.fileno(), 1)
             before, began = _processors(), time.perf_counter()
             if way == "floor":
-                floor(place)
+                floor(location)
             else:
-                prepared(place, case, way)
+                prepared(location, case, way)
             spent, took = _processors() - before, time.perf_counter() - began
             peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
             os.write(write, json.dumps([spent, took, peak / 1024]).encode())
@@ -124,9 +124,9 @@ def once(place: str, case: str, way: str, cores: int) -> list[float]:
     with open(read, encoding="utf-8") as handle:
         answer = handle.read()
     if os.waitpid(child, 0)[1]:
-        sys.exit(f"the preparation failed: {place}")
+        sys.exit(f"the preparation failed: {location}")
     for kept in ("prepared", "cache"):
-        shutil.rmtree(os.path.join(place, kept), ignore_errors=True)
+        shutil.rmtree(os.path.join(location, kept), ignore_errors=True)
     found: list[float] = json.loads(answer)
     return found
 
@@ -136,14 +136,14 @@ def _processors() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def table(place: str, runs: int, rows: int) -> None:
+def table(location: str, runs: int, rows: int) -> None:
     """Measure in turn, and print the medians."""
     cores = len(os.sched_getaffinity(0))
     for case in CASES:
         found: dict[tuple[str, int], list[list[float]]] = {}
         for _ in range(runs):
             for way, count in (("trl", cores), ("prepare", 1), ("prepare", cores), ("floor", 1)):
-                measured = once(place, case, way, count)
+                measured = once(location, case, way, count)
                 print(f"{case}, {way}, {count}: {measured}", file=sys.stderr, flush=True)
                 found.setdefault((way, count), []).append(measured)
         medians = {
@@ -164,17 +164,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=20_000, help="conversations of 200 words (default: 20,000)")
     options = parser.parse_args()
     sys.path[:0] = [os.path.join(ROOT, "tests", "support")]
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as location:
         os.environ.update(
-            HF_HUB_OFFLINE="1", HF_HOME=os.path.join(place, "cache"), TMPDIR=place, OMP_NUM_THREADS="1",
+            HF_HUB_OFFLINE="1", HF_HOME=os.path.join(location, "cache"), TMPDIR=location, OMP_NUM_THREADS="1",
             TOKENIZERS_PARALLELISM="false", TRANSFORMERS_VERBOSITY="error", DS_ACCELERATOR="cpu",
         )  # fmt: skip
         tempfile.tempdir = None
-        write(place, options.rows)
+        write(location, options.rows)
         from transformers import LlamaForCausalLM  # noqa: F401
         from trl import SFTTrainer  # noqa: F401
 
-        table(place, options.runs, options.rows)
+        table(location, options.runs, options.rows)
 
 
 if __name__ == "__main__":

@@ -53,8 +53,8 @@ class Run:
         os.makedirs(os.path.join(folder, "out"), exist_ok=True)
         path, before, size, times = os.path.join(folder, log), _processors(), 0, list[float]()
         began = time.perf_counter()
-        with open(os.path.join(folder, "said"), "w", encoding="utf-8") as said:
-            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT)
+        with open(os.path.join(folder, "said"), "w", encoding="utf-8") as output:
+            process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT)
             while process.poll() is None:
                 if os.path.exists(path) and os.path.getsize(path) != size:
                     size = os.path.getsize(path)
@@ -62,8 +62,8 @@ class Run:
                 time.sleep(0.02)
         self.whole = time.perf_counter() - began
         if process.returncode:
-            with open(os.path.join(folder, "said"), encoding="utf-8") as said:
-                sys.exit(f"{command[0]} ended with {process.returncode}:\n{said.read()[-3000:]}")
+            with open(os.path.join(folder, "said"), encoding="utf-8") as output:
+                sys.exit(f"{command[0]} ended with {process.returncode}:\n{output.read()[-3000:]}")
         self.processors = _processors() - before
         self.first, self.rate = times[0], (len(times) - 1) / (times[-1] - times[0])
         with open(path, encoding="utf-8") as handle:
@@ -91,21 +91,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60, help="optimizer steps of a run (default: 60)")
     parser.add_argument("--llamafactory", metavar="PYTHON", help="an interpreter that has LLaMA-Factory")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as location:
         support = os.path.join(ROOT, "tests", "support")
         environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHON": sys.executable}
-        made = subprocess.run([sys.executable, "-c", MODEL], cwd=place, env={**environment, "PYTHONPATH": support},
+        made = subprocess.run([sys.executable, "-c", MODEL], cwd=location, env={**environment, "PYTHONPATH": support},
                               text=True, capture_output=True, check=True)  # fmt: skip
-        _put(place, "run.xp", SPEC.format(steps=options.steps))
+        _put(location, "run.xp", SPEC.format(steps=options.steps))
         compiled = [sys.executable, "-m", "xpc.compiler.cli", "compile", "run.xp"]
-        subprocess.run(compiled, cwd=place, env=environment, capture_output=True, check=True)
+        subprocess.run(compiled, cwd=location, env=environment, capture_output=True, check=True)
         script = [
             sys.executable,
             os.path.join(support, "plain_trl.py"),
-            os.path.join(place, "run.bundle", "trainer_args.json"),
+            os.path.join(location, "run.bundle", "trainer_args.json"),
         ]
         factory = {**FACTORY, "max_steps": options.steps}
-        _put(place, "dataset_info.json", json.dumps({"rows": {
+        _put(location, "dataset_info.json", json.dumps({"rows": {
             "file_name": "rows.jsonl", "formatting": "sharegpt", "columns": {"messages": "messages"},
             "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
         }}))  # fmt: skip
@@ -114,10 +114,10 @@ def main() -> None:
         def ready(files: dict[str, str]) -> str:
             nonlocal count
             count += 1
-            folder = os.path.join(place, str(count))
+            folder = os.path.join(location, str(count))
             os.makedirs(folder)
             for name in ("model", "rows.jsonl"):
-                os.symlink(os.path.join(place, name), os.path.join(folder, name))
+                os.symlink(os.path.join(location, name), os.path.join(folder, name))
             for name, text in files.items():
                 _put(folder, name, text)
             return folder
@@ -125,7 +125,7 @@ def main() -> None:
         environment["OMP_NUM_THREADS"] = str(os.cpu_count())
         ways: dict[str, Callable[[], Run]] = {
             "bundle": lambda: Run(
-                [os.path.join(place, "run.bundle", "launch.sh")], ready({}), "out/metrics.jsonl", environment
+                [os.path.join(location, "run.bundle", "launch.sh")], ready({}), "out/metrics.jsonl", environment
             ),
             "script": lambda: Run(script, ready({}), "out/metrics.jsonl", environment),
         }

@@ -59,10 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     (worker,) = (one for one in config.pluginmanager.get_plugins() if type(one).__name__ == "WorkerInteractor")
     send = worker.sendevent
 
-    def brief(name: str, **told: Any) -> None:
-        report = told.get("data", {})
+    def brief(name: str, **reported: Any) -> None:
+        report = reported.get("data", {})
         if name != "logstart" and not (report.get("outcome") == "passed" and report["when"] != "call"):
-            send(name, **told)
+            send(name, **reported)
 
     worker.sendevent = brief
 
@@ -144,7 +144,7 @@ def chance(request: pytest.FixtureRequest) -> random.Random:
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+def location(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder with the local files (data and a model) that the specs of generated.py name."""
     from compile_support import put
     from generated import FILES

@@ -28,9 +28,9 @@ PROPERTIES = "@given("
 def properties() -> list[str]:
     """The files of tests that use hypothesis."""
     found = []
-    for place, _, names in os.walk(HERE):
+    for location, _, names in os.walk(HERE):
         for name in sorted(names):
-            path = os.path.join(place, name)
+            path = os.path.join(location, name)
             if name.startswith("test_") and name.endswith(".py"):
                 with open(path, encoding="utf-8") as handle:
                     if PROPERTIES in handle.read():

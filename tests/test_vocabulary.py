@@ -23,14 +23,21 @@ INSTEAD = {
     "behind": "followed_by", "beside": "next_to", "shops": "provider_names", "sides": "operands",
     "ran": "finished_run", "pairs": "changes", "look": "inspect", "scene": "small_run", "harm": "silent_effect",
     "drawn": "generated",
+    "fate": "key_outcome", "fates": "outcomes", "judge": "checker", "learnt": "trained", "passedon": "extra_argument",
+    "seat": "rendezvous", "speaks": "applies", "standins": "stub_feature", "thinks": "thinking", "ways": "candidates",
+    "weighing": "cache_key", "wish": "flag",
 }  # fmt: skip
+VARIABLES = (
+    "told", "said", "asked", "meant", "fate", "judge", "seat", "learnt", "thinks", "wish",
+)  # fmt: skip
+"""Words of INSTEAD that no variable, argument or field has as its name either."""
 
 
 def modules(folder: str) -> Iterator[str]:
     """The paths of a folder's modules, from the root."""
-    for place, _, names in os.walk(os.path.join(ROOT, folder)):
+    for location, _, names in os.walk(os.path.join(ROOT, folder)):
         for name in sorted(names):
-            path = os.path.relpath(os.path.join(place, name), ROOT)
+            path = os.path.relpath(os.path.join(location, name), ROOT)
             if name.endswith(".py") and not path.startswith(NOT_YET):
                 yield path
 
@@ -59,3 +66,25 @@ def test_names_are_the_fields_words(folder: str) -> None:
 def test_modules_that_import_by_their_bare_names_have_each_their_own() -> None:
     counts = Counter(name for folder in folders() for name in os.listdir(folder) if name.endswith(".py"))
     assert {name for name, count in counts.items() if count > 1} <= {"conftest.py"}
+
+
+def variables(path: str) -> Iterator[tuple[str, int]]:
+    """The names of a module's variables, arguments and fields, with their lines."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
+        tree = ast.parse(handle.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_variables_have_the_fields_words(folder: str) -> None:
+    wrong = [
+        f"{path}:{line}: {name}, perhaps {INSTEAD[word]}"
+        for path in modules(folder)
+        for name, line in variables(path)
+        if (word := name.strip("_").lower()) in VARIABLES
+    ]
+    assert not wrong, "\n".join(wrong)

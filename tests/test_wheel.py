@@ -98,13 +98,15 @@ def test_the_language_server_says_what_it_needs_and_answers_once_it_is_there(ins
     assert (done.returncode, f"pip install '{needed}'" in done.stderr) == (2, True), done.stderr
     command = [os.path.join(os.path.dirname(installed), "python"), "-m", "pip", "install", "--quiet", needed]
     subprocess.run(command, check=True, cwd=tmp_path)
-    asked = (
+    requested = (
         {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}},
         {"id": 2, "method": "shutdown"},
         {"method": "exit"},
     )
-    texts = [json.dumps({"jsonrpc": "2.0", **one}) for one in asked]
-    told = "".join(f"Content-Length: {len(text)}\r\n\r\n{text}" for text in texts)
+    texts = [json.dumps({"jsonrpc": "2.0", **one}) for one in requested]
+    reported = "".join(f"Content-Length: {len(text)}\r\n\r\n{text}" for text in texts)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    done = subprocess.run([installed, "lsp"], input=told, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        [installed, "lsp"], input=reported, capture_output=True, text=True, env=environment, check=False
+    )
     assert '"hoverProvider"' in done.stdout, done.stderr

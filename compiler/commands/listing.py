@@ -40,8 +40,8 @@ def _kind(typed: str) -> str:
     from xpc.grammar.nearest import nearest
 
     near = nearest(typed, KINDS)
-    meant = f": did you mean `xpc list {near}`?" if near else ";"
-    raise UsageError(f"there is no list of `{typed[:40]}`{meant} there are {', '.join(KINDS)}")
+    intended = f": did you mean `xpc list {near}`?" if near else ";"
+    raise UsageError(f"there is no list of `{typed[:40]}`{intended} there are {', '.join(KINDS)}")
 
 
 def run(options: argparse.Namespace) -> tuple[str, int]:
@@ -177,7 +177,7 @@ def _advisories() -> list[Row]:
         {
             "name": one.name,
             "versions": " ".join(
-                [one.package, *(f"{word} {at}" for word, at in (("from", one.first), ("before", one.mended)) if at)]
+                [one.package, *(f"{word} {at}" for word, at in (("from", one.first), ("before", one.fixed_in)) if at)]
             ),
             "stacks": ", ".join(stack.name for stack in stacks.every() if one.of(stack)) or "none",
             "told": one.rule or one.runtime or "XP940",

@@ -77,8 +77,8 @@ def copied(path: str, name: str) -> dict[str, bytes]:
     check_text(data, os.path.basename(path), workspace)
     files = {name: data}
     for inside in sorted(workspace.located):
-        place = workspace.locate(inside)[1]
-        if os.path.isfile(place) and not inside.startswith(".."):
-            with open(place, "rb") as handle:
+        location = workspace.locate(inside)[1]
+        if os.path.isfile(location) and not inside.startswith(".."):
+            with open(location, "rb") as handle:
                 files[inside] = handle.read()
     return files

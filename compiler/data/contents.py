@@ -39,19 +39,19 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         help = "put a copy into the spec's folder, if everybody may read it"
         problems.report("XP590", hidden + ", and a copy goes into the bundle", source.label, help=help)
     # imported only here, because most specs have no local data
-    from xpc.compiler.data.survey_cache import Known, keep, recall
+    from xpc.compiler.data.survey_cache import CachedSurvey, keep, recall
 
-    memory, place = workspace.memory if remember else None, workspace.locate(path)[1]
+    memory, location = workspace.memory if remember else None, workspace.locate(path)[1]
     key = (
         *columns(source),
         source.context or "",
         *(f"{name}\0{role}" for name, role in source.roles),
         source.documents or "",
     )
-    known = None if memory is None else recall(memory, place, source.shape, key)
+    known = None if memory is None else recall(memory, location, source.shape, key)
     if known is not None and not workspace.copies:
         return _bundled(evolve(source, survey=known.survey), path, known.digest), problems
-    before = None if memory is None else memory.stamp(place)
+    before = None if memory is None else memory.stamp(location)
     read = workspace.read(path, limit=MAX_DATA)
     if isinstance(read, str):
         return source, [*problems, report("XP114", read, source.label)]
@@ -60,7 +60,7 @@ def contents(source: DataSource, workspace: Workspace, remember: bool = True) ->
         return evolve(source, survey=known.survey), problems
     found = None if memory is None else survey(source)
     if memory is not None and found is not None:
-        keep(memory, place, before, source.shape, key, Known(read.digest, found))
+        keep(memory, location, before, source.shape, key, CachedSurvey(read.digest, found))
     return source, problems
 
 

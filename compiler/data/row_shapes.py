@@ -125,11 +125,15 @@ def _wrong_part_of_tokens(value: object, part: str, name: str, tokens: int) -> s
     if len(value) != tokens:
         return f"`{name}` has {len(value):,} entries for {tokens:,} tokens"
     if part == "labels":
-        odd = next((one for one in value if one < 0 and one != UNLEARNED), None)
-        return None if odd is None else f"`{name}` has the label {odd}, which is neither a token id nor {UNLEARNED}"
-    odd = next((one for one in value if one not in (0, 1)), None)
-    if odd is not None:
-        return f"`{name}` has the entry {odd}, and a mask has 0 and 1"
+        unexpected = next((one for one in value if one < 0 and one != UNLEARNED), None)
+        return (
+            None
+            if unexpected is None
+            else f"`{name}` has the label {unexpected}, which is neither a token id nor {UNLEARNED}"
+        )
+    unexpected = next((one for one in value if one not in (0, 1)), None)
+    if unexpected is not None:
+        return f"`{name}` has the entry {unexpected}, and a mask has 0 and 1"
     inside = part == "attention_mask" and 1 in value and 0 in value[value.index(1) : tokens - value[::-1].index(1)]
     return f"`{name}` has a 0 between tokens, and only the padding at an end is left out" if inside else None
 
@@ -163,8 +167,8 @@ def _wrong_pictured_pair(row: Row, names: tuple[str, ...]) -> str | None:
     """The reason why a row is not a preference pair that has images in its prompt, or None."""
     prompt, *answers, images = names
     turns = row.get(prompt)
-    asked = [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
-    if (why := _wrong_pictured(asked, row.get(images), prompt)) is not None:
+    question = [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
+    if (why := _wrong_pictured(question, row.get(images), prompt)) is not None:
         return why
     for name in answers:
         answer = row.get(name)
@@ -187,12 +191,12 @@ def _wrong_pictured(turns: object, images: object, name: str) -> str | None:
         return why
     assert isinstance(turns, list)
     texts = [str(turn.get(key) or "") for turn in turns]
-    places = sum(text.count(PLACE) for text in texts)
+    locations = sum(text.count(PLACE) for text in texts)
     many = len(images) if isinstance(images, list) else 0 if images is None else 1
-    asked = any(turn.get(speaker) in ("user", "human") for turn in turns)
-    if places == many or (not places and asked):
+    question = any(turn.get(speaker) in ("user", "human") for turn in turns)
+    if locations == many or (not locations and question):
         return None
-    return f"it has {many} image{'' if many == 1 else 's'}, and {places} places for them ({PLACE}) in its texts"
+    return f"it has {many} image{'' if many == 1 else 's'}, and {locations} places for them ({PLACE}) in its texts"
 
 
 def _without_places(turn: object, key: str) -> object:

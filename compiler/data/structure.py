@@ -170,11 +170,11 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         yield "bad_answer"
     if shape == "prompt" and not _visible(row.get("solution")):
         yield "no_solution"
-    if shape == "preference" and len(names) == 2 and row.get("prompt") is None and _asked_elsewhere(row, names):
+    if shape == "preference" and len(names) == 2 and row.get("prompt") is None and _question_elsewhere(row, names):
         yield "question"
 
 
-def _asked_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
+def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
     """Whether the question of a preference pair is in a column that the trainer does not read, and not in the pair's
     answers. Of the answers, only the first is searched.
     """

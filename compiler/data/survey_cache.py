@@ -31,25 +31,27 @@ used any more.
 
 
 @record
-class Known:
+class CachedSurvey:
     """What is stored about a file: the SHA-256 of its contents in hex, and the survey of its rows."""
 
     digest: str
     survey: Survey
 
 
-def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) -> Known | None:
+def recall(memory: FileMemory, path: str, shape: str, names: tuple[str, ...]) -> CachedSurvey | None:
     """The stored survey of a file that has not changed, for rows with this format and these columns. None if there is
     none.
     """
     found = memory.recall(path, _version(), _key(shape, names))
     try:
-        return None if found is None else Known(found[0], _survey(found[1]))
+        return None if found is None else CachedSurvey(found[0], _survey(found[1]))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
 
-def keep(memory: FileMemory, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], known: Known) -> None:
+def keep(
+    memory: FileMemory, path: str, before: Stamp | None, shape: str, names: tuple[str, ...], known: CachedSurvey
+) -> None:
     """Store the survey of a file. `before` is the stamp of the file when the reading began. Never raises."""
     memory.keep(path, before, _version(), _key(shape, names), known.digest, _plain(known.survey))
 

@@ -43,7 +43,7 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
             continue
         owners = " or ".join(f"`launch {one}`" for one in readers(row))
         yield Finding(
-            spec.place(row.path, f"read with {owners}"),
+            spec.location(row.path, f"read with {owners}"),
             f"`launch {name}` does not read `{row.name}`",
             f"leave `{row.name}` out",
             (spec.label("launch", "the launcher"),),
@@ -69,7 +69,7 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
         name = reason.rpartition(".")[2]
         value = {"save.every": "epoch", "save.full_state": "true", "save.resume": "auto"}[reason]
         yield Finding(
-            spec.place(
+            spec.location(
                 again, "each restart is refused" if reason == "save.resume" else "each restart begins at step 0"
             ),
             "a restarted run finds no checkpoint to continue from",
@@ -100,20 +100,20 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     paths = [] if spec.written("launch.image") else _outside(spec)  # the local files may be in the image
     if paths:
         yield Finding(
-            spec.place("launch", "mounts no folder"),
+            spec.location("launch", "mounts no folder"),
             f"{paths[0][:60]} is not in the bundle, and no folder of the nodes has it",
             answer,
         )
     elif spec.hardware.nodes > 1:
         yield Finding(
-            spec.place("launch", "mounts no folder"),
+            spec.location("launch", "mounts no folder"),
             f"{spec.hardware.nodes} nodes share no folder for checkpoints",
             answer,
             (spec.label("nodes", "the nodes"),),
         )
     elif not spec.flag("save.hub"):
         yield Finding(
-            spec.place("launch", "mounts no folder"),
+            spec.location("launch", "mounts no folder"),
             "the run's files are deleted with its machine",
             f"{answer}, or push to the hub: `save hub`",
             severity="warning",
@@ -141,7 +141,7 @@ def submission_options(spec: Spec) -> Iterator[Finding]:
         if text.startswith("--") and name and plain and not taken:
             continue
         yield Finding(
-            spec.place("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
+            spec.location("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to the command that submits the run",
             'write complete options, such as `extra_args = ["--name=value"]`; the bundle writes the others',
         )
@@ -161,7 +161,7 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
     """
     if spec.asks_server:
         yield Finding(
-            spec.place("method.vllm.mode", f"a {node} that never ends"),
+            spec.location("method.vllm.mode", f"a {node} that never ends"),
             f"a {job} cannot end a vLLM server",
             "write `mode = colocate`, or `launch k8s`",
             (spec.label("launch", "the launcher"),),
@@ -176,7 +176,7 @@ def image_fault(spec: Spec) -> Iterator[Finding]:
     if why is not None:
         bare = str(image).removeprefix("docker:").removeprefix("https://")
         yield Finding(
-            spec.place("launch.image", why),
+            spec.location("launch.image", why),
             f"`{str(image)[:60]}` is not the name of an image",
             'write a name such as `image = "ghcr.io/me/train:1"`',
             replace=f"image = {json.dumps(bare)}" if bare != image and image_name_fault(bare) is None else None,

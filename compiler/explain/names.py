@@ -80,9 +80,9 @@ def also(name: str, rows: Sequence[Setting]) -> str:
     reward, or an argument of a library.
     """
     chosen = bare_choices().get(name)
-    said = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
+    output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""
     own = owner_of(name)  # `max_length` is a setting of vLLM, and is also TRL's name for `batch.seq`
-    return _word(name) + said + _reward(name) + ("" if own is None or own in rows else _arguments(name))
+    return _word(name) + output + _reward(name) + ("" if own is None or own in rows else _arguments(name))
 
 
 def _word(name: str) -> str:
@@ -139,19 +139,19 @@ def _arguments(name: str) -> str:
     """
     lines: list[str] = []
     for target in stacks.every():
-        told: dict[str, list[str]] = {}
+        reported: dict[str, list[str]] = {}
         for method in METHODS:
             if target.refused(method) is None:
-                told.setdefault(_trainer(target, name, method), []).append(method)
-        for text, methods in told.items():
+                reported.setdefault(_trainer(target, name, method), []).append(method)
+        for text, methods in reported.items():
             if text:
                 every = len(methods) == sum(target.refused(one) is None for one in METHODS)
                 lines.append(f"  {target.name}{'' if every else ' ' + ', '.join(methods)}: {text}\n")
-        for escape in ("accelerate", "deepspeed"):
-            text = _file(target, escape, name)
+        for library in ("accelerate", "deepspeed"):
+            text = _file(target, library, name)
             if text:
-                lines.append(f"  {target.name} {escape}: {text}\n")
-        if target.removed.get(name) and not any(told):
+                lines.append(f"  {target.name} {library}: {text}\n")
+        if target.removed.get(name) and not any(reported):
             lines.append(f"  {target.name}: gone ({target.removed[name]})\n")
     if any("`extra " in line for line in lines):
         lines += _rules_about(name)
@@ -193,19 +193,21 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
     return ""
 
 
-def _file(stack: stacks.Stack, escape: str, name: str) -> str:
+def _file(stack: stacks.Stack, library: str, name: str) -> str:
     """Where a key of accelerate.yaml or deepspeed.json gets its value from, on this target. `name` is the full name of
     the key, or its last part.
     """
-    legal, keys = extras.legal_names(stack, escape), stack.launch_keys(escape)
-    owned = extras.owned_names(stack, escape, "sft")
+    legal, keys = extras.legal_names(stack, library), stack.launch_keys(library)
+    owned = extras.owned_names(stack, library, "sft")
     whole = sorted(one for one in {*legal, *owned, *keys} if name in (one, one.rpartition(".")[2]))
     out = []
     for one in whole:
-        path = extras.owner(escape, one)
+        path = extras.owner(library, one)
         kind = keys[one]["type"] if one in keys else "a mapping"
-        mapping = extras.wrong_value(stack, escape, one, None) == extras.MAPPING
-        has = f"a mapping, which `extra {escape}` cannot write" if mapping else f"`extra {escape}` has `{one}`, {kind}"
+        mapping = extras.wrong_value(stack, library, one, None) == extras.MAPPING
+        has = (
+            f"a mapping, which `extra {library}` cannot write" if mapping else f"`extra {library}` has `{one}`, {kind}"
+        )
         out.append(_decided(path) if path is not None else has)
     return "; ".join(dict.fromkeys(out))
 
@@ -229,10 +231,10 @@ def _foreign(name: str) -> str:
     from xpc.compiler.suggest.no_equivalent import loose_reason, own_reason, reason
 
     why = own_reason(name)
-    meant = None if why is not None else meaning(name, exact=True)
-    if meant is not None and meant.likeness >= SAME and meant.path in BY_PATH:
-        value = f" ({meant.value})" if meant.value in bare_choices() else ""
-        return f"{name}: {_decided(meant.path)}{value}\n"
+    intended = None if why is not None else meaning(name, exact=True)
+    if intended is not None and intended.likeness >= SAME and intended.path in BY_PATH:
+        value = f" ({intended.value})" if intended.value in bare_choices() else ""
+        return f"{name}: {_decided(intended.path)}{value}\n"
     why = why or loose_reason(name) or reason(name)
     return "" if why is None else f"{name}: no equivalent, because {why}\n"
 
@@ -246,9 +248,13 @@ def unknown(what: str) -> str:
 
     if what.upper().startswith("XP"):
         return f"there is no code `{what}`; `xpc list codes` prints them all"
-    meant = meaning(what)
+    intended = meaning(what)
     models, gpus, datasets = registry.model_names(), registry.gpu_names(), registry.dataset_names()
-    near = meant.path if meant is not None and meant.path in BY_PATH else nearest(what, [*models, *gpus, *datasets])
+    near = (
+        intended.path
+        if intended is not None and intended.path in BY_PATH
+        else nearest(what, [*models, *gpus, *datasets])
+    )
     if near:
         return f"nothing is called `{what}`: did you mean `xpc explain {near}`?"
     return (

@@ -106,11 +106,11 @@ def first_sentence(text: str) -> str:
 
 def write(folder: str, texts: Mapping[str, str]) -> None:
     """Write pages below a folder. Other pages in the same subfolders are old, and are deleted."""
-    for place in {os.path.dirname(path) for path in texts} - {""}:
-        os.makedirs(os.path.join(folder, place), exist_ok=True)
-        for name in os.listdir(os.path.join(folder, place)):
-            if f"{place}/{name}" not in texts:
-                os.unlink(os.path.join(folder, place, name))
+    for location in {os.path.dirname(path) for path in texts} - {""}:
+        os.makedirs(os.path.join(folder, location), exist_ok=True)
+        for name in os.listdir(os.path.join(folder, location)):
+            if f"{location}/{name}" not in texts:
+                os.unlink(os.path.join(folder, location, name))
     for path, text in texts.items():
         with open(os.path.join(folder, path), "w", encoding="utf-8") as handle:
             handle.write(text)

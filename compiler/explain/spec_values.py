@@ -37,8 +37,8 @@ def spec_values(path: str, name: str = "") -> str:
         raise SpecError(f"{path} has errors; `xpc check {path}` shows them")
     trace = Trace(checked.spec)
     # the settings of a data source are shown together with their source
-    asked = "data" if source_setting(name) is not None else name
-    out = [text for each, text in _written(trace) if each == asked or not name]
+    requested = "data" if source_setting(name) is not None else name
+    out = [text for each, text in _written(trace) if each == requested or not name]
     for row in rows:
         if row.path in checked.spec.values:
             out.append(_value(checked, trace, row, path, None if name else MOST))
@@ -58,10 +58,10 @@ def _rows(name: str) -> list[Setting]:
         return [*found, *([own] if own is not None and own not in found else [])]
     from xpc.compiler.suggest.meaning import SAME, meaning
 
-    meant = meaning(name)
-    if meant is not None and meant.likeness >= SAME and meant.path in BY_PATH:
-        return [BY_PATH[meant.path]]
-    near = f"did you mean `{meant.path}`?" if meant is not None and meant.path in BY_PATH else ""
+    intended = meaning(name)
+    if intended is not None and intended.likeness >= SAME and intended.path in BY_PATH:
+        return [BY_PATH[intended.path]]
+    near = f"did you mean `{intended.path}`?" if intended is not None and intended.path in BY_PATH else ""
     raise UsageError(f"`{name}` is not a setting: {near or '`xpc list settings` shows them all'}")
 
 
@@ -87,10 +87,10 @@ def _written(trace: Trace) -> Iterator[tuple[str, str]]:
         for source in one.sources:
             text = f"eval.data {one.name} = {described(source)}"
             yield "data", _entry(text, Origin(SPEC, source.label), trace, ("data.evaluation.sets",))
-    for escape, table in spec.extra.items():
+    for library, table in spec.extra.items():
         for name, value in table.items():
             keys = (name, f"arguments.{name}", f"optimizer.params.{name}")
-            yield "extra", _entry(f"extra {escape}.{name} = {json.dumps(value.value)}", value.origin, trace, keys)
+            yield "extra", _entry(f"extra {library}.{name} = {json.dumps(value.value)}", value.origin, trace, keys)
 
 
 def _entry(head: str, origin: Origin, trace: Trace, keys: Sequence[str]) -> str:

@@ -119,14 +119,14 @@ def _refused(stack: Stack) -> str:
     text = "## Rules of this stack that do not apply on every stack\n\n" + _table(
         ("rule", "what it checks", "does not apply on"), *rows
     )
-    gone = [
+    missing = [
         (f"`{name}`", "transformers has removed it" if why == "no equivalent" else why)
         for name, why in stack.removed.items()
     ]
-    gone = [row for row in gone if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
+    missing = [row for row in missing if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
     return text + (
-        "\n\nArguments of older versions that this version has removed:\n\n" + _table(("argument", "why"), *gone)
-        if gone
+        "\n\nArguments of older versions that this version has removed:\n\n" + _table(("argument", "why"), *missing)
+        if missing
         else ""
     )
 

@@ -67,17 +67,17 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{error.filename or folder} cannot be read: {error.strerror}") from error
-    below = [*found.files, *found.folders, *found.odd]
+    below = [*found.files, *found.folders, *found.special_files]
     foreign = {top for top, slash, _ in (name.partition("/") for name in below) if slash and top not in own}
     foreign |= {name for name in found.folders if "/" not in name}
-    for name, phrase in found.odd.items():
+    for name, phrase in found.special_files.items():
         if name.partition("/")[0] not in foreign:
             raise UsageError(f"{os.path.join(folder, name)} {phrase}, and is not read: a bundle has only regular files")
     files = {name: status for name, status in found.files.items() if name.partition("/")[0] not in foreign}
-    for place in found.bytecode:
-        if place.partition("/")[0] in own or "/" not in place:
-            inside = os.path.join(folder, place)
-            files |= {f"{place}/{name}": os.lstat(os.path.join(inside, name)) for name in os.listdir(inside)}
+    for location in found.bytecode:
+        if location.partition("/")[0] in own or "/" not in location:
+            inside = os.path.join(folder, location)
+            files |= {f"{location}/{name}": os.lstat(os.path.join(inside, name)) for name in os.listdir(inside)}
     if len(files) > MOST:
         raise UsageError(f"{folder} has more than {MOST:,} files, too many for a bundle")
     if sum(status.st_size for status in files.values()) > TOTAL:

@@ -41,16 +41,16 @@ class BundleWorkspace(Workspace):
             return name, os.path.join(self.root, copy or name)
         inside = os.path.join(self.root, name)
         first = [os.path.join(self.data_root, name)] if self.data_root else []
-        places = [inside, *first, *(os.path.join(one, name) for one in _folders_above(self.root))]
-        return name, next((one for one in places if os.path.lexists(one)), inside)
+        locations = [inside, *first, *(os.path.join(one, name) for one in _folders_above(self.root))]
+        return name, next((one for one in locations if os.path.lexists(one)), inside)
 
     def locate_image(self, folder: str, written: str) -> str | None:
         """Like Workspace.locate_image. Images are not copied, so their folder is looked for outside of the bundle, as
         in a run.
         """
         roots = [self.data_root] if self.data_root else []
-        places = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]
-        found = next((one for one in places if os.path.isdir(one)), None)
+        locations = [os.path.join(one, folder) for one in (*roots, *_folders_above(self.root))]
+        found = next((one for one in locations if os.path.isdir(one)), None)
         return None if found is None else inside_of(found, written)
 
     def kind(self, written: str, base: str = "") -> str:
@@ -122,11 +122,13 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
     copies = {}
     for name, digest in table["inputs"].items():
         own = bundle_name(name, digest.removeprefix("sha256:"))
-        held = [one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))]
-        held.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
+        copied = [
+            one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))
+        ]
+        copied.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
         # links are refused, because the bundle may come from a stranger
-        if held and not any(os.path.islink(path) for path in parts(folder, held[0])):
-            copies[name] = held[0]
+        if copied and not any(os.path.islink(path) for path in parts(folder, copied[0])):
+            copies[name] = copied[0]
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
     lock = f"{named}.lock"
     return BundleWorkspace(

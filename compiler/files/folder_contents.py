@@ -33,14 +33,14 @@ class Tree:
     """The contents of a folder and its subfolders, by path relative to the folder.
 
     `files` has the status of each regular file. `folders` are the folders that are empty. `bytecode` are the
-    `__pycache__` folders that contain only bytecode. `odd` has all other entries, each with a phrase such as `is a
-    link`.
+    `__pycache__` folders that contain only bytecode. `special_files` has all other entries, each with a phrase such
+    as `is a link`.
     """
 
     files: dict[str, os.stat_result] = field(factory=dict)
     folders: list[str] = field(factory=list)
     bytecode: list[str] = field(factory=list)
-    odd: dict[str, str] = field(factory=dict)
+    special_files: dict[str, str] = field(factory=dict)
 
 
 def tree(folder: str) -> Tree:
@@ -59,9 +59,9 @@ def tree(folder: str) -> Tree:
             if stat.S_ISREG(status.st_mode):
                 out.files[name] = status
                 if status.st_size > LARGEST:
-                    out.odd[name] = f"is larger than {LARGEST // 2**20} MiB"
+                    out.special_files[name] = f"is larger than {LARGEST // 2**20} MiB"
             elif not stat.S_ISDIR(status.st_mode):
-                out.odd[name] = "is " + next(
+                out.special_files[name] = "is " + next(
                     (word for test, word in KINDS if test(status.st_mode)), "not a regular file"
                 )
             elif one.name == BYTECODE and is_bytecode(one.path):

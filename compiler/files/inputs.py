@@ -70,7 +70,7 @@ def located_silences(silenced: Sequence[Silenced], path: str) -> list[Silenced]:
     from xpc.grammar.record import evolve
 
     move = _mover(os.path.dirname(path))
-    return [evolve(one, finding=_moved(one.finding, move), place=move(one.place)) for one in silenced]
+    return [evolve(one, finding=_moved(one.finding, move), location=move(one.location)) for one in silenced]
 
 
 def _moved(one: Diagnostic, move: Callable[[Label], Label]) -> Diagnostic:

@@ -34,13 +34,13 @@ def private_folder(kind: str) -> str | None:
 def read(folder: str, name: str) -> dict[str, Any] | None:
     """Read an entry; None if it cannot be read or is not a JSON object."""
     try:
-        held = _opened(folder)
-        if held is None:
+        descriptor = _opened(folder)
+        if descriptor is None:
             return None
         try:
-            entry = _read(name, held)
+            entry = _read(name, descriptor)
         finally:
-            os.close(held)
+            os.close(descriptor)
     except (OSError, ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
@@ -53,14 +53,14 @@ def write(folder: str, name: str, text: str) -> None:
     if len(text) > LARGEST:
         return
     try:
-        held = _opened(folder, make=True)
-        if held is None:
+        descriptor = _opened(folder, make=True)
+        if descriptor is None:
             return
         try:
-            _write(name, text, held)
-            _prune(held)
+            _write(name, text, descriptor)
+            _prune(descriptor)
         finally:
-            os.close(held)
+            os.close(descriptor)
     except (OSError, ValueError):
         pass
 
@@ -76,21 +76,21 @@ def _opened(folder: str, make: bool = False) -> int | None:
     base, ours = os.path.split(above)
     if make:
         os.makedirs(base, mode=0o700, exist_ok=True)
-    held = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     for name in (ours, kind):
         if make:
             try:  # noqa: SIM105 - importing contextlib costs more than reading an entry
-                os.mkdir(name, 0o700, dir_fd=held)
+                os.mkdir(name, 0o700, dir_fd=descriptor)
             except FileExistsError:
                 pass
-        outer = held
+        outer = descriptor
         try:
-            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
+            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
         finally:
             os.close(outer)
-    if _is_private(os.fstat(held)):
-        return held
-    os.close(held)
+    if _is_private(os.fstat(descriptor)):
+        return descriptor
+    os.close(descriptor)
     return None
 
 
@@ -100,9 +100,9 @@ def _is_private(found: os.stat_result) -> bool:
 
 
 def _read(name: str, folder: int) -> Any:
-    held = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    with open(held, encoding="utf-8") as handle:
-        found = os.fstat(held)
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    with open(descriptor, encoding="utf-8") as handle:
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or not _is_private(found) or found.st_size > LARGEST:
             raise ValueError("not an entry")
         return json.loads(handle.read(LARGEST))

@@ -210,12 +210,12 @@ class Workspace:
         from xpc.grammar.nearest import misspelt_file  # imported only here, because only a wrong spec needs it
 
         folder, slash, name = written.rpartition("/")
-        place = os.path.realpath(self.locate(folder or ".", base)[1])
+        location = os.path.realpath(self.locate(folder or ".", base)[1])
         home = os.path.realpath(self.root)
-        if "\0" in written or os.path.commonpath((place, home)) != home:
+        if "\0" in written or os.path.commonpath((location, home)) != home:
             return None
         try:
-            names = [one for one in os.listdir(place) if not one.startswith(".")]
+            names = [one for one in os.listdir(location) if not one.startswith(".")]
         except OSError:
             return None
         near = misspelt_file(name, sorted(names)[:MOST])
@@ -235,8 +235,8 @@ class Workspace:
         home folder.
         """
         _, path = self.locate(written)
-        place = os.path.realpath(path)
-        if os.path.commonpath((place, os.path.realpath(self.root))) == place:
+        location = os.path.realpath(path)
+        if os.path.commonpath((location, os.path.realpath(self.root))) == location:
             return f"`{_shown(written)}` contains the spec itself"
         found: list[str] = []
         for where, folders, names in os.walk(path):
@@ -302,8 +302,8 @@ def inside_of(folder: str, written: str) -> str | None:
     leads out of it.
     """
     try:
-        root, place = os.path.realpath(folder), os.path.realpath(os.path.join(folder, written))
-        return place if os.path.commonpath((root, place)) == root else None
+        root, location = os.path.realpath(folder), os.path.realpath(os.path.join(folder, written))
+        return location if os.path.commonpath((root, location)) == root else None
     except ValueError:
         return None
 

@@ -44,17 +44,17 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         raise Unreadable("its trainer_args.json was not written by this version") from error
     if not texts:
         raise Unreadable("its trainer_args.json was not written by this version")
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for inside, path, part in copies:
         data = read(_bundle_name(inside))
         if data is None:
             raise Unreadable(f"`{inside}` does not exist")
-        plain = places.get(path) or (_plain(inside) if part is None else _folder_name(path))
+        plain = locations.get(path) or (_plain(inside) if part is None else _folder_name(path))
         if part is None and draft.files.get(plain, data) != data:  # another file already has this name
             plain = inside
-        while path not in places and part is not None and plain in places.values():
+        while path not in locations and part is not None and plain in locations.values():
             plain += "_"
-        places[path] = plain
+        locations[path] = plain
         draft.files[plain if part is None else _bundle_name(f"{plain}/{part}")] = data
     for line in spec_lines:
         entry = Entry(line.code.strip().rstrip(" {"), None, f"{name}/spec.xp", line.number, line.code.strip())
@@ -63,7 +63,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
         elif line.code.strip() not in ("", "}"):
             draft.mark(entry, "mapped", line.code.strip(), line.note or "the spec")
     text = written(spec_lines)
-    for path, plain in places.items():
+    for path, plain in locations.items():
         text = text.replace(quoted(path), quoted(plain))
     for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
         data = read(_bundle_name(inside))

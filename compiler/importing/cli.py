@@ -81,8 +81,8 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     try:
         draft = convert(source, options, overrides)
     except Unreadable as error:
-        place = f"{source.name}:{error.line}" if error.line else source.name
-        raise UsageError(f"{place}: {error}") from error
+        location = f"{source.name}:{error.line}" if error.line else source.name
+        raise UsageError(f"{location}: {error}") from error
     if not draft.text:
         families.refuse_images(draft)
     if options.partial and not draft.text:

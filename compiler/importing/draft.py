@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from xpc.compiler.importing.outcomes import ERROR, EXTRA, IRRELEVANT, MAPPED, RESERVED, Decision, Fate, Message
+from xpc.compiler.importing.outcomes import ERROR, EXTRA, IRRELEVANT, MAPPED, RESERVED, Decision, KeyOutcome, Message
 from xpc.compiler.importing.text.entries import SECRET, Entry, as_json, boolean, integer, number, plain, shown, text
 from xpc.compiler.language import extras, kinds
 from xpc.compiler.language.kinds import Amount
@@ -32,7 +32,7 @@ UNREADABLE_EXTRA = "it is a mapping, which `extra` cannot write"
 
 
 @record
-class Written:
+class SettingText:
     """The value of a setting as text of the spec, with the imported key that it comes from (None if it is a default of
     the tool), and the reason.
     """
@@ -47,8 +47,8 @@ class Source:
     """A dataset in the spec: a reference or a path in quotes, its columns, which rows are used (`take`), and how many
     rows are read at most (`limit`).
 
-    `format`, `context` and `chat` are set if the datasets of the spec differ in them. `place` is the imported key that
-    states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
+    `format`, `context` and `chat` are set if the datasets of the spec differ in them. `location` is the imported key
+    that states the row format. `share` is the dataset's share of a mixture, from 0 to 1.
     """
 
     ref: str
@@ -58,7 +58,7 @@ class Source:
     format: str = ""
     context: str | None = None
     chat: bool = False
-    place: Entry | None = None
+    location: Entry | None = None
     share: float | None = None
 
 
@@ -86,7 +86,7 @@ class Draft:
     method: str = "sft"
     stem: str = "import"
     model: str = ""
-    settings: dict[str, Written] = field(factory=dict)
+    settings: dict[str, SettingText] = field(factory=dict)
     sources: list[Source] = field(factory=list)
     extra: dict[str, dict[str, str]] = field(factory=dict)
     files: dict[str, bytes] = field(factory=dict)
@@ -102,27 +102,27 @@ class Draft:
     decisions: list[Decision] = field(factory=list)
     text: str = ""
     read: list[Mapping[str, Entry]] = field(factory=list)
-    fates: dict[tuple[str, str], Fate] = field(factory=dict)
-    defaults: list[Fate] = field(factory=list)
+    outcomes: dict[tuple[str, str], KeyOutcome] = field(factory=dict)
+    defaults: list[KeyOutcome] = field(factory=list)
     messages: list[Message] = field(factory=list)
     unknown: int = 0
     seen: set[str] = field(factory=set)
 
     # -- what becomes of keys -----------------------------------------------------------------------------------------
 
-    def mark(self, entry: Entry | None, fate: str, to: str = "", why: str = "") -> None:
-        """Record how a key is handled (`fate`), if the imported file has the key. If the key already has a record, the
-        two are merged; an error remains an error.
+    def mark(self, entry: Entry | None, outcome: str, to: str = "", why: str = "") -> None:
+        """Record how a key is handled (`outcome`), if the imported file has the key. If the key already has a
+        record, the two are merged; an error remains an error.
         """
         if entry is None:
             return
         name = (entry.file, entry.key)
-        old = self.fates.get(name)
-        if old is not None and old.fate != IRRELEVANT:
-            fate = old.fate if old.fate == ERROR else fate
+        old = self.outcomes.get(name)
+        if old is not None and old.outcome != IRRELEVANT:
+            outcome = old.outcome if old.outcome == ERROR else outcome
             to = "; ".join(dict.fromkeys(one for one in (old.to, to) if one))
             why = "; ".join(dict.fromkeys(one for one in (old.why, why) if one))
-        self.fates[name] = Fate(entry.key, shown(entry), entry.file, entry.line, fate, to, why)
+        self.outcomes[name] = KeyOutcome(entry.key, shown(entry), entry.file, entry.line, outcome, to, why)
 
     def note(self, entry: Entry | None, why: str) -> None:
         """Record that a key has no effect, and why."""
@@ -143,7 +143,7 @@ class Draft:
             return
         self.mark(entry, ERROR, why=why)
         text = f"`{entry.key}: {shown(entry)}`: {why}"
-        self.messages.append(Message("error", entry.place, text, help, entry, why, own))
+        self.messages.append(Message("error", entry.location, text, help, entry, why, own))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
         """Keep a key in a comment of the spec (`typed`), and warn that the run does not follow it."""
@@ -180,9 +180,9 @@ class Draft:
 
     def warn(self, entry: Entry | None, why: str, help: str = "") -> None:
         """Warn the user; the spec is written anyway."""
-        place = "" if entry is None else entry.place
+        location = "" if entry is None else entry.location
         message_text = why if entry is None else f"`{entry.key}`: {why}"
-        message = Message("warning", place, message_text, help)
+        message = Message("warning", location, message_text, help)
         if message not in self.messages:
             self.messages.append(message)
 
@@ -207,7 +207,7 @@ class Draft:
             if entry is not None:
                 self.warn(entry, f"a spec has no home folder: it names `{value}`, a path next to it")
         typed = EXPONENT.sub(r"\1", show(row, value)) if row.kind is kinds.REAL else show(row, value)
-        written = Written(typed, entry, why)
+        written = SettingText(typed, entry, why)
         if entry is not None and hidden_characters(written.text):
             self.error(entry, "it contains an invisible character, which a spec does not allow")
             return
@@ -219,21 +219,23 @@ class Draft:
                     self.mark(entry, MAPPED, f"{path} = {written.text}", why)
                 return
             if weak:
-                self.note(entry, f"{old.entry.place} decides: {path} = {old.text}")
-                self.warn(entry, f"{shown(entry)} differs from {old.entry.place}, which decides: {path} = {old.text}")
+                self.note(entry, f"{old.entry.location} decides: {path} = {old.text}")
+                self.warn(
+                    entry, f"{shown(entry)} differs from {old.entry.location}, which decides: {path} = {old.text}"
+                )
                 return
-            self.error(entry, f"{old.entry.place} sets {path} = {old.text}", "keep one of the two")
+            self.error(entry, f"{old.entry.location} sets {path} = {old.text}", "keep one of the two")
             return
         if old is None or entry is not None:
             self.settings[path] = written
         if entry is None:
-            self.defaults.append(Fate("", "", "", 0, MAPPED, f"{path} = {written.text}", why))
+            self.defaults.append(KeyOutcome("", "", "", 0, MAPPED, f"{path} = {written.text}", why))
         else:
             self.mark(entry, MAPPED, f"{path} = {written.text}", why)
 
     def raw(self, path: str, typed: str, entry: Entry | None) -> None:
         """Set a setting to a value that is already text of the spec, without checking it."""
-        self.settings[path] = Written(typed, entry)
+        self.settings[path] = SettingText(typed, entry)
         if entry is not None:
             self.mark(entry, MAPPED, f"{path} = {typed}")
 
@@ -262,32 +264,32 @@ class Draft:
 
     # -- extra -----------------------------------------------------------------------------------------------------
 
-    def escape(self, escape: str, name: str, entry: Entry, default: object = None) -> bool:
+    def keep_in_extra(self, library: str, name: str, entry: Entry, default: object = None) -> bool:
         """Keep a key under `extra`, for example as `extra trl { torch_compile = true }`.
 
         Returns False if the target stack has no argument of this name, or if a setting decides the argument. If the
         value is equal to `default`, which a bundle states anyway, the key is only recorded as irrelevant.
         """
-        if name not in extras.legal_names(self.stack, escape, self.method):
+        if name not in extras.legal_names(self.stack, library, self.method):
             return False
         value = plain(entry)
         if value is None:
             self.note(entry, NULL)
             return True
-        value = self._as_typed(escape, name, entry, value)
+        value = self._as_typed(library, name, entry, value)
         if default is not None and value == default:
             self.note(entry, f"{self.stack.name} states the same")
             return True
         wrong = UNREADABLE_EXTRA if isinstance(value, dict) else None
-        wrong = wrong or extras.wrong_value(self.stack, escape, name, value, self.method)
+        wrong = wrong or extras.wrong_value(self.stack, library, name, value, self.method)
         if wrong is not None:
             self.error(entry, f"{self.stack.name} takes {wrong} for it")
             return True
-        self.extra.setdefault(escape, {})[name] = plain_text(value)
-        self.mark(entry, EXTRA, f"extra {escape} {{ {name} = {plain_text(value)} }}")
+        self.extra.setdefault(library, {})[name] = plain_text(value)
+        self.mark(entry, EXTRA, f"extra {library} {{ {name} = {plain_text(value)} }}")
         return True
 
-    def _as_typed(self, escape: str, name: str, entry: Entry, value: object) -> object:
+    def _as_typed(self, library: str, name: str, entry: Entry, value: object) -> object:
         """Convert a string of the command line to what the target's argument accepts: a string, a bool or a number."""
         if not isinstance(value, str):
             return value
@@ -297,7 +299,7 @@ class Draft:
             integer(entry),
             number(entry),
         ):
-            if one is not None and extras.wrong_value(self.stack, escape, name, one, self.method) is None:
+            if one is not None and extras.wrong_value(self.stack, library, name, one, self.method) is None:
                 return one
         return value
 
@@ -309,7 +311,7 @@ class Draft:
         """Record how every key is handled that no importer has handled."""
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
-        for file, key in self.fates:
+        for file, key in self.outcomes:
             begun.update((file, key[:at]) for at, letter in enumerate(key) if letter in ".[")
         for entry in entries.values():
             self._settle(entry, names, refused or {}, begun)
@@ -319,11 +321,11 @@ class Draft:
         """Handle one key, and the keys inside of it, unless an importer has handled them. `begun` are mappings in which
         an importer has handled some of the keys.
         """
-        if (entry.file, entry.key) in self.fates:
+        if (entry.file, entry.key) in self.outcomes:
             return
         inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
-        inner_fate = any((one.file, one.key) in self.fates for one in inside)
-        if inner_fate or (entry.file, entry.key) in begun:
+        inner_outcome = any((one.file, one.key) in self.outcomes for one in inside)
+        if inner_outcome or (entry.file, entry.key) in begun:
             for one in inside:
                 self._settle(one, known, refused, begun)
             return

@@ -69,8 +69,8 @@ def _lines(draft: Draft, origin: str) -> list[str]:
             out += _clause(draft, clause, "lora" if clause in ADAPTERS else clause)
     if draft.sweep:
         out += ["sweep {", *(f"{_swept(path)} = [{', '.join(texts)}]" for path, texts in draft.sweep.items()), "}", ""]
-    for escape, table in draft.extra.items():
-        out += _extra(escape, table)
+    for library, table in draft.extra.items():
+        out += _extra(library, table)
     if draft.undecided:
         out += ["# Lines of the source that a person must decide:", *(f"# {_shown(one)}" for one in draft.undecided)]
     if draft.dated:
@@ -188,15 +188,15 @@ def _amount(name: str, value: kinds.Amount) -> str:
     return show(SOURCE_SETTINGS[name], value)
 
 
-def _extra(escape: str, table: dict[str, str]) -> list[str]:
+def _extra(library: str, table: dict[str, str]) -> list[str]:
     tree: dict[str, object] = {}
     for name, value in table.items():
         *path, last = name.split(".")
-        place = tree
+        location = tree
         for part in path:
-            place = place.setdefault(part, {})  # type: ignore[assignment]
-        place[last] = value
-    return [f"extra {escape} {{", *_nested(tree), "}", ""]
+            location = location.setdefault(part, {})  # type: ignore[assignment]
+        location[last] = value
+    return [f"extra {library} {{", *_nested(tree), "}", ""]
 
 
 def _nested(tree: dict[str, object]) -> list[str]:

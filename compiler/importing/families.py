@@ -82,7 +82,7 @@ def _replace(draft: Draft, path: str, value: object, why: str, name: str, differ
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
-        draft.fates.pop((entry.file, entry.key), None)
+        draft.outcomes.pop((entry.file, entry.key), None)
         draft.mark(entry, RESERVED, f"# {name}", why)
     draft.differs(name, difference, entry)
 

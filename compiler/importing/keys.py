@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from xpc.compiler.importing.draft import Draft
     from xpc.compiler.importing.text.entries import Entry
 
-FATES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
+OUTCOMES = ("setting", "renamed", "read", "irrelevant", "comment", "refused", "flag")
 """Fields that say how a key is handled. Each entry of a key table has at least one of them."""
 
 
@@ -160,18 +160,18 @@ def table(rows: Mapping[str, object], name: str) -> KeyTable:
     return KeyTable({key: _row(one, f"{name}: `{key}`") for key, one in rows.items()})
 
 
-def _row(row: object, place: str) -> Key:
+def _row(row: object, location: str) -> Key:
     if not isinstance(row, dict):
-        raise MalformedTable(f"{place} is not a table of columns")
+        raise MalformedTable(f"{location} is not a table of columns")
     columns = fields(Key)
     for column, value in row.items():
         if column not in columns:
-            raise MalformedTable(f"{place} has no such column as `{column}`: the columns are {', '.join(columns)}")
+            raise MalformedTable(f"{location} has no such column as `{column}`: the columns are {', '.join(columns)}")
         kind = TYPES.get(column, str)
         if not isinstance(value, kind):
-            raise MalformedTable(f"{place}: `{column}` takes a {kind.__name__}, not {value!r}")
-    if not any(row.get(column) for column in FATES):
-        raise MalformedTable(f"{place} has no fate: it takes one of {', '.join(FATES)}")
+            raise MalformedTable(f"{location}: `{column}` takes a {kind.__name__}, not {value!r}")
+    if not any(row.get(column) for column in OUTCOMES):
+        raise MalformedTable(f"{location} has no fate: it takes one of {', '.join(OUTCOMES)}")
     if "usual" in row and not row.get("irrelevant"):
-        raise MalformedTable(f"{place}: `usual` values need a reason why they are `irrelevant`")
+        raise MalformedTable(f"{location}: `usual` values need a reason why they are `irrelevant`")
     return Key(**{**row, **({"usual": tuple(row["usual"])} if "usual" in row else {})})

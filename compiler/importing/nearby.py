@@ -60,9 +60,9 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
     count = 0
     for here in _upwards(os.path.abspath(folder)):
         for part in PARTS:
-            place = os.path.join(here, part)
+            location = os.path.join(here, part)
             try:
-                names = sorted(one for one in os.listdir(place) if one.endswith(endings))
+                names = sorted(one for one in os.listdir(location) if one.endswith(endings))
             except OSError:
                 continue
             for name in names:
@@ -70,7 +70,7 @@ def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[t
                 if count > MOST_SCRIPTS:
                     return
                 with suppress(OSError, ValueError):
-                    path = os.path.join(place, name)
+                    path = os.path.join(location, name)
                     yield os.path.relpath(path, folder), read_file(path, MAX_SIZE).decode("utf-8-sig", "replace")
 
 

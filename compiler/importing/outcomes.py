@@ -19,30 +19,30 @@ UNDECIDED = "undecided"
 
 
 @record
-class Fate:
-    """What became of one imported key: `fate` is MAPPED, EXTRA, IRRELEVANT and so on, `to` the line of the spec, `why`
-    the reason.
+class KeyOutcome:
+    """What became of one imported key: `outcome` is MAPPED, EXTRA, IRRELEVANT and so on, `to` the line of the spec,
+    `why` the reason.
     """
 
     key: str
     value: str
     file: str
     line: int
-    fate: str
+    outcome: str
     to: str = ""
     why: str = ""
 
 
 @record
 class Message:
-    """A warning or an error. `place` is the file and line of the key that it is about.
+    """A warning or an error. `location` is the file and line of the key that it is about.
 
     An error also has the key itself (`entry`) and the reason (`why`). `own` is true if no supported tool knows the key,
     so that only the repository's own script can read it.
     """
 
     severity: str
-    place: str
+    location: str
     text: str
     help: str = ""
     entry: Entry | None = None
@@ -57,5 +57,5 @@ class Decision:
     """
 
     text: str
-    places: tuple[str, ...] = ()
+    locations: tuple[str, ...] = ()
     help: str = ""

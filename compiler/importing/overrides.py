@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xpc.compiler import registry, stacks
-from xpc.compiler.importing.draft import Draft, Written
+from xpc.compiler.importing.draft import Draft, SettingText
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable
 from xpc.compiler.importing.text.values import RENAMES
 from xpc.compiler.stacks import Stack
@@ -135,21 +135,21 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
     if each is None and found.total is not None:
         each = max(1, found.total // (found.nodes or 1))
         if found.total % (found.nodes or 1):
-            place = found.entries[0] if found.entries else None
-            draft.warn(place, f"{found.total} processes do not divide by {found.nodes} nodes")
+            location = found.entries[0] if found.entries else None
+            draft.warn(location, f"{found.total} processes do not divide by {found.nodes} nodes")
     if overrides.hardware is not None:
         text = overrides.hardware
         gpus, x, gpu = text.partition(" x ")
         if x and found.generates and nodes == 1 and each is not None and int(gpus) == each + 1:
             text = f"{each} x {gpu}"
-            place = found.entries[0] if found.entries else None
-            draft.warn(place, f"{each} of the {gpus} GPUs train, and the vLLM server has the last one")
+            location = found.entries[0] if found.entries else None
+            draft.warn(location, f"{each} of the {gpus} GPUs train, and the vLLM server has the last one")
     elif found.cpu:
         text = f"{each or 1} x cpu"
     else:
         text = f"{each or DEFAULT_GPUS} x {DEFAULT_GPU}"
         draft.warn(None, f"no input file names the GPU: `hardware {text}` is assumed", "`--hardware` names it")
-    draft.settings |= {"hardware": Written(text), "nodes": Written(str(nodes))}
+    draft.settings |= {"hardware": SettingText(text), "nodes": SettingText(str(nodes))}
 
 
 def machine(text: str) -> str:
@@ -164,9 +164,9 @@ def machine(text: str) -> str:
         from xpc.compiler.suggest import registry_names  # needed only for an unknown name
 
         guess, why = registry_names.gpu(gpu)
-        meant = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
+        intended = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
         raise ValueError(
-            f"`{gpu[:40]}` is not a GPU of the registry{meant.removeprefix('; it is not a GPU of the registry')}"
+            f"`{gpu[:40]}` is not a GPU of the registry{intended.removeprefix('; it is not a GPU of the registry')}"
         )
     return f"{count} x {gpu}" if count else gpu
 
@@ -194,10 +194,10 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
         source = default if all(one.lacks_family(family) for one in older) else source
     if source.name == stacks.DEFAULT:
         return source, source
-    gone = family is not None and source.lacks_family(family)
+    removed = family is not None and source.lacks_family(family)
     later = names & (_arguments(default, method) - _arguments(source, method))
-    gone = gone or (trackio and not source.facts.trackio)
-    return source, default if gone or later or source.refused(method) else source
+    removed = removed or (trackio and not source.facts.trackio)
+    return source, default if removed or later or source.refused(method) else source
 
 
 def number(stack: Stack) -> str:

@@ -38,9 +38,9 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     """
     errors = [one for one in draft.messages if one.severity == "error"]
     draft.messages = [one for one in draft.messages if one.severity != "error"]
-    for name, fate in draft.fates.items():
-        if fate.fate == ERROR:
-            draft.fates[name] = evolve(fate, fate=UNDECIDED)
+    for name, outcome in draft.outcomes.items():
+        if outcome.outcome == ERROR:
+            draft.outcomes[name] = evolve(outcome, outcome=UNDECIDED)
     explained: list[Message] = []
     if not draft.model:
         explained += _missing(draft, "which model is trained", MODEL, errors, "`--model NAME`")
@@ -50,9 +50,14 @@ def apply(draft: Draft, overrides: Overrides) -> None:
     named = re.findall(r'"([^":]+\.py):', rewards.text) if rewards is not None else []
     lost = sorted(one for one in {*named} if one not in draft.files and overrides.read(one) is None)
     if lost:
-        place = (rewards.entry.place,) if rewards is not None and rewards.entry is not None else ()
-        draft.decisions.append(Decision(f"what the reward functions compute: no `{lost[0]}` is next to the spec", place,
-                                        "write it, or copy the repository's own"))  # fmt: skip
+        location = (rewards.entry.location,) if rewards is not None and rewards.entry is not None else ()
+        draft.decisions.append(
+            Decision(
+                f"what the reward functions compute: no `{lost[0]}` is next to the spec",
+                location,
+                "write it, or copy the repository's own",
+            )
+        )
     known = find(draft, [one.entry.key for one in errors if one.own and one.entry], overrides) if errors else {}
     grouped: dict[tuple[str, str], list[Message]] = {}
     for one in errors:
@@ -74,19 +79,19 @@ def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Messag
     """
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"
-    places = tuple(dict.fromkeys(one.place for one in found if one.place))
-    draft.decisions.append(Decision(f"{what}: {why}", places, help))
+    locations = tuple(dict.fromkeys(one.location for one in found if one.location))
+    draft.decisions.append(Decision(f"{what}: {why}", locations, help))
     return found
 
 
 def _decision(why: str, help: str, messages: list[Message]) -> Decision:
     """Make one decision from several errors with the same reason (`why`)."""
-    places = tuple(one.place for one in messages if one.place)
+    locations = tuple(one.location for one in messages if one.location)
     if len(messages) == 1:
-        return Decision(messages[0].text, places, help)
+        return Decision(messages[0].text, locations, help)
     names = [f"`{one.entry.key}`" for one in messages if one.entry is not None]
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    return Decision(f"{listed}: {why}", places, help)
+    return Decision(f"{listed}: {why}", locations, help)
 
 
 def _comment(message: Message, why: str) -> str:
@@ -95,7 +100,7 @@ def _comment(message: Message, why: str) -> str:
     value = shown(message.entry)
     if value != SECRET and message.entry.typed:
         value = message.entry.typed.partition("\n")[0][:200]
-    return f"{message.entry.place}: {message.entry.key}: {value}  ({why})"
+    return f"{message.entry.location}: {message.entry.key}: {value}  ({why})"
 
 
 def _own(messages: list[Message], known: dict[str, str]) -> Decision:
@@ -104,18 +109,18 @@ def _own(messages: list[Message], known: dict[str, str]) -> Decision:
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"
     text = f"what {len(names)} {what} of the repository's own script should do: {listed}{where}"
-    return Decision(text, tuple(one.place for one in messages), "the comments of the spec have their lines")
+    return Decision(text, tuple(one.location for one in messages), "the comments of the spec have their lines")
 
 
 def screen(draft: Draft, out: str | None) -> str:
     """The list of decisions to print after `--partial`, at most one screen long."""
     count = len(draft.decisions)
-    mapped = sum(one.fate in ("mapped", "extra") for one in draft.fates.values())
+    mapped = sum(one.outcome in ("mapped", "extra") for one in draft.outcomes.values())
     head = f"{mapped} keys are in the spec; {count} decision{'s' * (count != 1)} left"
     lines = [head + ":"]
     for number, one in enumerate(draft.decisions[:MOST], 1):
-        place = f"{one.places[0]}: " if one.places else ""
-        lines.append(f"  {number}. {place}{one.text}" + (f" (help: {one.help})" if one.help else ""))
+        location = f"{one.locations[0]}: " if one.locations else ""
+        lines.append(f"  {number}. {location}{one.text}" + (f" (help: {one.help})" if one.help else ""))
     if count > MOST:
         lines.append(f"  ... and {count - MOST} more, in the comments of the spec")
     warnings = sum(one.severity == "warning" for one in draft.messages)

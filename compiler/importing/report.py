@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.outcomes import Fate
+from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.render.visible import visible
 from xpc.grammar.diagnostic import Diagnostic
 
@@ -26,17 +26,17 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
         "target": draft.stack.name,
         "method": draft.method,
         "ok": not draft.wrong and not draft.decisions and not errors,
-        "counts": dict(sorted(Counter(one.fate for one in draft.fates.values()).items())),
+        "counts": dict(sorted(Counter(one.outcome for one in draft.outcomes.values()).items())),
         "keys": [
-            {"key": one.key, "value": one.value, "file": one.file, "line": one.line, "fate": one.fate, "to": one.to,
+            {"key": one.key, "value": one.value, "file": one.file, "line": one.line, "fate": one.outcome, "to": one.to,
              "why": one.why}
-            for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key))
+            for one in sorted(draft.outcomes.values(), key=lambda one: (one.file, one.line, one.key))
         ],
         "defaults": [{"to": one.to, "why": one.why} for one in _defaults(draft)],
         "differences": draft.differences,
-        "decisions": [{"text": one.text, "places": one.places, "help": one.help} for one in draft.decisions],
+        "decisions": [{"text": one.text, "places": one.locations, "help": one.help} for one in draft.decisions],
         "messages": [
-            {"severity": one.severity, "place": one.place, "message": one.text, "help": one.help}
+            {"severity": one.severity, "place": one.location, "message": one.text, "help": one.help}
             for one in draft.messages
         ],
         "check": [
@@ -47,13 +47,13 @@ def as_json(draft: Draft, spec: str, output: str, errors: Sequence[Diagnostic] =
     }, indent=1) + "\n"  # fmt: skip
 
 
-def _defaults(draft: Draft) -> list[Fate]:
+def _defaults(draft: Draft) -> list[KeyOutcome]:
     """The defaults of the tool that the spec states, without repetitions. A default that a later key replaced is not
     listed.
     """
     written = {path: one.text for path, one in draft.settings.items() if one.entry is None}
     stated = {path for path, one in draft.settings.items() if one.entry is not None}
-    found: list[Fate] = []
+    found: list[KeyOutcome] = []
     for one in dict.fromkeys(draft.defaults):
         path, _, text = one.to.partition(" = ")
         if path not in stated and written.get(path, text) == text:
@@ -69,11 +69,13 @@ def as_text(draft: Draft, every: bool = False) -> str:
     """The messages, one per line. With `every` (`--report text`), a line for each key comes before them."""
     out = []
     if every:
-        for one in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
+        for one in sorted(draft.outcomes.values(), key=lambda one: (one.file, one.line, one.key)):
             tail = "; ".join(part for part in (one.to, one.why) if part)
-            out.append(f"{one.file}:{one.line}: {one.key}: {one.fate}" + (f": {tail}" if tail else ""))
+            out.append(f"{one.file}:{one.line}: {one.key}: {one.outcome}" + (f": {tail}" if tail else ""))
         out += [f"default: {one.to}" + (f" ({one.why})" if one.why else "") for one in _defaults(draft)]
     for message in draft.messages:
-        place = f"{message.place}: " if message.place else ""
-        out.append(f"{place}{message.severity}: {message.text}" + (f" (help: {message.help})" if message.help else ""))
+        location = f"{message.location}: " if message.location else ""
+        out.append(
+            f"{location}{message.severity}: {message.text}" + (f" (help: {message.help})" if message.help else "")
+        )
     return "".join(f"{visible(line)}\n" for line in out)

@@ -20,7 +20,7 @@ LONG = 90
 class ScriptKey:
     """A key that a Python script declares or reads: file and line, its default as Python source, and its help text."""
 
-    place: str
+    location: str
     default: str = ""
     help: str = ""
     declared: bool = False
@@ -28,7 +28,7 @@ class ScriptKey:
     @property
     def sentence(self) -> str:
         """What is known about the key, such as "train.py:31 declares it, default 0.5"."""
-        out = f"{self.place} {'declares' if self.declared else 'reads'} it"
+        out = f"{self.location} {'declares' if self.declared else 'reads'} it"
         out += f", default {self.default}" if self.default else ""
         return f"{out}: {self.help}" if self.help else out
 
@@ -70,7 +70,7 @@ def _fields(node: ast.ClassDef, file: str) -> Iterator[tuple[str, ScriptKey]]:
     for one in node.body:
         if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name):
             continue
-        place, value = f"{file}:{one.lineno}", one.value
+        location, value = f"{file}:{one.lineno}", one.value
         if isinstance(value, ast.Call):
             words = {word.arg: word.value for word in value.keywords}
             metadata = words.get("metadata")
@@ -79,9 +79,9 @@ def _fields(node: ast.ClassDef, file: str) -> Iterator[tuple[str, ScriptKey]]:
                 about = next(
                     (inner for key, inner in zip(metadata.keys, metadata.values) if _text(key) == "help"), None
                 )
-            yield one.target.id, ScriptKey(place, _shown(words.get("default")), _text(about), True)
+            yield one.target.id, ScriptKey(location, _shown(words.get("default")), _text(about), True)
         else:
-            yield one.target.id, ScriptKey(place, _shown(value), "", True)
+            yield one.target.id, ScriptKey(location, _shown(value), "", True)
 
 
 def _option(node: ast.Call, file: str) -> Iterator[tuple[str, ScriptKey]]:
@@ -90,16 +90,16 @@ def _option(node: ast.Call, file: str) -> Iterator[tuple[str, ScriptKey]]:
     """
     name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
     words = {word.arg: word.value for word in node.keywords}
-    place = f"{file}:{node.lineno}"
+    location = f"{file}:{node.lineno}"
     if name == "add_argument":
         for one in node.args:
             if _text(one).startswith("--"):
                 key = _text(one).lstrip("-").replace("-", "_")
-                yield key, ScriptKey(place, _shown(words.get("default")), _text(words.get("help")), True)
+                yield key, ScriptKey(location, _shown(words.get("default")), _text(words.get("help")), True)
     elif name.startswith("DEFINE_") and len(node.args) > 2:
-        yield _text(node.args[0]), ScriptKey(place, _shown(node.args[1]), _text(node.args[2]), True)
+        yield _text(node.args[0]), ScriptKey(location, _shown(node.args[1]), _text(node.args[2]), True)
     elif name == "get" and node.args and _text(node.args[0]):
-        yield _text(node.args[0]), ScriptKey(place, _shown(node.args[1] if len(node.args) > 1 else None))
+        yield _text(node.args[0]), ScriptKey(location, _shown(node.args[1] if len(node.args) > 1 else None))
 
 
 def _text(node: ast.AST | None) -> str:

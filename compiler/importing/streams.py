@@ -30,7 +30,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
     draft.put("data.streaming", True, entry)
     workers = draft.settings.pop("data.workers", None)
     if workers is not None and workers.entry is not None:
-        del draft.fates[workers.entry.file, workers.entry.key]
+        del draft.outcomes[workers.entry.file, workers.entry.key]
         draft.note(workers.entry, "the training process tokenizes a stream")
     if usual is None:
         draft.default("data.shuffle", False, f"{tool} reads a stream in its order")

@@ -12,8 +12,8 @@ from xpc.compiler.language.kinds import Template
 from xpc.compiler.registry import chat_templates
 
 
-def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
-    """Set the arguments of the chat template. `place` is the key with which the imported tool states a template, for
+def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None:
+    """Set the arguments of the chat template. `location` is the key with which the imported tool states a template, for
     help texts.
     """
     if entry is None or entry.empty:
@@ -26,7 +26,7 @@ def template_arguments(draft: Draft, entry: Entry | None, place: str) -> None:
         if body is None:
             draft.error(
                 one, "the tokenizer's own template reads it, and xpc does not know that template",
-                f"put it next to the source and name it by `{place}`",
+                f"put it next to the source and name it by `{location}`",
             )  # fmt: skip
         elif not re.search(rf"\b{re.escape(key)}\b", body):
             draft.note(one, "the template does not use it")

@@ -1,17 +1,17 @@
 """Convert the syntax node of a value to a Python value: `10%` becomes `Amount("share", 0.1)`. An illegal value becomes
-a `Wrong`.
+a `InvalidValue`.
 """
 
 from __future__ import annotations
 
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.language.values import READERS, Wrong
+from xpc.compiler.language.values import READERS, InvalidValue
 
 
-def convert(row: Setting, item: Item) -> object | Wrong:
+def convert(row: Setting, item: Item) -> object | InvalidValue:
     """Convert the value of an item to a Python value of the kind that the table of settings states for its path. An
-    illegal value becomes a `Wrong`.
+    illegal value becomes a `InvalidValue`.
     """
     kind = row.kind.name
     try:
@@ -21,5 +21,5 @@ def convert(row: Setting, item: Item) -> object | Wrong:
         from xpc.compiler.language import convert_methods
 
         return convert_methods.READERS[kind](row, item, item.node)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         return wrong.with_traceback(None)

@@ -11,7 +11,7 @@ from xpc.compiler.language.kinds import Rope, Template, Weighted
 from xpc.compiler.language.model_choices import ROPE
 from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import (
-    Wrong,
+    InvalidValue,
     _choice,
     _file,
     _integer,
@@ -58,7 +58,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
                 f"one of `{row.name}` takes a weight and nothing else",
                 f"write `{node.name.text[:60]}(weight=1)`",
             )
-            raise Wrong("explained", "XP104", message, row, item, wrong, help=help)
+            raise InvalidValue("explained", "XP104", message, row, item, wrong, help=help)
     if name == "file":
         raise _wrong_kind(row, item, node)
     return Weighted(name, weight, arguments=_arguments(row, item, node, ("weight",)) if rewards else ())
@@ -113,7 +113,7 @@ def _arguments(
             message = f"`{name[:60]}` is written twice" if name in found else "arguments are names with one value each"
             shown = "cosine(max_len=1000)" if apart else f"{node.name.text[:60]}(enable_thinking=false)"
             help = "keep one of the two" if name in found else f"write `{shown}`"
-            raise Wrong("explained", "XP104", message, row, item, part.value, help=help)
+            raise InvalidValue("explained", "XP104", message, row, item, part.value, help=help)
         found[name] = value
     return tuple(found.items())
 
@@ -124,7 +124,9 @@ def rope(row: Setting, item: Item, node: Value | None) -> object:
     """
     if isinstance(node, Ref) and node.is_name:
         name = str(_choice(row, item, node))
-        raise Wrong("explained", "XP104", f"`{name}` needs a factor", row, item, node, help=f"write `{name}(factor=4)`")
+        raise InvalidValue(
+            "explained", "XP104", f"`{name}` needs a factor", row, item, node, help=f"write `{name}(factor=4)`"
+        )
     if not isinstance(node, Call):
         raise _wrong_kind(row, item, node)
     kind = str(_choice(row, evolve(item, node=node), Ref(node.name.span, node.name.text)))
@@ -134,14 +136,14 @@ def rope(row: Setting, item: Item, node: Value | None) -> object:
         if not isinstance(part, Written) or not known or part.name.text in numbers:
             takes = " and ".join(f"`{name}`" for name in ("factor", "original", *ROPE[kind]))
             message = f"`{kind}` takes {takes}, each once"
-            raise Wrong("explained", "XP104", message, row, item, node, help=f"write `{kind}(factor=4)`")
+            raise InvalidValue("explained", "XP104", message, row, item, node, help=f"write `{kind}(factor=4)`")
         if part.name.text == "original":
             numbers["original"] = _integer(evolve(row, low=1), item, part.value, tokens=True)
         else:
             numbers[part.name.text] = float(_number(evolve(row, low=0), item, part.value))
     if numbers.get("factor", 0) <= 1:
         message = f"`{kind}` needs a factor above 1"
-        raise Wrong("explained", "XP107", message, row, item, node, help=f"write `{kind}(factor=4)`")
+        raise InvalidValue("explained", "XP107", message, row, item, node, help=f"write `{kind}(factor=4)`")
     factor, original = numbers.pop("factor"), numbers.pop("original", None)
     return Rope(kind, factor, None if original is None else int(original), tuple(numbers.items()))
 

@@ -70,27 +70,27 @@ SHARED = (
 MAPPING = "a mapping, which `extra` cannot write"
 
 
-def owner(escape: str, name: str, method: str = "sft") -> str | None:
+def owner(library: str, name: str, method: str = "sft") -> str | None:
     """The path of the setting that decides a name in an `extra` block. None if no setting decides it, so that the block
-    may set the name. `escape` is the library of the block: trl, accelerate or deepspeed. Settings that the spec's
+    may set the name. `library` is the library of the block: trl, accelerate or deepspeed. Settings that the spec's
     method does not read are ignored.
     """
-    if escape == "trl":
+    if library == "trl":
         row = owner_of(name)
         if row is not None:
             return row.path if not row.methods or method in row.methods else None
-    owned, head = OWNED[escape], name
+    owned, head = OWNED[library], name
     while head and head not in owned and not (head != name and head in SHARED):
         head = head.rpartition(".")[0]
     return owned.get(head) if head == name or head not in SHARED else None
 
 
-def wrong_value(stack: Stack, escape: str, name: str, value: object, method: str = "sft") -> str | None:
+def wrong_value(stack: Stack, library: str, name: str, value: object, method: str = "sft") -> str | None:
     """What a value in an `extra` block should be, as text: "one of no, steps, epoch". None for a legal value, or if the
     type of the argument cannot be checked.
     """
-    if escape != "trl":
-        return _wrong_key(stack, escape, name, value)
+    if library != "trl":
+        return _wrong_key(stack, library, name, value)
     field = stack.fields(stack.config(method)).get(name)
     if field is None:
         return None
@@ -203,32 +203,32 @@ def _bounds(record: Mapping[str, Json]) -> str:
     return "a number " + " and ".join(f"{word} {bound}" for word, bound in {**both, **named}.items())
 
 
-def removed(stack: Stack, escape: str, name: str) -> str | None:
+def removed(stack: Stack, library: str, name: str) -> str | None:
     """The message for a key that the stack's DeepSpeed has removed. None for any other key. DeepSpeed refuses a removed
     key even if its value switches it off.
     """
     zero = name.startswith("zero_optimization.") and name.split(".")[1] in stack.keys("zero_removed")
-    if escape != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
+    if library != "deepspeed" or not (zero or name.split(".")[0] in stack.keys("deepspeed_removed")):
         return None
     return f"DeepSpeed {stack.pins['deepspeed']} has removed it and refuses it even if it is off: leave it out"
 
 
 @cache
-def legal_names(stack: Stack, escape: str, method: str = "sft") -> frozenset[str]:
+def legal_names(stack: Stack, library: str, method: str = "sft") -> frozenset[str]:
     """The names that an `extra` block accepts: the options that the library has in this stack, without those that a
     setting decides. For `trl`, the options are the fields of the method's configuration class.
     """
-    if escape == "trl":
+    if library == "trl":
         known = frozenset(stack.base_arguments(stack.config(method)))
-    elif escape == "accelerate":
+    elif library == "accelerate":
         known = stack.keys("accelerate") | stack.keys("fsdp_config")
     else:
         known = stack.keys("deepspeed") | frozenset(stack.launch_keys("deepspeed"))
-    return frozenset(name for name in known if owner(escape, name, method) is None)
+    return frozenset(name for name in known if owner(library, name, method) is None)
 
 
 @cache
-def owned_names(stack: Stack, escape: str, method: str) -> frozenset[str]:
+def owned_names(stack: Stack, library: str, method: str) -> frozenset[str]:
     """The options of the library that an `extra` block refuses, because a setting decides them."""
-    own = stack.base_arguments(stack.config(method)) if escape == "trl" else stack.launch_keys(escape)
-    return frozenset(name for name in {*own, *OWNED[escape]} if owner(escape, name, method) is not None)
+    own = stack.base_arguments(stack.config(method)) if library == "trl" else stack.launch_keys(library)
+    return frozenset(name for name in {*own, *OWNED[library]} if owner(library, name, method) is not None)

@@ -38,7 +38,7 @@ class Row:
 
 
 @record
-class Swept:
+class SweepBlock:
     """A `sweep` block as it is written: its file, the location of the word `sweep`, and its contents."""
 
     file: File
@@ -47,7 +47,7 @@ class Swept:
 
 
 @record
-class Evaluated:
+class EvaluationBlock:
     """A `data` block that `eval { data = ... }` names: its sources, and the settings that say how to
     read their rows.
     """
@@ -58,7 +58,7 @@ class Evaluated:
 
 
 @mutable
-class Written:
+class ParsedFile:
     """The contents of one file. `data_name` is the location of the title of its `data` block. `blocks` are its `data`
     blocks for evaluation, by title. `intended` are the settings that unknown names in the file probably stand for.
     """
@@ -68,10 +68,10 @@ class Written:
     items: dict[str, Item] = field(factory=dict)
     rows: list[Row] = field(factory=list)
     data_name: Label | None = None
-    blocks: dict[str, Evaluated] = field(factory=dict)
+    blocks: dict[str, EvaluationBlock] = field(factory=dict)
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: Problems = field(factory=Problems)
-    sweep: Swept | None = None
+    sweep: SweepBlock | None = None
     intended: set[str] = field(factory=set)
 
 
@@ -117,7 +117,7 @@ class Collector(Reporter):
     def __init__(self, file: File) -> None:
         super().__init__(file.source, Problems())
         self.file = file
-        self.out = Written(file.source, file.train, problems=self.problems)
+        self.out = ParsedFile(file.source, file.train, problems=self.problems)
 
     def keep(self, table: dict[str, Item], path: str, node: Value | None, span: Span) -> None:
         """Add a setting to a table. If the table already has its path, report that the setting is written twice."""

@@ -8,7 +8,7 @@ from xpc.compiler.files.workspace import BASES, Workspace
 from xpc.compiler.language.advisor import Advisor, GetAdvisor
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.expand import expand
-from xpc.compiler.language.items import BASE, SPEC, Evaluated, Item, Row, Swept, Written
+from xpc.compiler.language.items import BASE, SPEC, EvaluationBlock, Item, ParsedFile, Row, SweepBlock
 from xpc.compiler.language.schema import ADAPTERS, OF_KIND, OF_ONE_KIND
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
@@ -21,7 +21,7 @@ MAX_DEPTH = 4
 
 
 @mutable
-class Loaded:
+class MergedSpec:
     """The merged contents of a spec and its bases. `kinds` says for each path whether its value comes from the spec or
     a base ("spec" or "base").
 
@@ -41,12 +41,12 @@ class Loaded:
     kinds: dict[str, str] = field(factory=dict)
     rows: list[Row] = field(factory=list)
     data_name: Label | None = None
-    blocks: dict[str, Evaluated] = field(factory=dict)
+    blocks: dict[str, EvaluationBlock] = field(factory=dict)
     extra: dict[str, dict[str, Item]] = field(factory=dict)
     problems: Problems = field(factory=Problems)
     broken: bool = False
     files: list[File] = field(factory=list)
-    sweep: Swept | None = None
+    sweep: SweepBlock | None = None
     sweep_kind: str = SPEC
     stated: dict[str, Item] = field(factory=dict)
     over: set[str] = field(factory=set)
@@ -56,12 +56,12 @@ class Loaded:
     advisor: GetAdvisor = Advisor
 
 
-def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> Loaded:
+def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) -> MergedSpec:
     """Parse and merge a spec and its bases. Each setting of the spec replaces the same setting of a base. Values that
     are lists, and the data sources, are replaced completely, and not merged.
     """
     file, problems = parse(source)
-    out = Loaded(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
+    out = MergedSpec(file, problems=Problems(problems), broken=bool(problems), advisor=advisor)
     chain = [file]
     seen = [source.name]
     while chain[-1].extends is not None:
@@ -121,7 +121,7 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
     return frozenset(names - ({train.data.name} if train is not None and isinstance(train.data, Ref) else set()))
 
 
-def overlay(out: Loaded, written: Written, kind: str) -> None:
+def overlay(out: MergedSpec, written: ParsedFile, kind: str) -> None:
     """Merge the contents of a file into `out`, which already has the contents of the file's bases. The file's settings
     take precedence over theirs.
     """
@@ -155,7 +155,7 @@ def overlay(out: Loaded, written: Written, kind: str) -> None:
     for name, block in written.blocks.items():
         below = out.blocks.get(name)
         if below is not None:
-            block = Evaluated(block.label, block.rows or below.rows, {**below.items, **block.items})
+            block = EvaluationBlock(block.label, block.rows or below.rows, {**below.items, **block.items})
         out.blocks[name] = block
     for target, items in written.extra.items():
         out.extra.setdefault(target, {}).update(items)

@@ -1,4 +1,4 @@
-"""Convert syntax nodes to values, one function for each kind of setting. Illegal values raise `Wrong`."""
+"""Convert syntax nodes to values, one function for each kind of setting. Illegal values raise `InvalidValue`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from xpc.grammar.tree import Call, List, Number, Ref, String, Value
 LARGEST = 2**63 - 1
 
 
-class Wrong(Exception):
-    """Describes what is wrong with a value. `convert` returns a `Wrong`, and `xpc.compiler.suggest.legal` makes a
-    finding from it that suggests a legal value.
+class InvalidValue(Exception):
+    """Describes what is wrong with a value. `convert` returns a `InvalidValue`, and `xpc.compiler.suggest.legal`
+    makes a finding from it that suggests a legal value.
 
     `value` is the value that the user probably means, or None. `text` is the text of the label. `kind` is "value",
     "choice" (an unknown choice), "bounds" (a number that is too small or too large), "fraction" (a number of rows or a
@@ -32,9 +32,11 @@ class Wrong(Exception):
 
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
-) -> Wrong:
-    """Make a `Wrong` of kind "value". Its help suggests `value`; if `value` is None, it describes the legal values."""
-    return Wrong("value", code, message, row, item, node, value, text)
+) -> InvalidValue:
+    """Make a `InvalidValue` of kind "value". Its help suggests `value`; if `value` is None, it describes the legal
+    values.
+    """
+    return InvalidValue("value", code, message, row, item, node, value, text)
 
 
 def _qualified_name(row: Setting) -> str:
@@ -42,11 +44,11 @@ def _qualified_name(row: Setting) -> str:
     return ".".join(row.path.split(".")[1:]) or row.name
 
 
-def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> Wrong:
+def _wrong_kind(row: Setting, item: Item, node: Value | None, value: str | None = None) -> InvalidValue:
     return wrong("XP104", f"`{row.name}` takes {row.kind.phrase}", row, item, node, value)
 
 
-def _wrong_unit(row: Setting, item: Item, node: Number, value: str | None) -> Wrong:
+def _wrong_unit(row: Setting, item: Item, node: Number, value: str | None) -> InvalidValue:
     shown = node.text if len(node.text) <= 40 else node.text[:37] + "..."
     message, text = f"`{shown}` has no meaning for `{row.name}`", f"expected {row.kind.phrase}"
     return wrong("XP105", message, row, item, node, value, text)
@@ -55,7 +57,7 @@ def _wrong_unit(row: Setting, item: Item, node: Number, value: str | None) -> Wr
 def _bounded(row: Setting, item: Item, node: Value | None, value: int | float) -> None:
     legal = (row.low is None or value >= row.low) and (row.high is None or value <= row.high)
     if not isfinite(value) or abs(value) > LARGEST or not legal:
-        raise Wrong("bounds", "XP107", f"`{row.name}` is out of range", row, item, node)
+        raise InvalidValue("bounds", "XP107", f"`{row.name}` is out of range", row, item, node)
 
 
 def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False) -> int:
@@ -138,7 +140,7 @@ def _count_or_share(row: Setting, item: Item, node: Value | None) -> object:
     if isinstance(node, Number) and node.unit == "%":
         return _share(row, item, node)
     if isinstance(node, Number) and isinstance(node.value, float) and not node.unit and _may_be_a_share(node.value):
-        raise Wrong("fraction", "XP105", "", row, item, node)
+        raise InvalidValue("fraction", "XP105", "", row, item, node)
     return Amount("count", _integer(row, item, node))
 
 
@@ -189,8 +191,8 @@ def _choice(row: Setting, item: Item, node: Value | None) -> object:
         message = f"`{node.name[:60]}` is not a choice of `{_qualified_name(row)}`"
         reason = CHOICE_REFUSED.get((row.path, node.name))
         if reason:
-            raise Wrong("explained", "XP106", message, row, item, node, help=reason)
-        raise Wrong("choice", "XP106", message, row, item, node)
+            raise InvalidValue("explained", "XP106", message, row, item, node, help=reason)
+        raise InvalidValue("choice", "XP106", message, row, item, node)
     return node.name
 
 
@@ -198,7 +200,7 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
     nodes = node.items if isinstance(node, List) else (node,)
     chosen = tuple(dict.fromkeys(str(_choice(row, item, part)) for part in nodes))
     if len(chosen) > 1 and "none" in chosen:
-        raise Wrong(
+        raise InvalidValue(
             "explained", "XP106", "`none` cannot be combined", row, item, node, help="drop `none` or the others"
         )
     return chosen

@@ -22,7 +22,7 @@ from xpc.compiler.language.schema import (
     children,
 )
 from xpc.compiler.language.setting import Setting
-from xpc.compiler.language_server.place import Place, setting_of_value
+from xpc.compiler.language_server.cursor_context import CursorContext, setting_of_value
 from xpc.grammar.record import record
 
 WORDS = ("xpc 1", "train", "extends", "data")
@@ -53,41 +53,41 @@ batch(gbs=${5:16}, seq=${6:1024})
 """A snippet with a complete first spec."""
 
 
-def complete(place: Place) -> list[Item]:
+def complete(location: CursorContext) -> list[Item]:
     """The completions at a position, the most likely ones first."""
-    if place.key == "#":
+    if location.key == "#":
         return []
-    path = setting_of_value(place)
+    path = setting_of_value(location)
     if path:
         return list(_values(BY_PATH[path]))
-    found = list(_names(place))
+    found = list(_names(location))
     return list({one.label: one for one in found}.values())
 
 
-def _names(place: Place) -> Iterator[Item]:
-    if place.begins:
-        yield Item("xpc 1 ... (a spec to begin with)", SNIPPET, "snippet", without_places(SNIPPET))
-    if not place.clause:
+def _names(location: CursorContext) -> Iterator[Item]:
+    if location.begins:
+        yield Item("xpc 1 ... (a spec to begin with)", SNIPPET, "snippet", without_locations(SNIPPET))
+    if not location.clause:
         yield from (Item(one, one, "keyword") for one in WORDS)
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
         return
-    if place.clause == "train":
+    if location.clause == "train":
         yield from _registered()
         yield from (Item(one, one, "clause", _doc(one)) for one in CLAUSES if one != "train")
         yield from (_setting(row) for row in TABLE if not row.inner and not row.head)
         yield from _bare()
         return
-    if place.clause == "extra":
+    if location.clause == "extra":
         yield from (Item(one, one, "clause") for one in EXTRA_TARGETS)
-    head = BY_PATH.get(place.clause)
-    if head is not None and not place.first and (not place.chosen or head.kind is k.CHOICES):
+    head = BY_PATH.get(location.clause)
+    if head is not None and not location.first and (not location.chosen or head.kind is k.CHOICES):
         yield from _values(head)
-    if head is not None and head.kind is k.HARDWARE and (place.follows == "x" or place.follows.isdecimal()):
+    if head is not None and head.kind is k.HARDWARE and (location.follows == "x" or location.follows.isdecimal()):
         # the hardware is already written up to here: `hardware 8 x` or `hardware 8`
-        times = "" if place.follows == "x" else "x "
+        times = "" if location.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
-    clause = "lora" if place.clause in ADAPTERS else place.clause
-    yield from (_setting(row) for row in children(clause) if _is_legal(row, place.chosen))
+    clause = "lora" if location.clause in ADAPTERS else location.clause
+    yield from (_setting(row) for row in children(clause) if _is_legal(row, location.chosen))
 
 
 def _is_legal(row: Setting, chosen: str) -> bool:
@@ -102,7 +102,7 @@ def _is_legal(row: Setting, chosen: str) -> bool:
     return of_method and (chosen not in ENGINES or not row.engines or chosen in row.engines)
 
 
-def without_places(snippet: str) -> str:
+def without_locations(snippet: str) -> str:
     """The text of a snippet without its placeholders, for an editor that does not support snippets."""
     return re.sub(r"\$\{\d+:([^}]*)\}", r"\1", snippet)
 

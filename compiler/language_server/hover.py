@@ -9,19 +9,19 @@ import re
 from xpc.compiler.explain.spec_values import value_here
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.language_server.place import Place, setting_named, setting_of_value
+from xpc.compiler.language_server.cursor_context import CursorContext, setting_named, setting_of_value
 from xpc.compiler.pipeline import Checked
 
 
-def hover(place: Place, checked: Checked) -> str | None:
+def hover(location: CursorContext, checked: Checked) -> str | None:
     """The explanation of a word in Markdown, or None for an unknown word."""
-    path = setting_of_value(place) or setting_named(place)
-    word = place.token.text
+    path = setting_of_value(location) or setting_named(location)
+    word = location.token.text
     if path in BY_PATH:
         value = value_here(checked, path)
         return _fenced(explain(path) or "") + (f"\n\nIn this spec:\n\n{_fenced(value)}" if value else "")
     about = None if word.startswith('"') else explain(path or re.split(r"[:\[]", word)[0])
-    if place.clause == "hardware" and not place.key:  # the word is a count, an `x`, or the name of a GPU
+    if location.clause == "hardware" and not location.key:  # the word is a count, an `x`, or the name of a GPU
         count = word == "x" or (word[:1].isdecimal() and about is None)
         about = explain("hardware") if count else about
         value = value_here(checked, "hardware")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from xpc.compiler.language_server.place import Place, places
+from xpc.compiler.language_server.cursor_context import CursorContext, locations
 from xpc.grammar.record import record
 
 
@@ -21,16 +21,16 @@ class Target:
     end: int = 0
 
 
-def definition(place: Place, text: str, path: str) -> Target | None:
+def definition(location: CursorContext, text: str, path: str) -> Target | None:
     """The definition of a word: a file whose path is in quotes and relative to the spec, or the block `data NAME { }`
     in the same text. None if there is no definition.
     """
-    word = place.token.text
+    word = location.token.text
     if word.startswith('"'):
         found = os.path.join(os.path.dirname(path), word.strip('"'))
         return Target(os.path.normpath(found)) if os.path.isfile(found) else None
     before = None
-    for one in places(text):
+    for one in locations(text):
         if before is not None and before.first and before.token.text == "data" and one.token.text == word:
             return Target(path, one.token.start, one.token.end)
         before = one

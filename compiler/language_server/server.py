@@ -14,10 +14,10 @@ from pygls.workspace import TextDocument
 from xpc.compiler import __version__
 from xpc.compiler.files.file_memory import user_memory
 from xpc.compiler.files.inputs import open_spec
-from xpc.compiler.language_server.completion import Item, complete, without_places
+from xpc.compiler.language_server.completion import Item, complete, without_locations
+from xpc.compiler.language_server.cursor_context import CursorContext, context_at
 from xpc.compiler.language_server.hover import hover
 from xpc.compiler.language_server.navigation import definition
-from xpc.compiler.language_server.place import Place, place_at
 from xpc.compiler.language_server.positions import UNITS, Units, as_bytes, as_source, offset, position
 from xpc.compiler.language_server.tokens import TYPES, coloured
 from xpc.compiler.pipeline import Checked, check_text
@@ -71,11 +71,11 @@ def range_of(document: TextDocument, source: Source, start: int, end: int) -> ty
     return types.Range(types.Position(*position(source, start, units)), types.Position(*position(source, end, units)))
 
 
-def place_in(document: TextDocument, source: Source, at: types.Position) -> Place:
+def context_in(document: TextDocument, source: Source, at: types.Position) -> CursorContext:
     """The word at a position of the editor, with its context. Empty if the text is larger than a spec may be."""
     if len(source.text) > MAX_SIZE:
-        return place_at("", 0)
-    return place_at(source.text, offset(source, at.line, at.character, units_of(document)))
+        return context_at("", 0)
+    return context_at(source.text, offset(source, at.line, at.character, units_of(document)))
 
 
 def _own(document: TextDocument, one: Diagnostic) -> bool:
@@ -144,11 +144,11 @@ def hovered(server: LanguageServer, params: types.HoverParams) -> types.Hover | 
     """The explanation of a word: its default, its value in this spec and the emitted arguments."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    place = place_in(document, source, params.position)
-    text = hover(place, checked(document)) if place.token.text else None
+    location = context_in(document, source, params.position)
+    text = hover(location, checked(document)) if location.token.text else None
     if text is None:
         return None
-    span = range_of(document, source, place.token.start, place.token.end)
+    span = range_of(document, source, location.token.start, location.token.end)
     return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
 
 
@@ -157,8 +157,8 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
     """The completions at a position."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    place = place_in(document, source, params.position)
-    span = range_of(document, source, place.token.start, place.token.end)
+    location = context_in(document, source, params.position)
+    span = range_of(document, source, location.token.start, location.token.end)
     fills = _knows_snippets(server)
     return [
         types.CompletionItem(
@@ -166,7 +166,7 @@ def completed(server: LanguageServer, params: types.CompletionParams) -> list[ty
             text_edit=types.TextEdit(span, _inserted(one, fills)), filter_text=one.label,
             insert_text_format=types.InsertTextFormat.Snippet if fills and one.sort == "snippet" else None,
         )
-        for number, one in enumerate(complete(place))
+        for number, one in enumerate(complete(location))
     ]  # fmt: skip
 
 
@@ -179,7 +179,7 @@ def _knows_snippets(server: LanguageServer) -> bool:
 
 
 def _inserted(item: Item, fills: bool) -> str:
-    return without_places(item.insert) if item.sort == "snippet" and not fills else item.insert
+    return without_locations(item.insert) if item.sort == "snippet" and not fills else item.insert
 
 
 @SERVER.feature(types.TEXT_DOCUMENT_DEFINITION)
@@ -187,7 +187,7 @@ def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Loc
     """The extended spec, file or data block that a name refers to."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
-    found = definition(place_in(document, source, params.position), source.text, path_of(document))
+    found = definition(context_in(document, source, params.position), source.text, path_of(document))
     if found is None:
         return None
     if found.path != path_of(document):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from xpc.compiler.language.schema import CLAUSES
-from xpc.compiler.language_server.place import places, setting_named, tokens
+from xpc.compiler.language_server.cursor_context import locations, setting_named, tokens
 from xpc.grammar.record import record
 
 TYPES = ("keyword", "property", "enumMember", "number", "string", "comment", "type")
@@ -25,20 +25,20 @@ class Coloured:
 
 def coloured(text: str) -> Iterator[Coloured]:
     """Yield every word, quoted text and comment of a spec with its kind, in order."""
-    seen = {one.token.start: one for one in places(text)}
+    seen = {one.token.start: one for one in locations(text)}
     for token in tokens(text):
-        place = seen.get(token.start)
+        location = seen.get(token.start)
         if token.text.startswith("#"):
             yield Coloured(token.start, token.end, "comment")
-        elif place is None:
+        elif location is None:
             continue
         elif token.text.startswith('"'):
             yield Coloured(token.start, token.end, "string")
         elif NUMBER.fullmatch(token.text):
             yield Coloured(token.start, token.end, "number")
-        elif place.key:
+        elif location.key:
             yield Coloured(token.start, token.end, "enumMember")
-        elif (place.first and token.text in CLAUSES) or token.text in KEYWORDS:
+        elif (location.first and token.text in CLAUSES) or token.text in KEYWORDS:
             yield Coloured(token.start, token.end, "keyword")
         else:
-            yield Coloured(token.start, token.end, "property" if setting_named(place) else "type")
+            yield Coloured(token.start, token.end, "property" if setting_named(location) else "type")

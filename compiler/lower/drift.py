@@ -65,11 +65,11 @@ def _renamed(
         if (name in here and name not in omitted) or not (name in there or name == other.arguments["dtype"]):
             continue
         new = stack.rename(name)
-        gone = stack.removed.get(name) or omitted.get(name)
+        missing = stack.removed.get(name) or omitted.get(name)
         if new is not None and new != name:
             found.append((f"{other.name}: {name}", new))
-        elif gone is not None and name in written:
-            found.append((f"{other.name}: {name}", gone))
+        elif missing is not None and name in written:
+            found.append((f"{other.name}: {name}", missing))
     return tuple(found)
 
 

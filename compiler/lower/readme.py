@@ -98,8 +98,8 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
     if spec.extra:
         lines += ["", "## Passed on by `extra`", "", "| name | value |", "|---|---|"]
         lines += [
-            f"| {escape}: {cell(name)} | {cell(str(value.value))} |"
-            for escape, table in spec.extra.items()
+            f"| {library}: {cell(name)} | {cell(str(value.value))} |"
+            for library, table in spec.extra.items()
             for name, value in table.items()
         ]
     lines += drift(spec, stated, cell)

@@ -54,8 +54,8 @@ def specfile(spec: CheckedSpec) -> str:
         if head is None and not inner:
             continue
         lines += _clause(spec, clause, head, inner)
-    for escape, table in spec.extra.items():
-        lines += [f"extra {escape} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
+    for library, table in spec.extra.items():
+        lines += [f"extra {library} {{", *(f"  {line}" for line in _extra(table)), "}", ""]
     for silence in spec.silenced:
         begin = _clause_of(spec, silence.finding.primary)
         at = next((at for at, line in enumerate(lines) if line.partition(" {")[0].startswith(begin)), 2)
@@ -75,25 +75,25 @@ def _clauses() -> dict[str, list[Setting]]:
     return found
 
 
-def _clause_of(spec: Spec, place: Label | None) -> str:
+def _clause_of(spec: Spec, location: Label | None) -> str:
     """The beginning of the line above which a finding is silenced. This is the clause at the finding's position, or
     `train ` if there is no setting at this position.
     """
-    if place is None:
+    if location is None:
         return "train "
 
     def there(label: Label | None) -> bool:
-        if label is None or label.source.name != place.source.name:
+        if label is None or label.source.name != location.source.name:
             return False
-        return label.span.start < place.span.end and place.span.start < label.span.end
+        return label.span.start < location.span.end and location.span.start < label.span.end
 
     for path, value in spec.values.items():
         if there(value.origin.label):
             clause = path.partition(".")[0]
             return spec.adapter if clause == "lora" else clause
-    for escape, table in spec.extra.items():
+    for library, table in spec.extra.items():
         if any(there(value.origin.label) for value in table.values()):
-            return f"extra {escape}"
+            return f"extra {library}"
     return "data " if any(there(source.label) for source in spec.data) and not there(spec.model.label) else "train "
 
 

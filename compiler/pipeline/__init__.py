@@ -15,7 +15,7 @@ from xpc.grammar.record import evolve, record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.compiler.language.advisor import Advisor
-    from xpc.compiler.language.load import Loaded
+    from xpc.compiler.language.load import MergedSpec
     from xpc.compiler.resolve.image_digests import Known
     from xpc.compiler.resolve.sweep import Grid
     from xpc.compiler.resolve.sweep_member import Member
@@ -114,7 +114,7 @@ def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
     return found
 
 
-def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
+def _check_sweep(loaded: MergedSpec, grid: Grid, workspace: Workspace) -> Checked:
     """Check every run of a sweep."""
     from xpc.compiler.pipeline.sweep_members import members
 
@@ -126,7 +126,7 @@ def _check_sweep(loaded: Loaded, grid: Grid, workspace: Workspace) -> Checked:
     return evolve(checked, members=tuple(runs) if checked.spec is not None else ())
 
 
-def _checked(loaded: Loaded, spec: Spec | None, found: list[Diagnostic]) -> Checked:
+def _checked(loaded: MergedSpec, spec: Spec | None, found: list[Diagnostic]) -> Checked:
     wrong = any(one.severity == ERROR for one in found)
     silenced: tuple[Silenced, ...] = ()
     if any("xpc:" in one.source.text for one in loaded.files):

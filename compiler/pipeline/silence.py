@@ -87,13 +87,13 @@ def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[l
     for number, one in enumerate(silences):
         for code in one.codes:
             groups.setdefault((id(one.label.source), code), []).append((one.start, number))
-    places: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    locations: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, finding in enumerate(found):
         at = finding.primary
         if at is not None and (id(at.source), finding.code) in groups:
-            places.setdefault((id(at.source), finding.code), []).append((at.span.start, number))
+            locations.setdefault((id(at.source), finding.code), []).append((at.span.start, number))
     out: list[list[Silence]] = [[] for _ in found]
-    for key, wanted in places.items():
+    for key, wanted in locations.items():
         begun, active = sorted(groups[key], reverse=True), list[int]()
         for offset, number in sorted(wanted):
             while begun and begun[-1][0] <= offset:
@@ -158,13 +158,13 @@ def _silences(file: File, main: bool, given: Sequence[str]) -> Iterator[Silence 
         if start is None:
             continue
         span = Span(start, comment.span.start + len(comment.text.rstrip()))
-        said = _read(file, span)
-        if said is None:
+        output = _read(file, span)
+        if output is None:
             continue
-        if isinstance(said, Diagnostic):
-            yield said
+        if isinstance(output, Diagnostic):
+            yield output
             continue
-        codes, reason = said
+        codes, reason = output
         for code in [one for one in codes if not _is_known(one, given)]:
             strange.add(code)
             yield _unknown(file, code, codes.pop(code), given, len(strange) <= GUESSED)

@@ -13,10 +13,10 @@ from itertools import product
 from xpc.compiler.engines.engine import engine
 from xpc.compiler.files.workspace import Read, Workspace
 from xpc.compiler.language.codes import Problems, report
-from xpc.compiler.language.items import Written
-from xpc.compiler.language.load import Loaded, overlay
+from xpc.compiler.language.items import ParsedFile
+from xpc.compiler.language.load import MergedSpec, overlay
 from xpc.compiler.pipeline.silence import apply as silence
-from xpc.compiler.plan.changed import Judge
+from xpc.compiler.plan.changed import Checker
 from xpc.compiler.resolve.experiment import resolve
 from xpc.compiler.resolve.sweep import MOST, Grid, Pick, fitted
 from xpc.compiler.resolve.sweep_member import APART, Member
@@ -32,10 +32,10 @@ KINDS = 3
 
 
 def members(
-    loaded: Loaded,
+    loaded: MergedSpec,
     grid: Grid,
     workspace: Workspace,
-    judge: Judge,
+    checker: Checker,
     relevant: Callable[[list[Diagnostic]], list[Diagnostic]],
 ) -> tuple[list[Member], list[Diagnostic]]:
     """Check every member. Returns the members, and all findings about the sweep. `relevant` drops notes that mean
@@ -50,7 +50,7 @@ def members(
     every: list[list[Diagnostic]] = []
     for index, (picks, name) in enumerate(zip(rows, names, strict=True)):
         view = evolve(workspace, reads=dict(workspace.reads), answers=answers)
-        spec, found = resolve(_one(loaded, grid, picks, name), view, judge)
+        spec, found = resolve(_one(loaded, grid, picks, name), view, checker)
         if spec is not None:
             found += check(spec)
         found = relevant([*loaded.problems, *found])[len(loaded.problems) :]
@@ -67,13 +67,13 @@ def members(
     return out, together
 
 
-def _one(loaded: Loaded, grid: Grid, picks: Sequence[Pick], name: str) -> Loaded:
+def _one(loaded: MergedSpec, grid: Grid, picks: Sequence[Pick], name: str) -> MergedSpec:
     """The spec of one member, in which each list of the sweep is replaced by the value that the member has."""
     one = evolve(
         loaded, items=dict(loaded.items), kinds=dict(loaded.kinds), problems=Problems(), member=name, sweep=None
     )
     for pick in picks:
-        overlay(one, Written(grid.source, items=dict(pick.items)), loaded.sweep_kind)
+        overlay(one, ParsedFile(grid.source, items=dict(pick.items)), loaded.sweep_kind)
         if pick.model is not None and one.train is not None:
             one.train = evolve(one.train, model=pick.model)
             one.model_source = grid.source
@@ -129,7 +129,7 @@ def _together(
         if len(where) == len(rows) or len(where) == _implied(one, rows):
             yield one
         else:
-            partial.setdefault((one.code, _place(one.primary)), []).append((one, where))
+            partial.setdefault((one.code, _location(one.primary)), []).append((one, where))
     for group in partial.values():
         first, rest = group[:KINDS], group[KINDS:]
         more = {index for _, where in rest for index in where}
@@ -141,10 +141,10 @@ def _together(
 
 
 def _key(one: Diagnostic) -> tuple[object, ...]:
-    return (one.code, one.severity, one.message, one.help, _place(one.primary), *map(_place, one.related))
+    return (one.code, one.severity, one.message, one.help, _location(one.primary), *map(_location, one.related))
 
 
-def _place(label: Label | None) -> tuple[object, ...] | None:
+def _location(label: Label | None) -> tuple[object, ...] | None:
     return None if label is None else (label.source.name, label.span.start, label.span.end, label.text)
 
 
@@ -173,7 +173,7 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
     specs = [(one.name, one.spec) for one in found if one.spec is not None]
     if len(specs) < 2:
         return
-    place = next(iter(grid.places.values()))
+    location = next(iter(grid.locations.values()))
     pushed = [(spec.get("save.hub.name"), spec.get("save.hub.revision")) for _, spec in specs if spec.flag("save.hub")]
     branches = len(set(pushed))
     if branches < len(pushed):
@@ -183,7 +183,7 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             next(spec.label("save.hub.revision") for _, spec in specs if spec.written("save.hub.revision")),
             help="leave `revision` out: each member has a branch of its own",
         )
-    swept = next((grid.places[path] for path in ("nodes", "hardware") if path in grid.places), place)
+    swept = next((grid.locations[path] for path in ("nodes", "hardware") if path in grid.locations), location)
     yield from engine(specs[0][1]).sweep_faults([spec for _, spec in specs], swept, grid.label)
     seen: dict[tuple[object, ...], str] = {}
     twins = []
@@ -199,6 +199,6 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
         yield report(
             "XP884",
             f"{twins[0][0]} and {twins[0][1]} are the same run{more}",
-            place,
+            location,
             help="leave out one of the values that mean the same",
         )

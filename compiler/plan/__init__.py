@@ -54,7 +54,7 @@ micro-batches are hardly faster, because all rows are padded to the longest row.
 
 
 @record
-class Need:
+class MemoryInputs:
     """The quantities that decide the memory of one process.
 
     `stage` is what is sharded: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights. `rank` is the rank of
@@ -89,60 +89,60 @@ class Micro:
     why: str
 
 
-def states(need: Need, params: int) -> float:
+def states(inputs: MemoryInputs, params: int) -> float:
     """Bytes of weights, gradients and Adam states on one process: 16 per parameter, sharded by `stage`.
 
     The 16 bytes include an fp32 buffer of gradients, which DeepSpeed keeps in addition to the half-precision gradients.
     For a run without DeepSpeed, 2 bytes per parameter are therefore too many.
     """
-    shard = max(1, need.world)
-    frozen = params * need.weight / (shard if need.stage >= 3 else 1)
-    teacher = need.teacher / (shard if need.stage >= 3 else 1)
-    if need.rank and need.facts is not None:
-        casts = params * 2.0 if need.half and need.weight == 4 else 0.0
-        params = lora_parameters(need.facts, need.rank, linear_layers(need.facts)) + need.modules
-        moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
-        return teacher + frozen + (casts / shard if need.stage >= 3 else casts) + params * 10.0 + moments
-    reference = frozen * need.references + teacher
-    weights = params * 4.0 / (shard if need.stage >= 3 else 1)
-    gradients = params * 4.0 / (shard if need.stage >= 2 else 1)
-    moments = 0.0 if need.offloaded else params * 8.0 / (shard if need.stage >= 1 else 1)
-    casts = params * 2.0 / (shard if need.stage >= 3 else 1) if need.half else 0.0
+    shard = max(1, inputs.world)
+    frozen = params * inputs.weight / (shard if inputs.stage >= 3 else 1)
+    teacher = inputs.teacher / (shard if inputs.stage >= 3 else 1)
+    if inputs.rank and inputs.facts is not None:
+        casts = params * 2.0 if inputs.half and inputs.weight == 4 else 0.0
+        params = lora_parameters(inputs.facts, inputs.rank, linear_layers(inputs.facts)) + inputs.modules
+        moments = 0.0 if inputs.offloaded else params * 8.0 / (shard if inputs.stage >= 1 else 1)
+        return teacher + frozen + (casts / shard if inputs.stage >= 3 else casts) + params * 10.0 + moments
+    reference = frozen * inputs.references + teacher
+    weights = params * 4.0 / (shard if inputs.stage >= 3 else 1)
+    gradients = params * 4.0 / (shard if inputs.stage >= 2 else 1)
+    moments = 0.0 if inputs.offloaded else params * 8.0 / (shard if inputs.stage >= 1 else 1)
+    casts = params * 2.0 / (shard if inputs.stage >= 3 else 1) if inputs.half else 0.0
     return weights + gradients + moments + casts + reference
 
 
-def activations(need: Need, facts: ModelFacts) -> float:
+def activations(inputs: MemoryInputs, facts: ModelFacts) -> float:
     """Bytes per sequence: the saved activations of every layer, and the logits of every token."""
     k = facts.kv_heads * facts.head_dim
-    wide = 30 if need.half else 32
-    layer = wide * facts.hidden + (8 if need.half else 16) * facts.intermediate + 8 * k + 4 * facts.heads + 8
-    if need.checkpointing:
+    wide = 30 if inputs.half else 32
+    layer = wide * facts.hidden + (8 if inputs.half else 16) * facts.intermediate + 8 * k + 4 * facts.heads + 8
+    if inputs.checkpointing:
         kept = facts.layers * facts.hidden * 4 + layer + 12 * facts.intermediate + 2 * facts.hidden
     else:
         kept = facts.layers * layer
-    logits = 4 * facts.hidden if need.fused_loss else 16 * facts.vocab
-    return need.sequences * need.seq * float(kept + logits)
+    logits = 4 * facts.hidden if inputs.fused_loss else 16 * facts.vocab
+    return inputs.sequences * inputs.seq * float(kept + logits)
 
 
-def loss_head(need: Need, facts: ModelFacts) -> float:
+def loss_head(inputs: MemoryInputs, facts: ModelFacts) -> float:
     """The bytes of a fused loss head that do not depend on the batch: the gradients of the head's weight, and the
     logits of one chunk.
     """
-    if not need.fused_loss:
+    if not inputs.fused_loss:
         return 0.0
-    element = 2 if need.half else 4
+    element = 2 if inputs.half else 4
     return float((4 + element) * facts.vocab * facts.hidden + 4096 * 32768 * element)
 
 
-def largest_micro(need: Need, share: int) -> Micro:
+def largest_micro(inputs: MemoryInputs, share: int) -> Micro:
     """The largest divisor of `share` (gbs / world size) for which this module's estimate fits."""
-    facts, gpu = need.facts, need.gpu
+    facts, gpu = inputs.facts, inputs.gpu
     if facts is None:
         return Micro(SMALLEST, "the smallest, because the architecture is not known")
-    room = CPU_GIB / max(1, need.world) if gpu is None else BUDGET * gpu.memory_gib
+    room = CPU_GIB / max(1, inputs.world) if gpu is None else BUDGET * gpu.memory_gib
     limit = f"{room:g} GiB of a CPU process" if gpu is None else f"{BUDGET:.0%} of {gpu.memory_gib:g} GiB"
-    fixed = states(need, facts.params) + loss_head(need, facts)
-    one = activations(need, facts)
+    fixed = states(inputs, facts.params) + loss_head(inputs, facts)
+    one = activations(inputs, facts)
     if one > room * GIB - fixed:
         return Micro(SMALLEST, f"the smallest: states and one sequence exceed {limit}")
     from xpc.compiler.plan.divisors import largest

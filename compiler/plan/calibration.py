@@ -87,14 +87,14 @@ def measured(readings: Sequence[Reading], spec: Spec) -> Measured | None:
         peaks = [one.peak for one in same if one.peak is not None]
         return Measured(True, seconds, last.tokens, max(peaks) if peaks else None, None, None, _cited(same, "this run"))
     alike = ("model", "gpu", "stack", "adapter", *KIND)
-    kin = [one for one in readings if all(one.run.get(name) == mine[name] for name in alike)]
-    paces = [one.tokens / one.planned_tokens for one in kin if one.tokens and one.planned_tokens]
-    peaks_over = [one.peak / one.planned_peak for one in kin if one.peak and one.planned_peak]
+    similar = [one for one in readings if all(one.run.get(name) == mine[name] for name in alike)]
+    paces = [one.tokens / one.planned_tokens for one in similar if one.tokens and one.planned_tokens]
+    peaks_over = [one.peak / one.planned_peak for one in similar if one.peak and one.planned_peak]
     if not paces and not peaks_over:
         return None
     pace = statistics.median(paces) if paces else None
     growth = statistics.median(peaks_over) if peaks_over else None
-    return Measured(False, None, None, None, pace, growth, _cited(kin, "similar runs"))
+    return Measured(False, None, None, None, pace, growth, _cited(similar, "similar runs"))
 
 
 def _cited(found: Sequence[Reading], of: str) -> str:

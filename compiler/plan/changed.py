@@ -13,7 +13,7 @@ from xpc.compiler.spec.values import Origin, Value
 from xpc.grammar.record import evolve
 
 Settings = Mapping[Path, object]
-Judge = Callable[[Spec], "set[str]"]
+Checker = Callable[[Spec], "set[str]"]
 """A function that returns the codes of the errors in a spec, except those about memory (`rules/core/legality.py`)."""
 
 
@@ -42,15 +42,15 @@ def changed(spec: Spec, settings: Settings) -> Spec:
     return out
 
 
-def legality(spec: Spec, judge: Judge) -> Callable[[Settings], bool]:
+def legality(spec: Spec, checker: Checker) -> Callable[[Settings], bool]:
     """Return a function that tests changed settings. They are legal if they cause no error that `spec` does not have
     already.
     """
-    before = judge(changed(spec, {}))
-    return lambda settings: judge(changed(spec, settings)) <= before
+    before = checker(changed(spec, {}))
+    return lambda settings: checker(changed(spec, settings)) <= before
 
 
-def weighing(spec: Spec) -> Iterator[object]:
+def cache_key(spec: Spec) -> Iterator[object]:
     """The values of a spec that can affect memory, speed, or whether a change is legal. Specs for which these values
     are equal can share results.
     """

@@ -15,10 +15,10 @@ from itertools import islice
 from xpc.compiler.language.setting import Path
 from xpc.compiler.language.strategies import SPREADS
 from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
-from xpc.compiler.plan.changed import Judge, Settings, changed, legality, weighing
-from xpc.compiler.plan.choice import rechosen, silent
+from xpc.compiler.plan.changed import Checker, Settings, cache_key, changed, legality
+from xpc.compiler.plan.choice import rechosen, unset
 from xpc.compiler.plan.divisors import divisors
-from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.experiment import Assumptions, Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import field, record
@@ -28,7 +28,7 @@ OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
 """The least gain of speed, as a share, for which a change is suggested."""
-Search = Callable[[Spec, Judge, int, Assumed | None], "list[Change]"]
+Search = Callable[[Spec, Checker, int, Assumptions | None], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
 
@@ -62,25 +62,25 @@ class Change:
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
-def fitting(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+def fitting(spec: Spec, checker: Checker, most: int = 3, assumed: Assumptions | None = None) -> list[Change]:
     """Find at most `most` changes that make a run fit, the cheapest first. Each is the best of its tier.
 
     If no change makes the run fit, the result contains changes with the verdict TIGHT. If there are none, it contains
     one change that affects what the model learns, and the change's text says so. The result is empty if nothing helps.
     Members of a sweep that differ only in a rate or a seed share one search.
     """
-    return _searched(_fitting, spec, judge, most, assumed)
+    return _searched(_fitting, spec, checker, most, assumed)
 
 
-def faster(spec: Spec, judge: Judge, most: int = 3, assumed: Assumed | None = None) -> list[Change]:
+def faster(spec: Spec, checker: Checker, most: int = 3, assumed: Assumptions | None = None) -> list[Change]:
     """Find at most `most` changes that make a run faster while it still fits, the largest gain first."""
-    return _searched(_faster, spec, judge, most, assumed)
+    return _searched(_faster, spec, checker, most, assumed)
 
 
-def _searched(search: Search, spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
-    key = (search, most, repr(assumed), *silent(spec), *weighing(spec))
+def _searched(search: Search, spec: Spec, checker: Checker, most: int, assumed: Assumptions | None) -> list[Change]:
+    key = (search, most, repr(assumed), *unset(spec), *cache_key(spec))
     if key not in _found:
-        _found[key] = search(spec, judge, most, assumed)
+        _found[key] = search(spec, checker, most, assumed)
     return _found[key]
 
 
@@ -108,35 +108,37 @@ def _followed(path: Path, value: object) -> str:
     return f"{name} goes {'on' if value else 'off'}" if isinstance(value, bool) else f"{name} becomes {value}"
 
 
-def _fitting(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
-    now, legal = plan(spec, assumed), legality(spec, judge)
+def _fitting(spec: Spec, checker: Checker, most: int, assumed: Assumptions | None) -> list[Change]:
+    now, legal = plan(spec, assumed), legality(spec, checker)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
             kind = frozenset(tier)  # if a kind of change works in several sizes, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
-                ways = [one for one in _ways(spec, judge, now, tier, wanted, assumed) if legal(_decided(one))]
-                if ways:
-                    found[kind] = ways[:1] if tier else ways
+                changes = [
+                    one for one in _alternatives(spec, checker, now, tier, wanted, assumed) if legal(_decided(one))
+                ]
+                if changes:
+                    found[kind] = changes[:1] if tier else changes
         if found:
-            return [one for ways in found.values() for one in ways][:most]
-    return list(islice(_learning_otherwise(spec, judge, now, assumed), 1)) if spec.learns_from_micro else []
+            return [one for changes in found.values() for one in changes][:most]
+    return list(islice(_learning_otherwise(spec, checker, now, assumed), 1)) if spec.learns_from_micro else []
 
 
-def _learning_otherwise(spec: Spec, judge: Judge, now: Plan, assumed: Assumed | None) -> Iterator[Change]:
+def _learning_otherwise(spec: Spec, checker: Checker, now: Plan, assumed: Assumptions | None) -> Iterator[Change]:
     """Yield smaller micro-batches with which the run fits, the largest first. This is for methods whose result depends
     on the micro-batch, so such a change is used only if nothing else fits.
     """
     share, mine = spec.integer("batch.gbs") // spec.replicas, spec.integer("batch.micro")
-    legal = legality(spec, judge)
+    legal = legality(spec, checker)
     for micro in divisors(mine - 1, share)[::-1]:
         for toggles in _toggles(spec, more=True):
-            one = as_typed(spec, judge, now, {**micro_settings(spec, micro), **toggles}, assumed)
+            one = as_typed(spec, checker, now, {**micro_settings(spec, micro), **toggles}, assumed)
             if one.plan.verdict == FITS and legal(_decided(one)):
                 yield one
 
 
-def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> list[Change]:
+def _faster(spec: Spec, checker: Checker, most: int, assumed: Assumptions | None) -> list[Change]:
     now = plan(spec, assumed)
     if now.verdict != FITS or now.speed is None:
         return []
@@ -146,10 +148,10 @@ def _faster(spec: Spec, judge: Judge, most: int, assumed: Assumed | None) -> lis
         for name in (mine, *(other for other in alike(spec) if other != mine))
         for toggles in _toggles(spec, more=False)
         for micro in _written_micros(spec)
-        if (one := as_typed(spec, judge, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
+        if (one := as_typed(spec, checker, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
-    legal = legality(spec, judge)
+    legal = legality(spec, checker)
     return list(islice((one for one in _apart(gains) if legal(_decided(one))), most))
 
 
@@ -164,7 +166,7 @@ def _written_micros(spec: Spec, most: int | None = None) -> Sequence[int]:
     """The micro-batches to try. If the spec does not state the micro-batch, this is only the current one, because the
     plan then chooses a new micro-batch for each change.
     """
-    return [spec.integer("batch.micro")] if "batch.micro" in silent(spec) else micros(spec, most)
+    return [spec.integer("batch.micro")] if "batch.micro" in unset(spec) else micros(spec, most)
 
 
 def _with(spec: Spec, strategy: str, micro: int, toggles: Settings) -> Settings:
@@ -187,16 +189,16 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
             yield one
 
 
-def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
+def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumptions | None = None) -> Change:
     """The change to exactly these settings, with its plan and relative speed."""
     return _change(now, settings, plan(changed(spec, settings), assumed))
 
 
-def as_typed(spec: Spec, judge: Judge, now: Plan, settings: Settings, assumed: Assumed | None = None) -> Change:
+def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings, assumed: Assumptions | None = None) -> Change:
     """The change to these settings, as if a user had added them to the spec. For all settings that the spec then does
     not state, the plan chooses again.
     """
-    return _change(now, settings, plan(rechosen(spec, settings, judge), assumed))
+    return _change(now, settings, plan(rechosen(spec, settings, checker), assumed))
 
 
 def _change(now: Plan, settings: Settings, found: Plan) -> Change:
@@ -209,7 +211,9 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
     return Change(settings, found, pace, {path: one for path, one in follows.items() if path not in settings})
 
 
-def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assumed: Assumed | None) -> list[Change]:
+def _alternatives(
+    spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str, assumed: Assumptions | None
+) -> list[Change]:
     """The changes of a tier that reach the wanted verdict, fastest first. Each has the largest micro-batch that does
     so.
     """
@@ -221,10 +225,10 @@ def _ways(spec: Spec, judge: Judge, now: Plan, tier: Settings, wanted: str, assu
         # gradients between micro-batches
         middle = 0
         while left:  # bisection is possible, because a smaller micro-batch never needs more memory
-            tried = as_typed(spec, judge, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
-            held = tried.plan.verdict in (FITS, wanted)
-            best = tried if held else best
-            left = left[:middle] if held else left[middle + 1 :]
+            tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
+            fits = tried.plan.verdict in (FITS, wanted)
+            best = tried if fits else best
+            left = left[:middle] if fits else left[middle + 1 :]
             middle = len(left) // 2
         if best is not None and not any(_adds_fusing(best, other) for other in found):
             found.append(best)
@@ -267,7 +271,7 @@ def _toggles(spec: Spec, more: bool) -> Iterator[Settings]:
     """
     liger: Settings = {"memory.liger": True}
     fuses = not spec.flag("memory.liger") and _loss(changed(spec, liger)) != _loss(spec)
-    moved = spec.flag("memory.checkpointing") is not more and "memory.checkpointing" not in silent(spec)
+    moved = spec.flag("memory.checkpointing") is not more and "memory.checkpointing" not in unset(spec)
     recompute: Settings = {"memory.checkpointing": more} if moved else {}
     yield {}
     if recompute:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from xpc.compiler.language.items import DERIVED
 from xpc.compiler.language.setting import FlagPath, Path
 from xpc.compiler.plan import BUDGET, CHOSEN, FITS, GIB, NO, Micro, verdict
-from xpc.compiler.plan.changed import Judge, Settings, changed, weighing
+from xpc.compiler.plan.changed import Checker, Settings, cache_key, changed
 from xpc.compiler.plan.divisors import divisors
 from xpc.compiler.plan.from_spec import load_of, speed_of
 from xpc.compiler.plan.load import Load
@@ -43,7 +43,7 @@ class Choice:
 
 
 @record
-class Way:
+class Candidate:
     """A combination of settings, with the peak of its run in GiB and with its tokens per second on one GPU (`pace`, 0
     if unknown).
     """
@@ -66,37 +66,37 @@ learning rate, so they can use the same choices.
 """
 
 
-def chosen(spec: Spec, silent: Sequence[Path], judge: Judge) -> Choice | None:
+def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None:
     """Choose values for settings that the spec does not state; None if the plan cannot decide, or nothing fits.
 
-    `silent` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `judge` returns
+    `unset` names the settings to choose, among `strategy`, `memory.checkpointing` and `batch.micro`. `checker` returns
     the error codes of a spec; it is called only if nothing fits with the usual strategy. For a partly frozen layer, the
     upper bound of its memory is used. The plan never chooses whether activations are offloaded, because the cost of
     copying them is unknown.
     """
     if spec.hardware.gpu is None:
-        return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in silent else None
+        return Choice({}, _fixed_micro(spec)) if spec.learns_from_micro and "batch.micro" in unset else None
     if spec.flag("memory.offload_activations"):
         return None
     if not _searched or _searched[0] is not spec.source:
         _found.clear()
         _searched[:] = [spec.source]
-    key = (*silent, *weighing(spec))
+    key = (*unset, *cache_key(spec))
     if key not in _found:
         search = _with_fixed_micro if spec.learns_from_micro else _search
-        _found[key] = search(spec, silent, judge)
+        _found[key] = search(spec, unset, checker)
     return _found[key]
 
 
-def _with_fixed_micro(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
+def _with_fixed_micro(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
     """Choose the other settings for a method whose result depends on the micro-batch. Its micro-batch must not depend
     on memory.
     """
-    if "batch.micro" not in silent:
-        return _search(spec, silent, judge)
+    if "batch.micro" not in unset:
+        return _search(spec, unset, checker)
     mine = _fixed_micro(spec)
     own = changed(spec, {"batch.micro": mine.value})
-    found = _search(own, [path for path in silent if path != "batch.micro"], judge)
+    found = _search(own, [path for path in unset if path != "batch.micro"], checker)
     return Choice({} if found is None else found.values, mine)
 
 
@@ -106,76 +106,78 @@ def _fixed_micro(spec: Spec) -> Micro:
     return Micro(2 if pair else 1, LEARNED)
 
 
-def silent(spec: Spec) -> list[Path]:
+def unset(spec: Spec) -> list[Path]:
     """The settings of CHOSEN that the spec does not state, so that the plan chooses them."""
     micro = [] if spec.written("batch.accum") else ["batch.micro"]
     return [path for path in CHOSEN if not spec.written(path) and (path != "batch.micro" or micro)]
 
 
-def rechosen(spec: Spec, settings: Settings, judge: Judge) -> Spec:
+def rechosen(spec: Spec, settings: Settings, checker: Checker) -> Spec:
     """The spec, as if a user had added these settings to it. The plan chooses again the settings that the spec then
     does not state.
     """
-    left = [path for path in silent(spec) if path not in settings]
+    left = [path for path in unset(spec) if path not in settings]
     usual: dict[Path, object] = {"strategy": "ddp"} if "strategy" in left else {}
     if RECOMPUTE in left and spec.values[RECOMPUTE].origin.kind == DERIVED:
         usual[RECOMPUTE] = True
     open_ = changed(spec, {**settings, **usual})
-    found = chosen(open_, left, judge) if left else None
+    found = chosen(open_, left, checker) if left else None
     if found is None:
         return open_
     micro: Settings = {} if found.micro is None else {"batch.micro": found.micro.value}
     return changed(open_, {**{path: value for path, (value, _) in found.values.items()}, **micro})
 
 
-def _search(spec: Spec, silent: Collection[Path], judge: Judge) -> Choice | None:
+def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
     if isinstance(load_of(spec), str):
         return None
     tried: list[str] = []
-    for group in _groups(spec, silent):
+    for group in _groups(spec, unset):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
-        found = [way for one in group for way in _ways(spec, one, silent)]
+        found = [candidate for one in group for candidate in _candidates(spec, one, unset)]
         # Of several combinations with the same speed, the first is taken. It is the one that shards less, or the one
         # that recomputes.
-        for best in sorted(found, key=lambda way: -way.pace):
-            if "strategy" not in best.settings or _legal(spec, best.settings, judge):
-                return _choice_of(spec, best, found, silent, tried)
+        for best in sorted(found, key=lambda candidate: -candidate.pace):
+            if "strategy" not in best.settings or _legal(spec, best.settings, checker):
+                return _choice_of(spec, best, found, unset, tried)
     assert spec.hardware.gpu is not None
-    room, groups = spec.hardware.gpu.memory_gib, _groups(spec, silent)
-    ways = [way for group in groups for one in group if (way := _least(spec, one, silent)) is not None]
-    for way in sorted(ways, key=lambda way: way.peak):
-        if "strategy" not in way.settings or (verdict(way.peak, room) != NO and _legal(spec, way.settings, judge)):
-            return _least_choice(way, room)
+    room, groups = spec.hardware.gpu.memory_gib, _groups(spec, unset)
+    candidates = [candidate for group in groups for one in group if (candidate := _least(spec, one, unset)) is not None]
+    for candidate in sorted(candidates, key=lambda candidate: candidate.peak):
+        if "strategy" not in candidate.settings or (
+            verdict(candidate.peak, room) != NO and _legal(spec, candidate.settings, checker)
+        ):
+            return _least_choice(candidate, room)
     return None
 
 
-def _least(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Way | None:
+def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate | None:
     """For a strategy with which nothing fits: the combination with the largest micro-batch that needs hardly more
     memory than a single row (by at most the share HARDLY).
     """
-    way: Way | None = None
+    candidate: Candidate | None = None
     least = 0.0
-    for micro in _open_micros(spec, strategy) if "batch.micro" in silent else [None]:
+    for micro in _open_micros(spec, strategy) if "batch.micro" in unset else [None]:
         settings: Settings = strategy if micro is None else {**strategy, "batch.micro": micro}
-        held = _held(changed(spec, settings))
-        if held is None or (way is not None and held[1] > (1 + HARDLY) * least):
+        estimate = _held(changed(spec, settings))
+        if estimate is None or (candidate is not None and estimate[1] > (1 + HARDLY) * least):
             break
-        way, least = Way(settings, held[1] / GIB, 0.0), least or held[1]
-    return way
+        candidate, least = Candidate(settings, estimate[1] / GIB, 0.0), least or estimate[1]
+    return candidate
 
 
-def _least_choice(way: Way, room: float) -> Choice | None:
+def _least_choice(candidate: Candidate, room: float) -> Choice | None:
     """The choice if nothing fits. Its calculation states the memory that the run would need. `room` is the GPU's memory
     in GiB.
     """
-    why = f"nothing fits: the smallest choice needs {way.peak:.1f} GiB, more than {BUDGET:.0%} of {room:g} GiB"
-    strategy, micro = way.settings.get("strategy"), way.settings.get("batch.micro")
+    why = f"nothing fits: the smallest choice needs {candidate.peak:.1f} GiB, more than {BUDGET:.0%} of {room:g} GiB"
+    strategy, micro = candidate.settings.get("strategy"), candidate.settings.get("batch.micro")
     values: dict[Path, tuple[object, str]] = {} if strategy is None else {"strategy": (strategy, why)}
     chosen = Micro(micro, why) if isinstance(micro, int) else None
     return Choice(values, chosen) if values or chosen is not None else None
 
 
-def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
+def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
     """Groups of strategies to try, one group after the other. If the spec states a strategy, only this one is tried.
     Otherwise, strategies that shard more follow.
 
@@ -183,7 +185,7 @@ def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ..
     """
     own: Settings = {}
     alike: tuple[Settings, ...] = ({"strategy": "zero1"}, {"strategy": "zero2"})
-    open_ = "strategy" in silent and spec.hardware.world > 1 and spec.text("strategy") == "ddp"
+    open_ = "strategy" in unset and spec.hardware.world > 1 and spec.text("strategy") == "ddp"
     if not open_ or any(spec.written(path) for path in spec.values if path.startswith("strategy.")):
         yield (own,)
         return
@@ -195,39 +197,39 @@ def _groups(spec: Spec, silent: Collection[Path]) -> Iterator[tuple[Settings, ..
     yield ({"strategy": "zero3"},)
 
 
-def _legal(spec: Spec, settings: Settings, judge: Judge) -> bool:
+def _legal(spec: Spec, settings: Settings, checker: Checker) -> bool:
     """Whether these settings add no error to those that the spec already has."""
-    found = judge(changed(spec, settings))
-    return not found or found <= judge(spec)
+    found = checker(changed(spec, settings))
+    return not found or found <= checker(spec)
 
 
-def _ways(spec: Spec, strategy: Settings, silent: Collection[Path]) -> Iterator[Way]:
+def _candidates(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Iterator[Candidate]:
     """The best combination with recomputation. If the spec does not state recomputation and the speed is known, also
     the best combination without it.
     """
-    recomputes = _largest(spec, strategy, silent)
+    recomputes = _largest(spec, strategy, unset)
     if recomputes is not None:
         yield recomputes
-    if RECOMPUTE in silent and spec.flag(RECOMPUTE) and (recomputes is None or recomputes.pace):
-        keeps = _largest(spec, {**strategy, RECOMPUTE: False}, silent)
+    if RECOMPUTE in unset and spec.flag(RECOMPUTE) and (recomputes is None or recomputes.pace):
+        keeps = _largest(spec, {**strategy, RECOMPUTE: False}, unset)
         if keeps is not None and keeps.pace:
             yield keeps
 
 
-def _largest(spec: Spec, settings: Settings, silent: Collection[Path]) -> Way | None:
+def _largest(spec: Spec, settings: Settings, unset: Collection[Path]) -> Candidate | None:
     """The combination with the largest micro-batch that fits, which the plan predicts to be the fastest. None if no
     micro-batch fits.
     """
-    left = _open_micros(spec, settings) if "batch.micro" in silent else []
+    left = _open_micros(spec, settings) if "batch.micro" in unset else []
     open_ = bool(left)
     left = left or [spec.integer("batch.micro")]
     # start with the largest: if it needs no accumulation, no gradients are stored between micro-batches
     best, middle = None, len(left) - 1
     while left:
         own: Settings = {**settings, "batch.micro": left[middle]} if open_ else settings
-        way = _fits(changed(spec, own), own)
-        best = way or best
-        left = left[middle + 1 :] if way is not None else left[:middle]
+        candidate = _fits(changed(spec, own), own)
+        best = candidate or best
+        left = left[middle + 1 :] if candidate is not None else left[:middle]
         middle = len(left) // 2
     return best
 
@@ -242,12 +244,12 @@ def _open_micros(spec: Spec, settings: Settings) -> list[int]:
     return divisors(share, share)
 
 
-def _fits(spec: Spec, settings: Settings) -> Way | None:
-    held, gpu = _held(spec), spec.hardware.gpu
-    if held is None or gpu is None or verdict(held[1], gpu.memory_gib * GIB) != FITS:
+def _fits(spec: Spec, settings: Settings) -> Candidate | None:
+    estimate, gpu = _held(spec), spec.hardware.gpu
+    if estimate is None or gpu is None or verdict(estimate[1], gpu.memory_gib * GIB) != FITS:
         return None
-    pace = speed_of(spec, held[0])
-    return Way(settings, held[1] / GIB, 0.0 if pace is None else pace.tokens)
+    pace = speed_of(spec, estimate[0])
+    return Candidate(settings, estimate[1] / GIB, 0.0 if pace is None else pace.tokens)
 
 
 def _held(spec: Spec) -> tuple[Load, float] | None:
@@ -255,11 +257,13 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
     unknown.
     """
     load = load_of(spec)
-    held = load if isinstance(load, str) else memory(load)
-    return None if isinstance(load, str) or isinstance(held, str) else (load, held.peak)
+    estimate = load if isinstance(load, str) else memory(load)
+    return None if isinstance(load, str) or isinstance(estimate, str) else (load, estimate.peak)
 
 
-def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path], tried: list[str]) -> Choice:
+def _choice_of(
+    spec: Spec, best: Candidate, found: list[Candidate], unset: Collection[Path], tried: list[str]
+) -> Choice:
     """The choice that stands for the best combination. Each value has its calculation as text, and the calculations of
     the alternatives for comparison.
     """
@@ -268,12 +272,18 @@ def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path]
     values: dict[Path, tuple[object, str]] = {}
     mine = best.settings.get("strategy", usual)
     if mine != usual:
-        others = {name: [way for way in found if way.settings.get("strategy", usual) == name] for name in tried}
-        values["strategy"] = mine, _compared(best, {name: ways for name, ways in others.items() if name != mine})
-    if RECOMPUTE in silent and spec.flag(RECOMPUTE) and best.pace:
+        others = {
+            name: [candidate for candidate in found if candidate.settings.get("strategy", usual) == name]
+            for name in tried
+        }
+        values["strategy"] = (
+            mine,
+            _compared(best, {name: candidates for name, candidates in others.items() if name != mine}),
+        )
+    if RECOMPUTE in unset and spec.flag(RECOMPUTE) and best.pace:
         keeps = RECOMPUTE in best.settings
-        same = [way for way in found if way.settings.get("strategy", usual) == mine]
-        other = [way for way in same if (RECOMPUTE in way.settings) != keeps]
+        same = [candidate for candidate in found if candidate.settings.get("strategy", usual) == mine]
+        other = [candidate for candidate in same if (RECOMPUTE in candidate.settings) != keeps]
         values[RECOMPUTE] = not keeps, _compared(best, {"with it" if keeps else "without it": other})
     micro = best.settings.get("batch.micro")
     share = spec.integer("batch.gbs") // spec.replicas
@@ -282,12 +292,12 @@ def _choice_of(spec: Spec, best: Way, found: list[Way], silent: Collection[Path]
     return Choice(values, Micro(micro, why) if isinstance(micro, int) else None)
 
 
-def _compared(best: Way, others: Mapping[str, list[Way]]) -> str:
+def _compared(best: Candidate, others: Mapping[str, list[Candidate]]) -> str:
     """A text that compares the best combination with the best one of each alternative: `20,305 tokens/s a GPU in 41.5
     GiB; with it 18,026 tokens/s a GPU in 31.9 GiB`.
     """
     parts = [best.arithmetic]
-    for name, ways in others.items():
-        best_other = max(ways, key=lambda way: way.pace).arithmetic if ways else "does not fit"
+    for name, candidates in others.items():
+        best_other = max(candidates, key=lambda candidate: candidate.pace).arithmetic if candidates else "does not fit"
         parts.append(f"{name} {best_other}")
     return "; ".join(parts)

@@ -41,16 +41,16 @@ def evaluations(spec: Spec, steps: int | None) -> int | None:
 
 def evaluated_rows(spec: Spec) -> int | None:
     """The number of rows of one evaluation; None if unknown."""
-    held = spec.get("data.holdout")
+    held_out = spec.get("data.holdout")
     if spec.evaluated:
         counts = [count(source) for one in spec.evaluated for source in one.sources]
         return None if None in counts else sum(one for one in counts if one is not None)
-    if isinstance(held, Amount):
-        if held.unit != "share":
-            return int(held.value)
+    if isinstance(held_out, Amount):
+        if held_out.unit != "share":
+            return int(held_out.value)
         counts = [count(source) for source in spec.data]
         if None not in counts:
-            return ceil(held.value * sum(one for one in counts if one is not None))
+            return ceil(held_out.value * sum(one for one in counts if one is not None))
     return None
 
 

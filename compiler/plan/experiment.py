@@ -38,7 +38,7 @@ class Span:
 
 
 @record
-class Assumed:
+class Assumptions:
     """Assumptions from the command line: the rows of one epoch, the average number of tokens in a row, measurements of
     real runs, and the price of a GPU-hour for each GPU (`price.py`).
     """
@@ -98,18 +98,18 @@ class Plan:
         return None if self.gpu_hours is None or self.price is None else self.gpu_hours.times(self.price)
 
 
-def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
+def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
     """Plan a checked spec, perhaps with assumptions from the command line. The function never raises: values that it
     cannot predict are unknown.
     """
-    given = assumed or Assumed()
+    given = assumed or Assumptions()
     unknown: dict[str, str] = {}
     load = load_of(spec)
-    held: Memory | str = load if isinstance(load, str) else memory(load)
+    estimate: Memory | str = load if isinstance(load, str) else memory(load)
     gpu = spec.hardware.gpu
     capacity = gpu.memory_gib * GIB if gpu is not None else 0.0
-    if isinstance(held, str):
-        unknown["memory"] = held
+    if isinstance(estimate, str):
+        unknown["memory"] = estimate
     steps, why = _steps(spec, given)
     if steps is None:
         unknown["steps"] = why
@@ -138,7 +138,7 @@ def plan(spec: Spec, assumed: Assumed | None = None) -> Plan:
         aside = rows * forward_share(load) / (steps * spec.integer("batch.gbs"))
         hours = hours.times(1.0 + aside)
     out = Plan(
-        spec, capacity, UNKNOWN, None if isinstance(held, str) else held, steps, tokens, full,
+        spec, capacity, UNKNOWN, None if isinstance(estimate, str) else estimate, steps, tokens, full,
         _warmup(spec, steps), _saves(spec, steps), hours, fast, unknown, real,
         None if gpu is None else price_of(given.prices, gpu.name),
         number, aside / (1.0 + aside),
@@ -161,7 +161,7 @@ def _measured_speed(spec: Spec, real: Measured, fast: Speed | None, tokens: int)
     return Speed(fast.tokens * real.pace, fast.low, fast.high, f"{fast.source}, corrected by {real.source}")
 
 
-def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
+def _tokens(spec: Spec, given: Assumptions) -> tuple[int, bool]:
     """Return a pair: the tokens of an optimizer step, and whether this number is an upper bound, which assumes that
     every row has `seq` tokens.
     """
@@ -172,7 +172,7 @@ def _tokens(spec: Spec, given: Assumed) -> tuple[int, bool]:
     return sequences * length, not packed
 
 
-def _steps(spec: Spec, given: Assumed) -> tuple[int | None, str]:
+def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
     """Return a pair: the number of optimizer steps of the run, or None, and the reason if it is unknown."""
     steps = spec.get("train.steps")
     if steps is not None:

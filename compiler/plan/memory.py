@@ -117,8 +117,8 @@ def _layer(load: Load, attention: str) -> float | str:
             return saved(tuned, load.facts, load.length, load.rank) + moved
     if load.family in IMAGE_FAMILIES:
         return "a model that reads images needs memory for them, too, which depends on their sizes"
-    asked = f"{load.mode}/{attention} with {load.stack}"
-    return f"no coefficients of `{load.family}` for {asked}: `make coefficients` measures them"
+    requested = f"{load.mode}/{attention} with {load.stack}"
+    return f"no coefficients of `{load.family}` for {requested}: `make coefficients` measures them"
 
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:

@@ -168,18 +168,19 @@ def _installed_here() -> str | None:
 
 
 def ask(
-    python: str, bundle: str, scratch: str, request: Request, beside: str, environ: Mapping[str, str] = os.environ
+    python: str, bundle: str, scratch: str, request: Request, next_to: str, environ: Mapping[str, str] = os.environ
 ) -> dict[str, Any]:
     """Start the worker on a bundle, and return its answer. The lines about its progress are printed as soon as they
     arrive. Raises UsageError.
 
-    `scratch` is a folder for temporary files. `beside` is the folder of the spec; the paths of data are relative to it.
+    `scratch` is a folder for temporary files. `next_to` is the folder of the spec; the paths of data are relative to
+    it.
     """
     question = {
         "bundle": bundle, "scratch": scratch, "n": request.n, "row": request.row, "random": request.random,
         "choice": request.choice, "scan": request.scan, "rewards": request.rewards, "trust_code": request.trust_code,
     }  # fmt: skip
-    variables = {**environ, "XPC_DATA_ROOT": environ.get("XPC_DATA_ROOT") or beside}
+    variables = {**environ, "XPC_DATA_ROOT": environ.get("XPC_DATA_ROOT") or next_to}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
         try:
             process = subprocess.Popen(

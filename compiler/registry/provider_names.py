@@ -83,11 +83,11 @@ def _shapes() -> dict[str, Shape]:
 
 def of_model(name: str) -> list[str]:
     """The registered GPUs whose model is the one in a name, whatever their memory is: `4090` gives the RTX 4090."""
-    said = shape(name)
-    if said is None:
+    parsed = shape(name)
+    if parsed is None:
         return []
-    exact = [one for one, found in _shapes().items() if found.model == said.model]
-    short = said.model if len(said.model) > 3 else "?"
+    exact = [one for one, found in _shapes().items() if found.model == parsed.model]
+    short = parsed.model if len(parsed.model) > 3 else "?"
     return exact or [
         one for one, found in _shapes().items() if found.model.endswith(short) and found.model[:3] == "rtx"
     ]
@@ -95,17 +95,17 @@ def of_model(name: str) -> list[str]:
 
 def fitting(name: str) -> list[str]:
     """The registered GPUs whose model, memory and form factor agree with a name."""
-    said = shape(name)
+    parsed = shape(name)
     out: list[str] = []
-    for one in of_model(name) if said is not None else ():
+    for one in of_model(name) if parsed is not None else ():
         found = _shapes()[one]
-        if said is None or (said.card and found.card != said.card) or (said.socket and found.card):
+        if parsed is None or (parsed.card and found.card != parsed.card) or (parsed.socket and found.card):
             continue
-        if said.memory is not None and not _holds(one, found, said.memory):
+        if parsed.memory is not None and not _holds(one, found, parsed.memory):
             continue
         out.append(one)
     plain = [one for one in out if not _shapes()[one].card]
-    return plain if said is not None and said.memory is not None and not said.card and plain else out
+    return plain if parsed is not None and parsed.memory is not None and not parsed.card and plain else out
 
 
 def _holds(name: str, found: Shape, memory: int) -> bool:

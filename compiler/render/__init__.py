@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.files.secrets import suspect
-from xpc.compiler.render.place import labels, ordered
+from xpc.compiler.render.position import labels, ordered
 from xpc.grammar.diagnostic import Diagnostic, Silenced
 from xpc.grammar.record import evolve
 
@@ -62,9 +62,9 @@ def render(
 def _may_hold_secrets(found: Sequence[Diagnostic]) -> bool:
     if any(one.code in ("XP791", "XP911") for one in found):
         return True
-    places = [label for one in found for label in labels(one)]
-    texts = {one.message for one in found} | {one.help or "" for one in found} | {label.text for label in places}
-    return any(suspect(text) for text in (*texts, *{label.source.text for label in places}))
+    locations = [label for one in found for label in labels(one)]
+    texts = {one.message for one in found} | {one.help or "" for one in found} | {label.text for label in locations}
+    return any(suspect(text) for text in (*texts, *{label.source.text for label in locations}))
 
 
 FORMATS = ("full", "concise", "json", "github", "sarif")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xpc.compiler.render.color import Paint
-from xpc.compiler.render.place import place
+from xpc.compiler.render.position import position
 from xpc.compiler.render.visible import LONGEST, visible
 from xpc.grammar.diagnostic import Diagnostic
 
@@ -19,7 +19,7 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
 def _line(diagnostic: Diagnostic, paint: Paint) -> str:
     where = ""
     if diagnostic.primary is not None:
-        at = place(diagnostic.primary.source, diagnostic.primary.span)
+        at = position(diagnostic.primary.source, diagnostic.primary.span)
         where = f"{visible(at.file)}:{at.line}:{at.column}: "
     name = paint.severity(diagnostic.severity, f"{visible(diagnostic.severity)} {visible(diagnostic.code)}")
     return f"{where}{name} {visible(diagnostic.slug)}: {visible(diagnostic.message, LONGEST)}"

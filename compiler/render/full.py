@@ -30,13 +30,13 @@ def render(diagnostics: Sequence[Diagnostic], color: bool) -> str:
         return ""
     paint = Paint(color)
     blocks = [
-        _block(diagnostic, paint, shown=number > 0 and _same_place(diagnostics[number - 1], diagnostic))
+        _block(diagnostic, paint, shown=number > 0 and _same_location(diagnostics[number - 1], diagnostic))
         for number, diagnostic in enumerate(diagnostics)
     ]
     return "\n".join([*blocks, _summary(diagnostics) + "\n"])
 
 
-def _same_place(previous: Diagnostic, this: Diagnostic) -> bool:
+def _same_location(previous: Diagnostic, this: Diagnostic) -> bool:
     """Whether a note is about the same position as the note before it. The source line is then not shown again."""
     return previous.severity == this.severity == NOTE and not this.related and previous.primary == this.primary
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xpc.compiler.render.place import Place, place
+from xpc.compiler.render.position import Position, position
 from xpc.compiler.render.visible import LONGEST, visible
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 
@@ -25,11 +25,11 @@ def _command(diagnostic: Diagnostic) -> str:
     properties: dict[str, object] = {}
     text = [diagnostic.message]
     if diagnostic.primary is not None:
-        at = place(diagnostic.primary.source, diagnostic.primary.span)
+        at = position(diagnostic.primary.source, diagnostic.primary.span)
         properties = _where(at)
         text += [diagnostic.primary.text] if diagnostic.primary.text else []
     for label in diagnostic.related:
-        at = place(label.source, label.span)
+        at = position(label.source, label.span)
         text.append(f"{at.file}:{at.line}:{at.column}: {label.text}".removesuffix(": "))
     if diagnostic.help is not None:
         text.append(f"help: {diagnostic.help}")
@@ -39,7 +39,7 @@ def _command(diagnostic: Diagnostic) -> str:
     return f"::{_COMMAND.get(diagnostic.severity, 'notice')} {options}::{_data(chr(10).join(shortened))}"
 
 
-def _where(at: Place) -> dict[str, object]:
+def _where(at: Position) -> dict[str, object]:
     if at.line != at.end_line:
         return {"file": at.file, "line": at.line, "endLine": at.end_line}
     return {"file": at.file, "line": at.line, "endLine": at.line, "col": at.column, "endColumn": at.end_column}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from xpc.compiler.render.place import place
+from xpc.compiler.render.position import position
 from xpc.compiler.render.visible import in_json
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.source import Source, Span
@@ -46,5 +46,5 @@ def _object(diagnostic: Diagnostic) -> dict[str, object]:
 
 
 def _region(source: Source, span: Span) -> dict[str, object]:
-    at = place(source, span)
+    at = position(source, span)
     return {"line": at.line, "column": at.column, "end_line": at.end_line, "end_column": at.end_column}

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from xpc.compiler import __version__
-from xpc.compiler.render.place import place
+from xpc.compiler.render.position import position
 from xpc.compiler.render.visible import in_json
 from xpc.grammar.diagnostic import ERROR, NOTE, WARNING, Diagnostic, Label, Silenced
 from xpc.grammar.source import Source, Span
@@ -64,7 +64,7 @@ def _result(diagnostic: Diagnostic, rule: int) -> dict[str, object]:
 
 
 def _suppressed(one: Silenced, rule: int) -> dict[str, object]:
-    suppression = {"kind": "inSource", "justification": one.reason, "location": _location(one.place)}
+    suppression = {"kind": "inSource", "justification": one.reason, "location": _location(one.location)}
     return {**_result(one.finding, rule), "suppressions": [suppression]}
 
 
@@ -81,7 +81,7 @@ def _location(label: Label) -> dict[str, object]:
 
 def _region(source: Source, span: Span) -> dict[str, object]:
     # SARIF's endColumn is exclusive (3.30.8), like `end_column`.
-    at = place(source, span)
+    at = position(source, span)
     return {"startLine": at.line, "startColumn": at.column, "endLine": at.end_line, "endColumn": at.end_column}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.render.place import clamp
+from xpc.compiler.render.position import clamp
 from xpc.compiler.render.visible import LONGEST, cells, visible
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import record

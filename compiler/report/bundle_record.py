@@ -64,10 +64,10 @@ def bundle_of(run: RunRecord) -> BundleRecord | None:
     report read any folder of this machine.
     """
     found = None
-    for place in _places(run) if run.digest else ():
-        if digest_of(place) == run.digest:
+    for location in _locations(run) if run.digest else ():
+        if digest_of(location) == run.digest:
             try:
-                one = read_bundle(place)
+                one = read_bundle(location)
             except UsageError:  # the folder looks like a bundle, but is not one
                 continue
             if one.spec is not None:
@@ -76,7 +76,7 @@ def bundle_of(run: RunRecord) -> BundleRecord | None:
     return found
 
 
-def _places(run: RunRecord) -> Iterator[str]:
+def _locations(run: RunRecord) -> Iterator[str]:
     for start in reversed(run.starts):
         stated = start.get("bundle")
         if isinstance(stated, str) and os.path.isabs(stated) and "\0" not in stated:
@@ -88,9 +88,9 @@ def _places(run: RunRecord) -> Iterator[str]:
             names = sorted(name for name in os.listdir(folder) if name.endswith(".bundle"))
         except OSError:
             continue
-        for place in (os.path.join(folder, name) for name in names[:MOST]):
-            yield place
-            yield from members_of(place)
+        for location in (os.path.join(folder, name) for name in names[:MOST]):
+            yield location
+            yield from members_of(location)
 
 
 def members_of(folder: str) -> list[str]:

@@ -88,14 +88,14 @@ def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
     run.
     """
     inside = {folder: members_of(folder) or runs_inside(folder) for folder in folders}
-    count = sum(len(places) or 1 for places in inside.values())
+    count = sum(len(locations) or 1 for locations in inside.values())
     if count > MOST:
         raise UsageError(f"a report has at most {MOST} runs, and these are {count}")
     if bundle is not None and count > 1:
         raise UsageError("--bundle names the bundle of one run: report several by their bundles")
     named: list[tuple[str, Entry]] = []
-    for folder, places in inside.items():
-        own = [(place, entry(place, bundle)) for place in places or [folder]]
+    for folder, locations in inside.items():
+        own = [(location, entry(location, bundle)) for location in locations or [folder]]
         named += sorted(own, key=lambda one: position(one[1].bundle))
     found = [one for _, one in named]
     labels = [one.label for one in found]

@@ -205,9 +205,13 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
     peaks = [] if run is None or not kind else run.measured["peaks"].get(kind, [])
     if len(peaks) > 1:
         yield Row("Memory", "each process", actual=of_each(peaks))
-    held = plan.memory if plan is not None else None
+    memory_plan = plan.memory if plan is not None else None
     for name, theirs in PHASES.items():
-        sums = [sum(held.phases[each].values()) for each in theirs if each in held.phases] if held is not None else []
+        sums = (
+            [sum(memory_plan.phases[each].values()) for each in theirs if each in memory_plan.phases]
+            if memory_plan is not None
+            else []
+        )
         sizes = measured.get(name, {})
         if sums or sizes:
             yield Row(

@@ -138,10 +138,10 @@ def _settings(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
             row = evolve(row, actual=text)
         names = [name for name in setting.args if name in arguments and name not in LAUNCH]
         yield _compared(row, {name: arguments[name] for name in names}, seen)
-    for escape, extra in spec.extra.items():
+    for library, extra in spec.extra.items():
         for name, value in extra.items():
             text = cut(value.value)
-            yield _compared(Row("Settings", f"extra {escape}.{name}", text, text), {name: arguments.get(name)}, seen)
+            yield _compared(Row("Settings", f"extra {library}.{name}", text, text), {name: arguments.get(name)}, seen)
 
 
 def _compared(row: Row, stated: Mapping[str, Any], seen: Mapping[str, Any]) -> Row:

@@ -160,8 +160,8 @@ def runs_inside(folder: str) -> list[str]:
         names = _names(folder)
         if names & FILES:
             return []
-        places = [os.path.join(folder, name) for name in sorted(names)[:MOST_VALUES]]
-        return [one for one in places if os.path.isdir(one) and not os.path.islink(one) and _names(one) & FILES]
+        locations = [os.path.join(folder, name) for name in sorted(names)[:MOST_VALUES]]
+        return [one for one in locations if os.path.isdir(one) and not os.path.islink(one) and _names(one) & FILES]
     except OSError:
         return []
 

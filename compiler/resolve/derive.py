@@ -74,7 +74,7 @@ class Derivation(OpenSpec):
         self._length()
         derive_batch.global_batch(self)
         self._rest()
-        self.choice = choose({**self._stand_ins(), **self.values}, self._open())
+        self.choice = choose({**self._placeholders(), **self.values}, self._open())
         self._strategy()
         self._checkpointing()
         derive_batch.micro_batch(self, None if self.choice is None else self.choice.micro)
@@ -89,7 +89,7 @@ class Derivation(OpenSpec):
         """Those of strategy, recomputation and micro-batch that the spec does not state."""
         return [path for path in CHOSEN if path not in self.values]
 
-    def _stand_ins(self) -> dict[Path, Value]:
+    def _placeholders(self) -> dict[Path, Value]:
         """Usual values that stand in for the settings that the plan chooses later, and for settings that follow from
         them.
         """

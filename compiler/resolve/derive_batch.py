@@ -68,7 +68,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
     strategy = str(of.get("strategy"))
     stage = SPREADS.get(strategy, 0)
     seq = -(-(of.integer("batch.seq") or 1024) // (of.integer("strategy.context_parallel") or 1))
-    need = plan.Need(
+    inputs = plan.MemoryInputs(
         of.model.facts,
         of.hardware.gpu,
         of.get("precision") != "fp32",
@@ -79,7 +79,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
         of.stack.facts.liger_fused_loss is False or of.get("memory.liger") is True,
         of.get("strategy.offload") in ("cpu", "optimizer"),
     )
-    chosen = planned or plan.largest_micro(_trained(of, need), gbs // world if gbs % world == 0 else 1)
+    chosen = planned or plan.largest_micro(_trained(of, inputs), gbs // world if gbs % world == 0 else 1)
     of.set("batch.micro", chosen.value, chosen.why)
     if gbs % world == 0:
         of.note(
@@ -90,12 +90,12 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
     return chosen.value
 
 
-def _trained(of: OpenSpec, need: plan.Need) -> plan.Need:
-    """Return `need`, the quantities for the memory estimate, adjusted to an adapter or a method; unchanged for
+def _trained(of: OpenSpec, inputs: plan.MemoryInputs) -> plan.MemoryInputs:
+    """Return `inputs`, the quantities for the memory estimate, adjusted to an adapter or a method; unchanged for
     plain sft.
     """
     if of.get("method") == USUAL and "lora.rank" not in of.values:
-        return need
+        return inputs
     from xpc.compiler.resolve import derive_method
 
-    return derive_method.memory(of, need)
+    return derive_method.memory(of, inputs)

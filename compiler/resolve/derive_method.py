@@ -11,7 +11,7 @@ from xpc.compiler.language.items import DEFAULT
 from xpc.compiler.language.kinds import Amount, Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, TABLE, Setting, path_of
-from xpc.compiler.plan import Need, packed_bytes
+from xpc.compiler.plan import MemoryInputs, packed_bytes
 from xpc.compiler.registry.linear_layers import tables
 from xpc.compiler.resolve.open_spec import OpenSpec
 from xpc.compiler.stacks import Json
@@ -164,22 +164,22 @@ def batch(of: OpenSpec, world: int, micro: int) -> None:
         of.set("eval.micro", least * -(-micro // least), f"whole groups of {size} completions", DEFAULT)
 
 
-def memory(of: OpenSpec, need: Need) -> Need:
-    """Return the quantities for the memory estimate (`need`), adjusted to the adapter and the method. A run with
+def memory(of: OpenSpec, inputs: MemoryInputs) -> MemoryInputs:
+    """Return the quantities for the memory estimate (`inputs`), adjusted to the adapter and the method. A run with
     adapters has no separate reference model, because the reference is the trained model with its adapters switched off.
     """
     bits, dtype = of.integer("lora.bits"), of.get("model.dtype") or "fp32"
     weight = packed_bytes(bits, of.get("lora.double_quant") is True) if bits else 4.0 if dtype == "fp32" else 2.0
-    method, rank = of.method, _rank(of, need)
+    method, rank = of.method, _rank(of, inputs)
     saved = of.get("lora.modules_to_save")
     rows = tables(saved) if isinstance(saved, tuple) else 0
-    facts = need.facts
+    facts = inputs.facts
     modules = 0 if facts is None or not rank else rows * facts.vocab * facts.hidden
     references = 0 if rank else method.references(of.get)
     sizes = None if of.teacher is None else of.teacher.facts
     teacher = 0.0 if sizes is None else sizes.params * (4.0 if of.get("method.teacher_dtype") == "fp32" else 2.0)
     return evolve(
-        need,
+        inputs,
         rank=rank,
         modules=modules,
         weight=weight,
@@ -189,7 +189,7 @@ def memory(of: OpenSpec, need: Need) -> Need:
     )
 
 
-def _rank(of: OpenSpec, need: Need) -> int:
+def _rank(of: OpenSpec, inputs: MemoryInputs) -> int:
     """The rank that stands for the spec's adapters in the memory estimate: LoRA of this rank has at least as many
     parameters as they have.
 
@@ -202,6 +202,6 @@ def _rank(of: OpenSpec, need: Need) -> int:
     if of.get("oft") is not True:
         return rank * (2 if of.get("loha") is True else 1)
     block = of.integer("lora.block_size") or 0
-    if rank and need.facts is not None:
-        block = need.facts.hidden // rank
+    if rank and inputs.facts is not None:
+        block = inputs.facts.hidden // rank
     return max(1, block // 2)

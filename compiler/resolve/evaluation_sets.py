@@ -6,11 +6,11 @@ from xpc.compiler import registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
-from xpc.compiler.language.items import Evaluated, Row
-from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.items import EvaluationBlock, Row
+from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.schema import BY_PATH, OF_A_BLOCK
 from xpc.compiler.language.setting import Path
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.resolve.sources import Reading, find_source, roles_of
 from xpc.compiler.spec.resources import DataSource, EvalSet
 from xpc.compiler.spec.values import Value, text_of
@@ -23,7 +23,7 @@ from xpc.grammar.tree import List, Ref, String
 class Sets:
     """Reads evaluation sets. Findings are added to `problems`, copies of local files to `bundled`."""
 
-    loaded: Loaded
+    loaded: MergedSpec
     values: dict[Path, Value]
     workspace: Workspace
     trained: tuple[DataSource, ...]
@@ -57,12 +57,12 @@ class Sets:
         return sets
 
     def _set(self, node: Ref | String, label: Label) -> EvalSet:
-        place = Label(label.source, node.span)
+        location = Label(label.source, node.span)
         block = self.loaded.blocks.get(node.name) if isinstance(node, Ref) and node.is_name else None
         if block is None and isinstance(node, Ref) and self._is_trained(node):
-            return EvalSet(node.name, place, tuple(evolve(one, label=place) for one in self.trained))
+            return EvalSet(node.name, location, tuple(evolve(one, label=location) for one in self.trained))
         if block is None:
-            return EvalSet(_title(node), place, (self._source(Row(node, place), self._alone()),))
+            return EvalSet(_title(node), location, (self._source(Row(node, location), self._alone()),))
         assert isinstance(node, Ref)
         if not block.rows:
             self.problems.report(
@@ -80,17 +80,17 @@ class Sets:
         how = evolve(
             self._alone(), shape=shape, prompt=prompt, context=context, columns=columns, several=len(block.rows) > 1
         )
-        return EvalSet(node.name, place, tuple(self._source(row, how) for row in block.rows), prompt)
+        return EvalSet(node.name, location, tuple(self._source(row, how) for row in block.rows), prompt)
 
     def _is_trained(self, node: Ref) -> bool:
         """Whether a name is the name of the `data` block with the training data."""
         name = self.loaded.data_name
         return node.is_name and name is not None and name.typed == node.name
 
-    def _written(self, block: Evaluated, path: str) -> object:
+    def _written(self, block: EvaluationBlock, path: str) -> object:
         item = block.items.get(path)
         value = None if item is None else convert(BY_PATH[path], item)
-        if isinstance(value, Wrong):
+        if isinstance(value, InvalidValue):
             from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
             self.problems.append(answer(value))
@@ -126,8 +126,8 @@ class Sets:
             if alike or again.found is None:
                 source, found = again, other
         self.problems += found
-        held = (one for one in ("test", "validation") if source.parts and source.of_split(one))
-        return evolve(source, split=next(held, source.split))
+        splits = (one for one in ("test", "validation") if source.parts and source.of_split(one))
+        return evolve(source, split=next(splits, source.split))
 
 
 def _title(node: Ref | String) -> str:

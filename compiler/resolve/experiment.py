@@ -12,9 +12,9 @@ from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import DEFAULT, DERIVED, SPEC
 from xpc.compiler.language.kinds import Rope, Template
-from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.setting import Path
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.resolve.derive import Derivation
 from xpc.compiler.resolve.extra_values import extra_values
 from xpc.compiler.resolve.hardware import find_hardware
@@ -37,24 +37,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from xpc.compiler.plan.changed import Judge
+    from xpc.compiler.plan.changed import Checker
     from xpc.compiler.plan.choice import Choice
 
 
-def resolve(loaded: Loaded, workspace: Workspace, judge: Judge) -> tuple[Spec | None, list[Diagnostic]]:
+def resolve(loaded: MergedSpec, workspace: Workspace, checker: Checker) -> tuple[Spec | None, list[Diagnostic]]:
     """Resolve a loaded spec. Returns a pair: the typed experiment, or None if too much is missing, and all findings.
 
-    `judge` returns the error codes of a spec. The plan calls it before it chooses a strategy, so that it does not
+    `checker` returns the error codes of a spec. The plan calls it before it chooses a strategy, so that it does not
     choose one that a rule refuses.
     """
-    return _Resolver(loaded, workspace, judge).run()
+    return _Resolver(loaded, workspace, checker).run()
 
 
 @mutable
 class _Resolver:
-    loaded: Loaded
+    loaded: MergedSpec
     workspace: Workspace
-    judge: Judge
+    checker: Checker
     values: dict[Path, Value] = field(factory=dict)
     problems: Problems = field(factory=Problems)
     bundled: dict[str, bytes] = field(factory=dict)
@@ -134,13 +134,13 @@ class _Resolver:
                 kernels=commits,
             )  # fmt: skip
 
-        def choose(values: Mapping[Path, Value], silent: Sequence[Path]) -> Choice | None:
-            if wrong or not silent:
+        def choose(values: Mapping[Path, Value], unset: Sequence[Path]) -> Choice | None:
+            if wrong or not unset:
                 return None
             # imported only here, because most specs leave no choice to the plan
             from xpc.compiler.plan.choice import chosen
 
-            return chosen(complete(values), silent, self.judge)
+            return chosen(complete(values), unset, self.checker)
 
         derivation.run(choose)
         if loaded.member:
@@ -158,7 +158,7 @@ class _Resolver:
         for path, item in self.loaded.items.items():
             row = schema.BY_PATH[path]
             value = convert(row, item)
-            if isinstance(value, Wrong):
+            if isinstance(value, InvalidValue):
                 from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
                 self.problems.append(answer(value))

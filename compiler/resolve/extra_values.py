@@ -22,24 +22,24 @@ def extra_values(
     Errors are added to `problems`. The help of an error never proposes a precision that the GPU does not have.
     """
     out: dict[str, dict[str, Value]] = {}
-    for escape, items in written.items():
+    for library, items in written.items():
         for path, item in items.items():
-            value = _value(escape, path, item, stack, method, problems, gpu)
+            value = _value(library, path, item, stack, method, problems, gpu)
             if value is not None:
-                out.setdefault(escape, {})[path] = value
-    return {escape: dict(sorted(out[escape].items())) for escape in sorted(out)}
+                out.setdefault(library, {})[path] = value
+    return {library: dict(sorted(out[library].items())) for library in sorted(out)}
 
 
 def _value(
-    escape: str, path: str, item: Item, stack: Stack, method: str, problems: Problems, gpu: Gpu | None
+    library: str, path: str, item: Item, stack: Stack, method: str, problems: Problems, gpu: Gpu | None
 ) -> Value | None:
-    owning = extras.owner(escape, path, method)
-    if owning is not None or path not in extras.legal_names(stack, escape, method):
+    owning = extras.owner(library, path, method)
+    if owning is not None or path not in extras.legal_names(stack, library, method):
         from xpc.compiler.suggest import extra_names  # imported only here, because only a wrong spec needs it
 
         found = extra_names.owned(item, path, owning, gpu=gpu) if owning else None
         thought = len(problems) < extra_names.MOST
-        problems.append(found or extra_names.unknown(stack, escape, path, item, method, thought))
+        problems.append(found or extra_names.unknown(stack, library, path, item, method, thought))
         return None
     value = plain_value(item.node)
     wrong = plain_text(value) if isinstance(value, str) else None
@@ -51,11 +51,11 @@ def _value(
             help="write a number, a quoted text, true, false or a list",
         )
         return None
-    expected = extras.wrong_value(stack, escape, path, value, method)
+    expected = extras.wrong_value(stack, library, path, value, method)
     if expected is not None:
         # imported only here, because only a wrong spec needs it
         from xpc.compiler.suggest.extra_names import wrong_kind
 
-        problems.append(wrong_kind(escape, path, item, expected))
+        problems.append(wrong_kind(library, path, item, expected))
         return None
     return Value(value, Origin(SPEC, item.label))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import DEFAULT
-from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.schema import MAX_PROCESSES
 from xpc.compiler.language.setting import Path
 from xpc.compiler.spec.resources import Hardware, Model
@@ -16,7 +16,7 @@ from xpc.grammar.tree import Count, Number, Ref
 DEFAULT_GPUS, DEFAULT_GPU = 8, "h100-80gb"
 
 
-def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, problems: Problems) -> Hardware:
+def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, problems: Problems) -> Hardware:
     """Find the GPUs or the CPU processes of a run. If the spec states no hardware, a default is used, and a note says
     so.
     """
@@ -62,11 +62,11 @@ def find_hardware(loaded: Loaded, values: dict[Path, Value], model: Model, probl
 
 def _count(node: Number, label: Label | None, problems: Problems) -> int:
     if node.unit or not isinstance(node.value, int) or not 1 <= node.value <= MAX_PROCESSES:
-        place = None if label is None else Label(label.source, node.span)
+        location = None if label is None else Label(label.source, node.span)
         problems.report(
             "XP107",
             "the number of processes is out of range",
-            place,
+            location,
             help=f"write a whole number from 1 to {MAX_PROCESSES}",
         )
         return 1

@@ -117,48 +117,48 @@ def _listed(
     if not paths:
         return UNREAD if paths is None else None
     name, folder = list_name(source.path or ""), image_folder(source)
-    places = {path: workspace.locate_image(folder, path) for path in paths}
-    stamp, changed = _stamp(places)
+    locations = {path: workspace.locate_image(folder, path) for path in paths}
+    stamp, changed = _stamp(locations)
     if trusted is not None and memory is not None:
-        held = trusted(name)
-        if held is not None and _remembered(memory, name, stamp) == sha256(held).hexdigest():
-            return _list(name, held)
-    data = b"".join(_lines(places))
+        saved = trusted(name)
+        if saved is not None and _remembered(memory, name, stamp) == sha256(saved).hexdigest():
+            return _list(name, saved)
+    data = b"".join(_lines(locations))
     if len(data) > LARGEST:  # a larger list could not be written into a bundle
         return UNREAD
     made = _list(name, data)
-    if memory is not None and changed < time.time() - SETTLED and _stamp(places)[0] == stamp:
+    if memory is not None and changed < time.time() - SETTLED and _stamp(locations)[0] == stamp:
         _remember(memory, name, stamp, made.sha256)
     return made
 
 
-def _lines(places: Mapping[str, str | None]) -> Iterator[bytes]:
+def _lines(locations: Mapping[str, str | None]) -> Iterator[bytes]:
     done = shown = 0
-    for number, (path, place) in enumerate(places.items()):
-        found = None if place is None else size_and_digest(place, LARGEST)
+    for number, (path, location) in enumerate(locations.items()):
+        found = None if location is None else size_and_digest(location, LARGEST)
         size, digest = (None, None) if found is None else found
         done += size or 0
         if done - shown >= SHOWN or (number and number % MANY == 0):
             shown = done
-            show_count(number, len(places))
+            show_count(number, len(locations))
         line = json.dumps({"path": path, "bytes": size, "sha256": digest}) + "\n"
         yield line.encode()
 
 
-def _stamp(places: Mapping[str, str | None]) -> tuple[str, float]:
+def _stamp(locations: Mapping[str, str | None]) -> tuple[str, float]:
     """Return a digest of the sizes, times and inodes of all files, and the time at which one of them was last changed,
     in seconds since the epoch.
     """
     total, newest = sha256(), 0.0
-    for path, place in places.items():
+    for path, location in locations.items():
         try:
-            found = None if place is None else os.stat(place)
+            found = None if location is None else os.stat(location)
         except (OSError, ValueError):
             found = None
         if found is not None:
             newest = max(newest, found.st_mtime, found.st_ctime)
         facts = None if found is None else (
-            place, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
+            location, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_dev
         )  # fmt: skip
         total.update(repr((path, facts)).encode("utf-8", "surrogatepass"))
     return total.hexdigest(), newest

@@ -52,8 +52,8 @@ def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: st
 
 
 def commit(table: Mapping[str, Any]) -> str:
-    """The value of `revision`, which must be the full hash of a commit. If the spec names a commit (`asked`), the two
-    must be equal.
+    """The value of `revision`, which must be the full hash of a commit. If the spec names a commit (`requested`),
+    the two must be equal.
     """
     value = text(table, "revision")
     if not pinned(value):
@@ -106,12 +106,12 @@ def packages(title: str, table: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
     if REQUIREMENTS.fullmatch(title) is None:
         raise ValueError(f"has packages of `{title[:60]}`, which is not a requirements file")
     known(table, "asked", "resolved")
-    asked, resolved = texts(table, "asked"), texts(table, "resolved")
+    requested, resolved = texts(table, "asked"), texts(table, "resolved")
     there = _versions(title, resolved)
-    for name, version in _versions(title, asked).items():
+    for name, version in _versions(title, requested).items():
         if there.get(name, "").partition("+")[0] != version.partition("+")[0]:
             raise ValueError(f"resolves {name}=={version} of {title} to {there.get(name) or 'nothing'}")
-    return asked, resolved
+    return requested, resolved
 
 
 def _versions(title: str, lines: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from xpc.compiler.files.workspace import Read
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import SPEC, Item
 from xpc.compiler.language.kinds import Weighted
-from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.methods import DEFAULT, METHODS
 from xpc.compiler.language.rewards import REWARD_ARGUMENTS, REWARDS
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH
@@ -40,7 +40,7 @@ class MethodCheck:
     copied into the bundle.
     """
 
-    loaded: Loaded
+    loaded: MergedSpec
     values: dict[Path, Value]
     stack: Stack
     read: Callable[[str, str], Read | str]
@@ -71,13 +71,13 @@ class MethodCheck:
 
     def _of_another_method(self, method: str) -> None:
         """Report a setting that the spec states although the method does not read it, unless its value is `false`."""
-        place = self.values.get("method")
-        related = () if place is None or place.origin.label is None else (place.origin.label,)
+        location = self.values.get("method")
+        related = () if location is None or location.origin.label is None else (location.origin.label,)
         for path in [one for one in self.values if one in self.loaded.items]:
             row, label = BY_PATH[path], self.loaded.items[path].label
             if not row.methods or method in row.methods or self.values[path].value is False:
                 continue
-            if place is None and "method" in self.loaded.items:
+            if location is None and "method" in self.loaded.items:
                 # the misspelt name of the method is already reported, so nothing is known about its settings
                 del self.values[path]
                 continue
@@ -140,7 +140,7 @@ class MethodCheck:
             return  # a rule already reports that the target has no such argument
         for one, (node, item) in zip(written, self._nodes("method.loss"), strict=True):
             if one.name not in known:
-                self._unknown("method.loss", _place(item, node), one.name, known)
+                self._unknown("method.loss", _location(item, node), one.name, known)
                 self.values.pop("method.loss", None)
         if not METHODS[method].weighs_losses and (len(written) > 1 or written[0].weight is not None):
             self.problems.report(
@@ -156,7 +156,7 @@ class MethodCheck:
         assert isinstance(written, tuple)
         out: list[Weighted] = []
         for one, (node, item) in zip(written, self._nodes("method.rewards"), strict=True):
-            label = _place(item, node)
+            label = _location(item, node)
             if one.name in REWARDS:
                 out.append(self._with_arguments(one, label))
             elif ":" in one.name or "/" in one.name or one.name.endswith(".py"):
@@ -177,7 +177,7 @@ class MethodCheck:
             written = written[:1]
         nodes = self._nodes(path)[: len(written)]
         found = [
-            self._function(path, one, _place(item, node)) or one
+            self._function(path, one, _location(item, node)) or one
             for one, (node, item) in zip(written, nodes, strict=True)
         ]
         self.values[path] = Value(tuple(found), value.origin)
@@ -241,7 +241,7 @@ def _fits(kind: type, value: object) -> bool:
     return (isinstance(value, int) and value > 0) if kind is int else isinstance(value, int | float)
 
 
-def _place(item: Item, node: Node | None) -> Label:
+def _location(item: Item, node: Node | None) -> Label:
     """The position of a list's element in the spec; for a call, the position of its name."""
     if node is None:
         return item.label

@@ -199,8 +199,10 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
     """Read the tokenizer in a model's folder. Returns whether it has a chat template (None if this is unknown), the
     text of the template if there is exactly one, and the end token.
     """
-    place = folder.rstrip("/") + "/"
-    read = workspace.read(place + "tokenizer_config.json") if workspace.kind(place + "tokenizer_config.json") else ""
+    location = folder.rstrip("/") + "/"
+    read = (
+        workspace.read(location + "tokenizer_config.json") if workspace.kind(location + "tokenizer_config.json") else ""
+    )
     try:
         found = None if isinstance(read, str) else json.loads(read.data)
     except (ValueError, RecursionError):
@@ -208,10 +210,10 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
     eos = found.get("eos_token") if isinstance(found, dict) else None
     eos = eos.get("content") if isinstance(eos, dict) else eos
     end = eos if isinstance(eos, str) and eos else None
-    if workspace.kind(place + "additional_chat_templates") or workspace.kind(place + "chat_template.json"):
+    if workspace.kind(location + "additional_chat_templates") or workspace.kind(location + "chat_template.json"):
         return None, None, end
-    if workspace.kind(place + "chat_template.jinja"):
-        read = workspace.read(place + "chat_template.jinja")
+    if workspace.kind(location + "chat_template.jinja"):
+        read = workspace.read(location + "chat_template.jinja")
         return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace"), end
     if not isinstance(found, dict):
         return None, None, end
@@ -223,10 +225,10 @@ def vocabulary(model: Model, workspace: Workspace) -> bytes | None:
     """The tokens of a local model, written as in its tokenizer.json. None if this file does not exist."""
     if model.path is None or not workspace.kind(model.path.rstrip("/") + "/tokenizer.json"):
         return None
-    place, found = model.path.rstrip("/") + "/", []
+    location, found = model.path.rstrip("/") + "/", []
     for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
-        if workspace.kind(place + name):
-            read = workspace.read(place + name)
+        if workspace.kind(location + name):
+            read = workspace.read(location + name)
             if isinstance(read, str):
                 return None
             found.append(read.data)

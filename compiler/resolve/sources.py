@@ -26,7 +26,7 @@ from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import DEFAULT, METHODS
 from xpc.compiler.language.schema import SOURCE_SETTINGS, path_of
 from xpc.compiler.language.setting import ROLES, Path
-from xpc.compiler.language.values import Wrong, plain_text
+from xpc.compiler.language.values import InvalidValue, plain_text
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.spec.values import Value
@@ -65,7 +65,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     settings: dict[str, object] = {}
     for item in row.items:
         value = convert(SOURCE_SETTINGS[item.path], item)
-        if isinstance(value, Wrong):
+        if isinstance(value, InvalidValue):
             from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
 
             problems.append(answer(value))
@@ -104,8 +104,8 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         source = evolve(source, take=take)
     share = settings.get("share")
     if isinstance(share, Amount):
-        place = next(item.label for item in row.items if item.path == "share")
-        source = evolve(source, share=float(share.value), share_label=place)
+        location = next(item.label for item in row.items if item.path == "share")
+        source = evolve(source, share=float(share.value), share_label=location)
     most = settings.get("limit")
     if isinstance(most, int):
         source = evolve(source, limit=most, rows=None if source.rows is None else min(source.rows, most))
@@ -120,9 +120,9 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     if settings.get("chat", block.chat) is True:
         source = as_chat(source)
     if settings.get("chat") is True and not source.chat:
-        place = next(item.label for item in row.items if item.path == "chat")
+        location = next(item.label for item in row.items if item.path == "chat")
         wrong_shape = f"rows of {source.shape} have no texts that `chat` could turn into a conversation"
-        problems.report("XP124", wrong_shape, place, help="leave `chat` out")
+        problems.report("XP124", wrong_shape, location, help="leave `chat` out")
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
 

@@ -15,9 +15,9 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand.clauses import Clauses
 from xpc.compiler.language.items import Item, Reporter
 from xpc.compiler.language.kinds import BLOCK, FLAG
-from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.typed import plain, show
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import entity, evolve, field, mutable
 from xpc.grammar.source import Source, Span
@@ -62,24 +62,26 @@ class Pick:
     labels: tuple[Label, ...] = ()
     model: Ref | String | None = None
 
-    def holds(self, place: Label) -> bool:
+    def holds(self, location: Label) -> bool:
         """Whether a position in the spec is within one of the values of this pick."""
         return any(
-            one.source is place.source and one.span.start <= place.span.start and place.span.end <= one.span.end
+            one.source is location.source
+            and one.span.start <= location.span.start
+            and location.span.end <= one.span.end
             for one in self.labels
         )
 
 
 @mutable
 class Grid:
-    """The grid of a sweep. `groups` are its lists and zips; a member has one pick from each group. `places` has, for
+    """The grid of a sweep. `groups` are its lists and zips; a member has one pick from each group. `locations` has, for
     each swept setting, the position of its name in the block.
     """
 
     source: Source
     label: Label
     groups: list[list[Pick]] = field(factory=list)
-    places: dict[str, Label] = field(factory=dict)
+    locations: dict[str, Label] = field(factory=dict)
     problems: Problems = field(factory=Problems)
 
     @property
@@ -91,13 +93,13 @@ class Grid:
         return out
 
 
-def read(loaded: Loaded) -> Grid:
+def read(loaded: MergedSpec) -> Grid:
     """Read the grid of a spec's sweep. Wrong values are reported and left out."""
     return _Reader(loaded).run()
 
 
 class _Reader(Reporter):
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: MergedSpec) -> None:
         assert loaded.sweep is not None
         self.loaded, self.swept = loaded, loaded.sweep
         self.out = Grid(self.swept.file.source, self.swept.label)
@@ -127,7 +129,7 @@ class _Reader(Reporter):
         """If a setting of a flag is swept, turn on the flag: `lora.rank = [8, 16]` turns on `lora`. A flag that the
         spec or the sweep sets itself is left as it is.
         """
-        stated = {*self.loaded.items, *self.out.places}
+        stated = {*self.loaded.items, *self.out.locations}
         for pick in (pick for group in self.out.groups for pick in group):
             for path, item in list(pick.items.items()):
                 parent = path.rpartition(".")[0]
@@ -228,7 +230,7 @@ class _Reader(Reporter):
         if path is None:
             return None
         name = self.label(node.name.span)
-        first = self.out.places.setdefault(path, name)
+        first = self.out.locations.setdefault(path, name)
         if first is not name:
             self.again(f"`{node.name.text}` is swept twice", node.name.span, first)
             return None
@@ -251,12 +253,16 @@ class _Reader(Reporter):
         if path in self.loaded.over or (path in HEADER.values() and self.loaded.over & set(HEADER.values())):
             return None  # a file that extends this one states the setting, so the sweep would have no effect on it
         either = tuple(HEADER.values()) if path in HEADER.values() else (path,)
-        beside = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
-        if beside is not None:
+        next_to = next((self.loaded.stated[one] for one in either if one in self.loaded.stated), None)
+        if next_to is not None:
             self.problem(
-                "XP885", f"`{node.name.text}` is written, and swept", node.name.span, "these values are taken",
-                f"delete the `{node.name.text}` outside of the sweep", related=(evolve(beside.label, text="not this"),),
-            )  # fmt: skip
+                "XP885",
+                f"`{node.name.text}` is written, and swept",
+                node.name.span,
+                "these values are taken",
+                f"delete the `{node.name.text}` outside of the sweep",
+                related=(evolve(next_to.label, text="not this"),),
+            )
         return [self.pick(path, one) for one in node.value.items]
 
     # -- names ------------------------------------------------------------------------------------------------------
@@ -333,7 +339,7 @@ class _Reader(Reporter):
         shown = []
         for one, item in found.items.items():
             value = convert(schema.BY_PATH[one], item)
-            if isinstance(value, Wrong):
+            if isinstance(value, InvalidValue):
                 from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong sweep needs it
 
                 problems.append(answer(value))

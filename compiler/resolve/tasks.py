@@ -33,7 +33,7 @@ KEY = re.compile(r"\b(data_files|include)[\"']?\s*:")
 TOKEN = re.compile(r"\"([^\"]*)\"|'([^']*)'|([^\s\"'\[\]{},]+)")
 
 
-class Wrong(Exception):
+class TaskError(Exception):
     """An error in a task: the code, the position and the help of its finding. It is raised and caught within this
     module.
     """
@@ -66,7 +66,7 @@ def resolve_tasks(
         label = Label(item.label.source, node.span)
         try:
             out.append(_own(name, base, workspace, bundled) if harness.is_file(name) else _known(name))
-        except Wrong as wrong:
+        except TaskError as wrong:
             code, message, help = wrong.args
             guesses += code == "XP106"
             near = harness.nearest_task(name) if code == "XP106" and guesses <= GUESSES else None
@@ -90,7 +90,7 @@ def _known(name: str) -> str:
     if name in harness.names():
         return name
     help = 'write `leaderboard`, another task of the harness, or a file such as `"tasks/mine.yaml"`'
-    raise Wrong("XP106", f"`{name[:60]}` is not a task of lm-evaluation-harness {harness.version()}", help)
+    raise TaskError("XP106", f"`{name[:60]}` is not a task of lm-evaluation-harness {harness.version()}", help)
 
 
 def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str, bytes]) -> str:
@@ -104,7 +104,7 @@ def _own(name: str, base: str, workspace: Workspace, bundled: MutableMapping[str
         files[posixpath.basename(read.name)] = read
     everything = "\n".join(texts.values())
     if NAME.search(texts[posixpath.basename(main.name)]) is None:
-        raise Wrong("XP129", f"`{name[:60]}` names no task", "write `task: NAME` on a line of the file")
+        raise TaskError("XP129", f"`{name[:60]}` names no task", "write `task: NAME` on a line of the file")
     reader = READER.search(everything)
     wanted = [f"{module}.py" for module in FUNCTION.findall(everything)]
     if reader is not None and reader.group(1) in READERS:
@@ -129,7 +129,7 @@ def _included(main: Read, texts: dict[str, str], workspace: Workspace) -> list[R
                 continue
             if "/" in one:
                 message = f"`{main.name[:60]}` includes `{one[:60]}`, a file of another folder"
-                raise Wrong("XP129", message, "put the included file next to the task file")
+                raise TaskError("XP129", message, "put the included file next to the task file")
             read = _read(one, main.name, workspace, f"`{main.name[:60]}` includes it")
             texts[one] = _text(read)
             out.append(read)
@@ -141,16 +141,18 @@ def _inside(name: str, task: str) -> str:
     clean = posixpath.normpath(name)
     if clean.startswith(("..", "/")) or any(ord(c) < 32 or c == "*" for c in clean):
         help = "name single files in the folder of the task file or below it"
-        raise Wrong("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied into the bundle", help)
+        raise TaskError("XP129", f"`{task[:60]}` names `{name[:60]}`, which cannot be copied into the bundle", help)
     return clean
 
 
 def _read(name: str, base: str, workspace: Workspace, help: str) -> Read:
     if posixpath.isabs(name):
-        raise Wrong("XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that contains it")
+        raise TaskError(
+            "XP114", f"`{name[:60]}` is an absolute path", "the path is relative to the file that contains it"
+        )
     read = workspace.read_relative(name, base, limit=MAX_DATA)
     if isinstance(read, str):
-        raise Wrong("XP114", read, help)
+        raise TaskError("XP114", read, help)
     return read
 
 
@@ -158,7 +160,7 @@ def _text(read: Read) -> str:
     try:
         return read.data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise Wrong("XP114", f"`{read.name}` is not UTF-8 text", "save it as UTF-8") from None
+        raise TaskError("XP114", f"`{read.name}` is not UTF-8 text", "save it as UTF-8") from None
 
 
 def _listed(text: str, key: str) -> list[str]:

@@ -8,7 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.items import Row
-from xpc.compiler.language.load import Loaded
+from xpc.compiler.language.load import MergedSpec
 from xpc.compiler.language.setting import Path
 from xpc.compiler.resolve.sources import Reading, find_source, roles_of
 from xpc.compiler.spec.resources import DataSource
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def find_data(
-    loaded: Loaded, values: Mapping[Path, Value], workspace: Workspace, problems: Problems
+    loaded: MergedSpec, values: Mapping[Path, Value], workspace: Workspace, problems: Problems
 ) -> tuple[DataSource, ...]:
     """Find every source of the training data. Unknown sources are reported."""
     assert loaded.train is not None
@@ -49,7 +49,7 @@ def find_data(
     return tuple(sources)
 
 
-def _rows(loaded: Loaded, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
+def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
     """Return a pair. The first part is the sources: those of the `data` block that the `train` line names, or, if there
     is no such block, the dataset in the `train` line. The second part tells whether another finding already explains
     why the name in this line is unknown.
@@ -102,7 +102,7 @@ def _is_unknown(data: Ref | String) -> bool:
     return isinstance(data, Ref) and data.is_name and registry.find_dataset(data.name) is None
 
 
-def _begins_block(data: Ref | String, loaded: Loaded) -> bool:
+def _begins_block(data: Ref | String, loaded: MergedSpec) -> bool:
     """Whether a syntax error probably is in the block that the `train` line names. This is so if the text contains a
     line that begins this block.
     """

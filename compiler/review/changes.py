@@ -35,8 +35,8 @@ class Group:
 
 @record
 class Comparison:
-    """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `gone` only in the
-    first. The members in `same` are equal in both.
+    """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `removed` only
+    in the first. The members in `same` are equal in both.
 
     `renamed` are pairs of names of members that are equal but for their names. `swept` are the settings that a sweep
     varies, if the other argument is a single run. `axes` are the swept settings of each argument with their numbers of
@@ -104,16 +104,16 @@ def _sweeps(one: Operand, other: Operand, prices: Mapping[str, float] | None) ->
     if same and not stored:  # the settings are equal, but the locked packages and the findings may differ
         groups.append((same, before[same[0]], after[same[0]]))
     changed = tuple(Group(tuple(names), _compare_members(was, now, prices)) for names, was, now in groups)
-    gone, new = (
+    removed, new = (
         [name for name in members if name not in others] for members, others in ((before, after), (after, before))
     )
-    renamed = _renamed([before[name] for name in gone], [after[name] for name in new])
+    renamed = _renamed([before[name] for name in removed], [after[name] for name in new])
     was, now = {name for name, _ in renamed}, {name for _, name in renamed}
     axes = ("", "") if one.axes == other.axes else (_axes(one), _axes(other))
     launchers = tuple(_launchers(one, other)) if stored else ()
     return Comparison(
         one.title, other.title, changed, tuple(name for name in new if name not in now),
-        tuple(name for name in gone if name not in was), tuple(same), tuple(renamed), (), axes, launchers, counts,
+        tuple(name for name in removed if name not in was), tuple(same), tuple(renamed), (), axes, launchers, counts,
     )  # fmt: skip
 
 
@@ -165,14 +165,14 @@ def _launchers(one: Operand, other: Operand) -> Iterator[FileChange]:
             yield FileChange(name, kind)
 
 
-def _renamed(gone: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
+def _renamed(removed: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]]:
     """Pairs of members with equal values and different names. They arise when an axis is added to a sweep, because this
     renames its members.
     """
-    if not gone or not new:
+    if not removed or not new:
         return []
     known = {_identity(run): run for run in new}
-    found = [(run, known[key]) for run in gone if (key := _identity(run)) in known]
+    found = [(run, known[key]) for run in removed if (key := _identity(run)) in known]
     return [(one.name, other.name) for one, other in found if _same_values(one, other)]
 
 

@@ -55,7 +55,7 @@ class Difference:
     keys. `stacks` are the names of both stacks. If the stacks differ, `renamed` are the arguments that have the same
     value under another name; otherwise `facts` are changed facts for the trainer's code.
 
-    `new` and `gone` are the findings that only the new or only the old run has. `runs_now` and `ran_before` are the
+    `new` and `missing` are the findings that only the new or only the old run has. `runs_now` and `ran_before` are the
     programs that only the new or only the old run starts in addition to its trainer. `contents` are lines about rows
     and texts that differ, `images` are lines about images that rows name by path, and `models` are the files of local
     models that differ. `checkpoints` is a sentence that says whether the new run can resume from the old run's
@@ -123,11 +123,11 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
         listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of them"))
     if not names and one.stale != other.stale:
         listed.append(FileChange(MANIFEST, f"has other digests than its files ({(*one.stale, *other.stale)[0]})"))
-    gone, new = _only_in_either(_findings(one.spec), _findings(other.spec))
+    missing, new = _only_in_either(_findings(one.spec), _findings(other.spec))
     removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
     found = Difference(
         tuple(settings), tuple(derived), arguments, renamed, () if arguments else facts, same,
-        tuple(listed), packages, new, gone, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
+        tuple(listed), packages, new, missing, added, removed, checkpoints, _fixes(one.spec, other.spec), "", stacks,
         tuple(row_changes(one.spec, other.spec)), tuple(image_changes(*files)),
         model_changes(one, other),
     )  # fmt: skip
@@ -148,9 +148,11 @@ def _fixes(one: Spec, other: Spec) -> tuple[str, ...]:
     if one.stack is other.stack:
         return ()
     # imported only here, because it is needed only if the stack changes
-    from xpc.compiler.rules.core.advisory_table import mended
+    from xpc.compiler.rules.core.advisory_table import fixed_advisories
 
-    return tuple(f"{each.effect} ({', '.join(each.threads)})" for each in mended(other, one.stack, other.stack))
+    return tuple(
+        f"{each.effect} ({', '.join(each.threads)})" for each in fixed_advisories(other, one.stack, other.stack)
+    )
 
 
 def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
@@ -206,12 +208,12 @@ def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
 
 
 def _extra(one: Spec, other: Spec) -> Iterator[Change]:
-    for escape in dict.fromkeys((*one.extra, *other.extra)):
-        tables = [each.extra.get(escape, {}) for each in (one, other)]
+    for library in dict.fromkeys((*one.extra, *other.extra)):
+        tables = [each.extra.get(library, {}) for each in (one, other)]
         for name in sorted({*tables[0], *tables[1]}):
             values = [UNSET if name not in table else json.dumps(table[name].value) for table in tables]
             if values[0] != values[1]:
-                yield Change(f"extra {escape}.{name}", values[0], values[1])
+                yield Change(f"extra {library}.{name}", values[0], values[1])
 
 
 def _findings(spec: CheckedSpec) -> Counter[str]:
@@ -271,13 +273,13 @@ def _moved(one: Change) -> str:
 
 def _stack_summary(found: Difference) -> str:
     """The end of the first line if the runs use different stacks. It says how many arguments change."""
-    gone, new = (
+    missing, new = (
         sum(one.before == ABSENT for one in found.arguments),
         sum(one.after == ABSENT for one in found.arguments),
     )
-    moved = len(found.arguments) - gone - new
+    moved = len(found.arguments) - missing - new
     names = f" ({len(found.renamed)} renamed)" if found.renamed else ""
     return (
         f": {found.same_arguments} arguments unchanged{names}, {moved} change, "
-        f"{new} only on {found.stacks[0]}, {gone} only on {found.stacks[1]}"
+        f"{new} only on {found.stacks[0]}, {missing} only on {found.stacks[1]}"
     )

@@ -27,10 +27,10 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"
     setting = f"{path.partition('.')[2]} = {value}"
-    place = _place(text, name, path)
-    if place is None:
+    location = _location(text, name, path)
+    if location is None:
         return f"{text.rstrip()}\n\n{statement(path, value)}\n"
-    at, lines = place
+    at, lines = location
     if lines:
         return f"{text[:at]}  {setting}\n{text[at:]}"
     before = text[:at].rstrip()
@@ -47,7 +47,7 @@ def statement(path: str, value: str) -> str:
     return f"{clause} {{\n  {name} = {value}\n}}" if name else f"{clause} {value}"
 
 
-def _place(text: str, name: str, path: str) -> tuple[int, bool] | None:
+def _location(text: str, name: str, path: str) -> tuple[int, bool] | None:
     """Find the place at which a setting must be inserted. Returns an offset, and whether each setting of the clause
     stands on its own line. None if the spec has no such clause.
 

@@ -171,9 +171,9 @@ class Commit:
         submodule's commit.
         """
         if module not in self.opened:
-            place, hash = os.path.join(self.repository.top, module), self.modules[module]
-            found = find(place) if os.path.isdir(place) else None
-            if found is None or found.top != os.path.realpath(place) or found.commit(hash) is None:
+            location, hash = os.path.join(self.repository.top, module), self.modules[module]
+            found = find(location) if os.path.isdir(location) else None
+            if found is None or found.top != os.path.realpath(location) or found.commit(hash) is None:
                 raise UsageError(
                     f"`{module}` is a submodule, and its commit {hash[:12]} is not in this clone; "
                     "`git submodule update --init` fetches the current one"

@@ -13,7 +13,7 @@ from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.importing import cli as importing
 from xpc.compiler.importing import options
 from xpc.compiler.importing.draft import EXPONENT, Draft
-from xpc.compiler.importing.outcomes import Fate
+from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.language import kinds
 from xpc.compiler.language.schema import BY_PATH, path_of
@@ -48,11 +48,11 @@ def compare(name: str, spec: CheckedSpec, title: str) -> tuple[str, bool]:
     if theirs and [one.rstrip("/") for one in data] != [one.rstrip("/") for one in theirs]:
         lines.append(_row("(the data)", f"! {', '.join(data)} (import: {', '.join(theirs)})"))
         differs = True
-    for fate in sorted(draft.fates.values(), key=lambda one: (one.file, one.line, one.key)):
-        text, other = _becomes(draft, fate, spec)
+    for outcome in sorted(draft.outcomes.values(), key=lambda one: (one.file, one.line, one.key)):
+        text, other = _becomes(draft, outcome, spec)
         differs = differs or other
-        place = f"{fate.line}: " if fate.file == name else f"{os.path.basename(fate.file)}:{fate.line}: "
-        lines.append(_row(f"{place}{fate.key}: {fate.value}", text))
+        location = f"{outcome.line}: " if outcome.file == name else f"{os.path.basename(outcome.file)}:{outcome.line}: "
+        lines.append(_row(f"{location}{outcome.key}: {outcome.value}", text))
     for path, written in draft.settings.items():
         if written.entry is None:
             has = _value(spec, path, draft)
@@ -81,14 +81,16 @@ def _draft(name: str, spec: Spec) -> Draft:
         raise UsageError(f"{name}: {error}") from error
 
 
-def _becomes(draft: Draft, fate: Fate, spec: Spec) -> tuple[str, bool]:
+def _becomes(draft: Draft, outcome: KeyOutcome, spec: Spec) -> tuple[str, bool]:
     """Return a pair: the settings that a key of the other tool's file became, with their values in the spec; and
     whether one of these values differs from what an import would give.
     """
     paths = [path for path, written in draft.settings.items() if written.entry is not None
-             and (written.entry.file, written.entry.key) == (fate.file, fate.key)]  # fmt: skip
+             and (written.entry.file, written.entry.key) == (outcome.file, outcome.key)]  # fmt: skip
     if not paths:
-        why = fate.to if fate.fate in ("mapped", "extra") else f"{fate.fate}: {fate.why or fate.to}"
+        why = (
+            outcome.to if outcome.outcome in ("mapped", "extra") else f"{outcome.outcome}: {outcome.why or outcome.to}"
+        )
         return why, False
     values = {path: _value(spec, path, draft) for path in paths}
     text = ", ".join(_compared(path, draft.settings[path].text, has) for path, has in values.items())

@@ -24,7 +24,7 @@ from xpc.compiler.review.edit import with_value
 from xpc.compiler.review.fmt import formatted
 from xpc.compiler.review.operands import Run
 from xpc.compiler.review.sources import UNSET
-from xpc.compiler.rules.core.advisory_table import mended
+from xpc.compiler.rules.core.advisory_table import fixed_advisories
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR, Diagnostic, Edit, applied
 from xpc.grammar.record import mutable, record
@@ -165,7 +165,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         ) + f"it does not compile for {options.target}: nothing was written\n", 1
     found = moved.pin()
     lines = list(_report(found, moved.pins, checked.spec.stack.name, options.target))
-    fixed = mended(checked.spec, checked.spec.stack, after.stack)
+    fixed = fixed_advisories(checked.spec, checked.spec.stack, after.stack)
     if fixed:
         title = f"Wrong on {checked.spec.stack.name} for this spec, fixed on {options.target}"
         avoided = "; the bundle's trainer avoids it already"

@@ -116,8 +116,8 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         found = tree(folder)
     except OSError as error:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from error
-    if found.odd:  # a folder that contains links or other special files is not read
-        name, why = next(iter(found.odd.items()))
+    if found.special_files:  # a folder that contains links or other special files is not read
+        name, why = next(iter(found.special_files.items()))
         return f"{visible(f'{os.path.join(folder, name)} {why}')}\n", 1
     bundles = list(_bundles(folder))
     if options.env:

@@ -25,7 +25,7 @@ KEYWORDS = {
 IGNORED = ("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 """Names of files in data folders that contain no rows."""
 SHARD = re.compile(r"data/(.+)-\d{5}-of-\d{5}[^/]*\.[^/]*")
-TOLD = 3
+REPORTED = 3
 """If a rule reports many files of a folder, only this many of the findings are shown."""
 KINDS = {".jsonl": "json", ".json": "json", ".csv": "csv", ".parquet": "parquet", ".txt": "text"}
 """For each ending of a file, the reader of the datasets library that reads such files."""
@@ -75,8 +75,8 @@ def fewer(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
         alike.setdefault((one.code, one.severity, one.primary), []).append(one)
     out = []
     for several in alike.values():
-        out += several[:TOLD]
-        more = len(several) - TOLD
+        out += several[:REPORTED]
+        more = len(several) - REPORTED
         if more > 0:
             out[-1] = evolve(out[-1], message=f"{out[-1].message}; {more:,} more like this")
     return out

@@ -68,7 +68,7 @@ class Getters:
         found = of_path(self.values, path)
         return None if found is None or found.origin.label is None else evolve(found.origin.label, text=text)
 
-    def place(self, path: Path, text: str = "") -> Label:
+    def location(self, path: Path, text: str = "") -> Label:
         """Like `label`, but returns the location of the model in the header if the spec does not state the setting."""
         return self.label(path, text) or evolve(self.model.label, text=text)
 
@@ -126,15 +126,15 @@ class Getters:
         value = self.get(path)
         return value if isinstance(value, tuple) else ()
 
-    def extra_value(self, escape: str, name: str) -> object:
+    def extra_value(self, library: str, name: str) -> object:
         """The value of a name in an `extra` block (`trl`, `accelerate`, `deepspeed`), or None."""
-        found = self.extra.get(escape, {}).get(name)
+        found = self.extra.get(library, {}).get(name)
         return None if found is None else found.value
 
-    def extra_place(self, escape: str, name: str, text: str = "") -> Label:
+    def extra_location(self, library: str, name: str, text: str = "") -> Label:
         """The location of a name in an `extra` block, as a label with the given text. Raises KeyError if the block
         lacks the name.
         """
-        label = self.extra[escape][name].origin.label
+        label = self.extra[library][name].origin.label
         assert label is not None  # all `extra` arguments are written in a spec, and so have a location
         return evolve(label, text=text)

@@ -104,8 +104,8 @@ class Stack:
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}
         left_out = {name for names in optional.values() for name in names} - wanted
-        beside = self._policy("pins_with_vllm") if vllm else {}
-        pins = {**self.pins, **{package: str(version) for package, version in beside.items()}}
+        next_to = self._policy("pins_with_vllm") if vllm else {}
+        pins = {**self.pins, **{package: str(version) for package, version in next_to.items()}}
         return {package: version for package, version in pins.items() if package not in left_out}
 
     @cached_property

@@ -77,7 +77,7 @@ def _fields(cls: Any) -> dict[str, Any]:
     """
     # Two instances are built: one on a CPU, for which the class itself chooses the precision, and one as on a machine
     # with a GPU.
-    asked, asked_warnings = _construct(cls, use_cpu=True)
+    requested, warnings_of_options = _construct(cls, use_cpu=True)
     plain, _ = _construct(cls, bf16=False)
     hints = typing.get_type_hints(cls)
     table = {}
@@ -88,20 +88,20 @@ def _fields(cls: Any) -> dict[str, Any]:
         if field.default_factory is not dataclasses.MISSING:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
-        effective = _plain(getattr(asked if field.name == "bf16" else plain, field.name))
+        effective = _plain(getattr(requested if field.name == "bf16" else plain, field.name))
         if effective == "out":  # the default is computed from output_dir, as that of run_name is
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True
             effective = _plain(declared)
-        elif field.name not in ("use_cpu", "bf16") and effective != _plain(getattr(asked, field.name)):
+        elif field.name not in ("use_cpu", "bf16") and effective != _plain(getattr(requested, field.name)):
             record["machine"] = True
         if effective != record["default"]:
             record["effective"] = effective
         choices = _choices(hints[field.name], field.metadata.get("choices"))
         if choices:
             record["choices"] = choices
-        if _deprecated(cls, field, hints[field.name], asked_warnings):
+        if _deprecated(cls, field, hints[field.name], warnings_of_options):
             record["deprecated"] = True
         table[field.name] = record
     return table

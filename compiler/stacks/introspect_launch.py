@@ -125,19 +125,19 @@ class _Recorder(dict[str, Any]):
 
     def __init__(self, content: dict[str, Any]) -> None:
         super().__init__(content)
-        self.asked: set[str] = set()
+        self.requested: set[str] = set()
         self.defaults: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
-        self.asked.add(key)
+        self.requested.add(key)
         return super().__getitem__(key)
 
     def __contains__(self, key: object) -> bool:
-        self.asked.add(str(key))
+        self.requested.add(str(key))
         return super().__contains__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        self.asked.add(key)
+        self.requested.add(key)
         self.defaults.setdefault(key, default)
         return super().get(key, default)
 
@@ -190,7 +190,7 @@ def deepspeed() -> dict[str, Any]:
     removed = sorted(getattr(config, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {}))
     recorder = _Recorder(BARE)
     config.DeepSpeedConfig(recorder)
-    top = sorted(recorder.asked - set(removed))
+    top = sorted(recorder.requested - set(removed))
     plain = {name: record for name in top if (record := _plain_key(config, name, recorder.defaults)) is not None}
     return {
         "top": top,
@@ -230,7 +230,7 @@ def _block(config: Any, name: str) -> dict[str, Any]:
             return {key: KNOWN.get(f"{name}.{key}", field) for key, field in _model_fields(_load(path)).items()}
     recorder = _Recorder(content)
     config.DeepSpeedConfig({**BARE, name: recorder})
-    found = {key: _plain_key(config, key, recorder.defaults) for key in sorted(recorder.asked)}
+    found = {key: _plain_key(config, key, recorder.defaults) for key in sorted(recorder.requested)}
     found.update({key: dict(KNOWN[f"{name}.{key}"]) for key in found if f"{name}.{key}" in KNOWN})
     return {key: record for key, record in found.items() if record is not None}
 

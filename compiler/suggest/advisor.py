@@ -53,11 +53,11 @@ class Suggestions(Advisor):
         unclear.
         """
         from xpc.compiler.language.convert import convert
-        from xpc.compiler.language.values import Wrong
+        from xpc.compiler.language.values import InvalidValue
         from xpc.compiler.suggest.legal import answer
 
         found = convert(BY_PATH[path], evolve(item, path=path)) if path in BY_PATH else None
-        edits = answer(found).edits if isinstance(found, Wrong) else ()
+        edits = answer(found).edits if isinstance(found, InvalidValue) else ()
         return edits[0].text if len(edits) == 1 and edits[0].span == item.label.span else None
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:

@@ -52,7 +52,7 @@ class Block:
 
     name: str
     span: Span
-    place: Span
+    location: Span
     settings: tuple[tuple[str, str], ...]
     header: bool
 
@@ -195,13 +195,13 @@ def _blocks(source: Source) -> Iterator[Block]:
             node.block.statements if isinstance(node, Clause) and node.block else ()
         )
         if isinstance(head, Call):
-            name, place, body = head.name.text, head.name.span, (*head.args, *body)
+            name, location, body = head.name.text, head.name.span, (*head.args, *body)
         elif isinstance(head, Ref) and head.is_name:
-            name, place = head.name, head.span
+            name, location = head.name, head.span
         else:
             continue
         if body and all(isinstance(one, Setting) for one in body):
-            yield Block(name, node.span, place, _settings(body, source), isinstance(node, Call))
+            yield Block(name, node.span, location, _settings(body, source), isinstance(node, Call))
 
 
 def _settings(body: Sequence[Setting | Clause | Value], source: Source) -> tuple[tuple[str, str], ...]:
@@ -226,7 +226,7 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
         code=code,
         slug=SLUGS[code][0],
         message=message,
-        primary=Label(source, block.place),
+        primary=Label(source, block.location),
         help="; ".join(filter(None, (f"write {help}" if forms else "", rest)))[:600],
         edits=(Edit(block.span, joined),) if complete else (),
     )

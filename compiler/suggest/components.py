@@ -10,7 +10,7 @@ import re
 
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
-from xpc.compiler.suggest.extra_form import passed_on
+from xpc.compiler.suggest.extra_form import extra_argument
 from xpc.compiler.suggest.likeness import parts, typo_of, weight, words
 from xpc.compiler.suggest.meaning import SAME, Meaning, is_known, meaning
 from xpc.compiler.suggest.no_equivalent import advice
@@ -87,7 +87,7 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
         end = ".".join(segments[first:])
         if end in general_words() and not idle_words().issuperset(parts(segments[first - 1])):
             continue  # `name` in `rollout.name` is too general alone, but `steps` in `training.steps` is clear
-        if is_known(end) or passed_on(end, unknown.node, unknown.typed, unknown.header) is not None:
+        if is_known(end) or extra_argument(end, unknown.node, unknown.typed, unknown.header) is not None:
             return evolve(unknown, name=end)
     return None
 

@@ -58,8 +58,8 @@ def _quoted(source: str) -> str:
 
 def _block_columns(unknown: UnknownName) -> dict[str, str]:
     """The names and the values in the block that contains the unknown name, as text."""
-    text, place = unknown.label.source.text, unknown.label.span.start
-    inside = text[text.rfind("{", 0, place) + 1 : (text.find("}", place) + 1 or len(text) + 1) - 1]
+    text, location = unknown.label.source.text, unknown.label.span.start
+    inside = text[text.rfind("{", 0, location) + 1 : (text.find("}", location) + 1 or len(text) + 1) - 1]
     found = re.finditer(r"^\s*(\w+)\s*=\s*(?:(\w+)|(\"[^\"\\\n]+\"))", inside.replace(",", "\n"), re.MULTILINE)
     return {one[1]: one[2] or (one[3].strip('"') if one[3].strip('"').isidentifier() else one[3]) for one in found}
 

@@ -22,15 +22,15 @@ READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which 
 
 
 @record
-class PassedOn:
-    """How to write an unknown name in `extra`. `form` is the text to type, `escape` the library, and `name` its
+class ExtraArgument:
+    """How to write an unknown name in `extra`. `form` is the text to type, `library` the library, and `name` its
     argument. `fits` tells whether the text compiles in every spec.
 
     If only one method's trainer has the argument, `method` is this method.
     """
 
     form: str
-    escape: str
+    library: str
     name: str
     fits: bool
     method: str = ""
@@ -38,20 +38,20 @@ class PassedOn:
 
 def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     """The suggestion to write a name in `extra`, which passes it to a library; None if no library has it."""
-    found = passed_on(unknown.name, unknown.node, unknown.typed, unknown.header)
+    found = extra_argument(unknown.name, unknown.node, unknown.typed, unknown.header)
     elsewhere = unknown.clause not in (None, "strategy", "precision")
-    if found is None or (found.escape != "trl" and elsewhere and len(parts(unknown.name)) < 2):
+    if found is None or (found.library != "trl" and elsewhere and len(parts(unknown.name)) < 2):
         return None  # `debug` of another block is not DeepSpeed's
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
-    library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.escape]
-    reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.escape, "")
+    library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.library]
+    reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.library, "")
     reader = f", which `strategy fsdp1` reads; FSDP2 always does it: {unknown.name} is left out there" if (
         found.name in ONLY_FSDP1) else reader  # fmt: skip
     edit = found.form if found.fits and not outside else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 
 
-def passed_on(name: str, node: Value | None, typed: str | None, header: bool) -> PassedOn | None:
+def extra_argument(name: str, node: Value | None, typed: str | None, header: bool) -> ExtraArgument | None:
     """How to write an unknown name in `extra`, for the newest stack; None if no library has such an argument.
 
     If the argument was renamed, the result has its current name. A key of accelerate or DeepSpeed is found by its last
@@ -68,15 +68,15 @@ def passed_on(name: str, node: Value | None, typed: str | None, header: bool) ->
             value, fits = (name, True) if name in field.choices else ("...", False)
             if typed is None and field.type == "bool":
                 value, fits = "true", True
-        return PassedOn(_form(header, "trl", new, value), "trl", new, fits and not method, method)
-    for escape in ("accelerate", "deepspeed"):
-        full = _of_file(escape, name)
+        return ExtraArgument(_form(header, "trl", new, value), "trl", new, fits and not method, method)
+    for library in ("accelerate", "deepspeed"):
+        full = _of_file(library, name)
         if full is not None:
-            wrong = wrong_value(stack, escape, full, plain_value(node))
+            wrong = wrong_value(stack, library, full, plain_value(node))
             if wrong == MAPPING:
                 return None
             fits = wrong is None and typed is not None
-            return PassedOn(_form(header, escape, full, value if fits else "..."), escape, full, False)
+            return ExtraArgument(_form(header, library, full, value if fits else "..."), library, full, False)
     return None
 
 
@@ -103,11 +103,11 @@ def aliases() -> dict[str, str]:
     return {form(phrase): name for form in (canonical, letters) for phrase, name in rows}
 
 
-def _of_file(escape: str, name: str) -> str | None:
-    """The full name of a key of accelerate.yaml or deepspeed.json; `escape` says of which file. `name` may be the last
+def _of_file(library: str, name: str) -> str | None:
+    """The full name of a key of accelerate.yaml or deepspeed.json; `library` says of which file. `name` may be the last
     part of the key. None if the key is unknown or ambiguous.
     """
-    keys = legal_names(stacks.default(), escape)
+    keys = legal_names(stacks.default(), library)
     full = name.removeprefix("deepspeed_config.").removeprefix("fsdp_config.").removeprefix("deepspeed.")
     found = [one for one in (full, f"fsdp_{full}", f"zero_optimization.{full}") if one in keys]
     ends = [one for one in keys if one.endswith(f".{full}")]
@@ -120,19 +120,20 @@ def names() -> tuple[str, ...]:
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip
-    for escape in ("accelerate", "deepspeed"):
+    for library in ("accelerate", "deepspeed"):
         found |= {
             one.rpartition(".")[2]
-            for one in legal_names(stack, escape)
-            if (full := _of_file(escape, one.rpartition(".")[2])) and wrong_value(stack, escape, full, None) != MAPPING
+            for one in legal_names(stack, library)
+            if (full := _of_file(library, one.rpartition(".")[2]))
+            and wrong_value(stack, library, full, None) != MAPPING
         }
     return tuple(sorted(found))
 
 
-def _form(header: bool, escape: str, name: str, value: str) -> str:
+def _form(header: bool, library: str, name: str, value: str) -> str:
     """The text to type: in the `train` line after `with` (if `header` is true), or as a statement."""
     *blocks, last = name.split(".")
     inner = f"{last}={value}"
     for block in reversed(blocks):
         inner = f"{block}({inner})"
-    return f"extra({escape}, {inner})" if header else f"extra {escape}({inner})"
+    return f"extra({library}, {inner})" if header else f"extra {library}({inner})"

@@ -49,41 +49,41 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
     )
 
 
-def unknown(stack: Stack, escape: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
+def unknown(stack: Stack, library: str, name: str, item: Item, method: str, suggest: bool = True) -> Diagnostic:
     """The finding for a name in `extra` that the stack does not have, or that bundles never set. The help contains what
     replaces the argument, or the most similar name.
 
     Without `suggest`, the finding has no suggestion, which is faster.
     """
     if not suggest:
-        return _finding(stack, escape, name, item, NONE)
-    if escape == "trl":
+        return _finding(stack, library, name, item, NONE)
+    if library == "trl":
         found = _of_trl(stack, name, item, method)
         if found is not None:
             return found
-    gone = extras.removed(stack, escape, name)
-    if gone is not None:
-        return _finding(stack, escape, name, item, gone)
-    inside = _of_a_mapping(stack, escape, name, item, method)
+    missing = extras.removed(stack, library, name)
+    if missing is not None:
+        return _finding(stack, library, name, item, missing)
+    inside = _of_a_mapping(stack, library, name, item, method)
     if inside is not None:
         return inside
     guess = meaning(name, exact=True)
-    key = None if escape == "trl" else _near(name, extras.owned_names(stack, escape, method))
+    key = None if library == "trl" else _near(name, extras.owned_names(stack, library, method))
     # `stage` of deepspeed.json is a setting of the strategy, although a method may have a setting of this name
     if key is not None and key.endswith(f".{name}"):
-        guess = Meaning(extras.owner(escape, key, method) or "")
+        guess = Meaning(extras.owner(library, key, method) or "")
     path = near = None if guess is None or guess.path not in schema.BY_PATH else guess.path
     if near is None:
-        known = extras.legal_names(stack, escape, method)
-        near = _near(name, known | extras.owned_names(stack, escape, method))
-        path = None if near is None else extras.owner(escape, near, method)
+        known = extras.legal_names(stack, library, method)
+        near = _near(name, known | extras.owned_names(stack, library, method))
+        path = None if near is None else extras.owner(library, near, method)
     if path is not None:
         setting = schema.BY_PATH[path]
         form = written(setting, _unknown_name(item, name))
-        return _finding(stack, escape, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
+        return _finding(stack, library, name, item, f"`{path}` decides it: write `{form}` outside of `extra`", near)
     edit = _edit(item, name, near)
     help = f"write `{near if edit is None else edit.text}`" if near else NONE
-    return _finding(stack, escape, name, item, help, near, edit)
+    return _finding(stack, library, name, item, help, near, edit)
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:
@@ -121,47 +121,49 @@ def _renamed(stack: Stack, name: str, new: str, item: Item, method: str) -> Diag
 
 
 def _finding(
-    stack: Stack, escape: str, name: str, item: Item, help: str, near: str | None = None, edit: Edit | None = None
+    stack: Stack, library: str, name: str, item: Item, help: str, near: str | None = None, edit: Edit | None = None
 ) -> Diagnostic:
     label = evolve(item.label, text=f"did you mean `{near}`?" if near else "")
     edits = () if edit is None else (edit,)
-    return report("XP121", f"{stack.name} has no `{name[:60]}` for {escape}", label, help=help, edits=edits)
+    return report("XP121", f"{stack.name} has no `{name[:60]}` for {library}", label, help=help, edits=edits)
 
 
-def _of_a_mapping(stack: Stack, escape: str, name: str, item: Item, method: str) -> Diagnostic | None:
+def _of_a_mapping(stack: Stack, library: str, name: str, item: Item, method: str) -> Diagnostic | None:
     """The finding for a name inside of an argument whose value is a mapping (`wandb.enabled`). `extra` cannot write
     such a value. None for any other name.
     """
     head, dot, last = name.partition(".")
-    if not dot or head not in extras.legal_names(stack, escape, method):
+    if not dot or head not in extras.legal_names(stack, library, method):
         return None
-    if extras.wrong_value(stack, escape, head, None, method) != extras.MAPPING:
+    if extras.wrong_value(stack, library, head, None, method) != extras.MAPPING:
         return None
-    return _finding(stack, escape, name, item, _mapping_help(escape, head, last, item))
+    return _finding(stack, library, name, item, _mapping_help(library, head, last, item))
 
 
-def wrong_kind(escape: str, name: str, item: Item, expected: str) -> Diagnostic:
+def wrong_kind(library: str, name: str, item: Item, expected: str) -> Diagnostic:
     """The finding for a value of a wrong type. If the library expects a mapping, the help names the setting that
     decides it.
     """
     mapping = expected == extras.MAPPING
-    help = _mapping_help(escape, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
+    help = _mapping_help(library, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"
     return report("XP104", f"`{name}` takes {expected}", item.label, help=help)
 
 
-def _mapping_help(escape: str, head: str, last: str, item: Item) -> str:
+def _mapping_help(library: str, head: str, last: str, item: Item) -> str:
     """What to write instead of the mapping `head`, or instead of the key `last` in it. If nothing corresponds to it,
     the reason.
     """
-    from xpc.compiler.suggest.extra_form import passed_on
+    from xpc.compiler.suggest.extra_form import extra_argument
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 
     if head in schema.BY_PATH["track"].choices:
         return f"`track` decides it: write `track={head}` outside of `extra`"
     written_as = _unknown_name(item, last)
-    form = passed_on(last or head, written_as.node, written_as.typed, written_as.header) if escape != "trl" else None
-    if form is not None and form.escape == "trl":
-        return f"write `{form.form}` outside of `extra {escape}`"
+    form = (
+        extra_argument(last or head, written_as.node, written_as.typed, written_as.header) if library != "trl" else None
+    )
+    if form is not None and form.library == "trl":
+        return f"write `{form.form}` outside of `extra {library}`"
     why = own_reason(head) or f"`{head}` is a mapping, which `extra` cannot write"
     return NO_EQUIVALENT + why
 

@@ -11,7 +11,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import methods_with
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice
@@ -164,7 +164,7 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
     if unset:
         return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
     found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
-    help = (answer(found).help or "") if isinstance(found, Wrong) else ""
+    help = (answer(found).help or "") if isinstance(found, InvalidValue) else ""
     what = help if help.startswith("write ") else expected(row, unknown.name, plain(unknown.node, unknown.typed))
     such = (
         ""

@@ -32,14 +32,14 @@ MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
 
 
 @record
-class Joined:
+class JoinedValue:
     """A value of several words or items: its place, and how it is written."""
 
     span: Span
     form: str
 
 
-def following(row: Setting, text: str, span: Span) -> Joined | None:
+def following(row: Setting, text: str, span: Span) -> JoinedValue | None:
     """The complete value of a list without brackets (`targets = q_proj, v_proj`) or of a text without quotes (`name =
     my run`), of which only the first word was read; or None.
     """
@@ -61,8 +61,8 @@ def following(row: Setting, text: str, span: Span) -> Joined | None:
         from xpc.compiler.suggest.known_names import known_choice
 
         form = known_choice(row, " ".join(words))
-        return None if form is None else Joined(Span(span.start, at), form)
-    return Joined(Span(span.start, at), f"[{', '.join(words)}]" if listed else f'"{" ".join(words)}"')
+        return None if form is None else JoinedValue(Span(span.start, at), form)
+    return JoinedValue(Span(span.start, at), f"[{', '.join(words)}]" if listed else f'"{" ".join(words)}"')
 
 
 def _is_item(row: Setting, word: str, inside: bool) -> bool:
@@ -94,12 +94,12 @@ def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
             continue
         row, joined = value
         later = row.kind.name in (*LISTS, *TEXTS, "choice") and found.code not in ("XP023", "XP025")
-        place = (label.source.name, joined.span.start)
-        if not later and place not in shown:
+        location = (label.source.name, joined.span.start)
+        if not later and location not in shown:
             help = f"write `{row.name} = {joined.form}`"
             message = f"`{row.name}` takes {row.kind.phrase}"
             out.append(evolve(found, message=message, help=help, edits=(Edit(joined.span, joined.form),)))
-        shown.add(place)
+        shown.add(location)
     return out
 
 
@@ -117,7 +117,7 @@ def _settings() -> dict[str, list[Setting]]:
     return out
 
 
-def _value_at(text: str, at: int) -> tuple[Setting, Joined] | None:
+def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
     """The setting whose value has a further word at an offset, and the complete value; or None."""
     start, _ = line_bounds(text, at, at)
     for found in VALUED.finditer(text, max(start, at - NEAR), at):
@@ -131,20 +131,20 @@ def _value_at(text: str, at: int) -> tuple[Setting, Joined] | None:
 def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """The findings, with one for each number that words follow, as in `warmup = 5 pct`."""
     out: list[Diagnostic] = []
-    places: list[tuple[str, Span]] = []
+    locations: list[tuple[str, Span]] = []
     for found in problems:
         joined = _counted_words(found)
         out.append(found if joined is None else joined[0])
         if joined is not None and found.primary is not None:
-            places.append((found.primary.source.name, joined[1]))
-    return [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, places)]
+            locations.append((found.primary.source.name, joined[1]))
+    return [one for one in out if one.code not in ("XP101", "XP102", "XP024") or not _is_inside(one, locations)]
 
 
-def _is_inside(found: Diagnostic, places: list[tuple[str, Span]]) -> bool:
+def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
     """Whether a finding is about a further word of a value, and does not report the value itself."""
     label = found.primary
     return label is not None and not found.message.startswith("a value is one word") and any(
-        name == label.source.name and span.start < label.span.start < span.end for name, span in places
+        name == label.source.name and span.start < label.span.start < span.end for name, span in locations
     )  # fmt: skip
 
 

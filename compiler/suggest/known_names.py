@@ -13,7 +13,7 @@ from functools import cache
 from xpc.compiler import stacks
 from xpc.compiler.language import schema
 from xpc.compiler.suggest import tables
-from xpc.compiler.suggest.likeness import Known, alphabet_of, parts, words
+from xpc.compiler.suggest.likeness import KnownName, alphabet_of, parts, words
 from xpc.grammar.nearest import letters
 
 NEVER_LEGAL = ("strategy.activation_checkpointing",)
@@ -21,17 +21,17 @@ NEVER_LEGAL = ("strategy.activation_checkpointing",)
 
 
 @cache
-def known() -> tuple[Known, ...]:
+def known() -> tuple[KnownName, ...]:
     """All names of all settings. The names that xpc itself uses come first."""
     from xpc.compiler.suggest import extra_form as passing
 
-    out: dict[tuple[str, str, str], Known] = {}
+    out: dict[tuple[str, str, str], KnownName] = {}
 
     def add(name: str, path: str, value: str = "", own: bool = False, argument: bool = False) -> None:
         row = schema.BY_PATH.get(path)
         penalty = 0.0 if row is None else 0.03 * bool(row.methods) + 0.04 * (path.count(".") > 1)
         typed = letters(name)
-        one = Known(typed, alphabet_of(typed), words(name), path, value, own, penalty, argument, parts(name))
+        one = KnownName(typed, alphabet_of(typed), words(name), path, value, own, penalty, argument, parts(name))
         out.setdefault((typed, path, value), one)
 
     for row in schema.TABLE:
@@ -82,21 +82,21 @@ def _target_names() -> Iterator[tuple[str, str]]:
             path = owner("trl", stack.rename(old) or "")
             if path is not None:
                 yield old, path
-    for escape in ("accelerate", "deepspeed"):
-        for name, path in OWNED[escape].items():
+    for library in ("accelerate", "deepspeed"):
+        for name, path in OWNED[library].items():
             yield name.rpartition(".")[2], path
 
 
 @cache
-def vocabulary() -> tuple[Known, ...]:
+def vocabulary() -> tuple[KnownName, ...]:
     """All words that occur in names of settings and choices."""
     phrases = {phrase for row in schema.TABLE for _, phrase in spellings(row)}
     found = {word for one in known() for word in one.words} | {word for phrase in phrases for word in words(phrase)}
-    return tuple(Known(word, alphabet_of(word), (), "", "", False, 0.0) for word in found)
+    return tuple(KnownName(word, alphabet_of(word), (), "", "", False, 0.0) for word in found)
 
 
 @cache
-def index() -> tuple[tuple[Known, ...], dict[str, list[int]], dict[int, list[int]]]:
+def index() -> tuple[tuple[KnownName, ...], dict[str, list[int]], dict[int, list[int]]]:
     """Return the known names, and two mappings to their indices: one from each word in a name, and one from each number
     of letters.
     """

@@ -11,7 +11,7 @@ from xpc.compiler.language.codes import report
 from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.schema import BY_PATH, Setting, bare_choices
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import COUNTED, SHARED, SWITCHES, bounds, converted, expected, unit_of
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import following
@@ -83,7 +83,7 @@ EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 """Matches a value in a line of the examples file."""
 
 
-def answer(wrong: Wrong) -> Diagnostic:
+def answer(wrong: InvalidValue) -> Diagnostic:
     """The finding for a wrong value. It says what to write instead."""
     row, item, node, text = wrong.row, wrong.item, wrong.node, wrong.text
     at = Label(item.label.source, item.label.span if node is None else node.span, text)
@@ -139,10 +139,10 @@ def answer(wrong: Wrong) -> Diagnostic:
     if row.kind.name == "choices" and isinstance(item.node, List):
         node, wrong.value = item.node, None
     if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
-        place = " outside of its block" if "." in row.path else ""
+        location = " outside of its block" if "." in row.path else ""
         values = item.label.source.slice(node.span)
         form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
-        return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{place}")
+        return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{location}")
     joined = following(row, at.source.text, node.span) if isinstance(node, Ref | Number) and node is item.node else None
     if joined is not None:
         whole = Edit(joined.span, joined.form)
@@ -218,7 +218,7 @@ def leave_out(row: Setting) -> str:
     return f"leave `{row.name}` out: xpc chooses it, and says what"
 
 
-def _choice(wrong: Wrong, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
+def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
     from xpc.compiler.suggest.meaning import choice
 
     if node.name in ("auto", "default") and row.path not in AUTO:
@@ -307,7 +307,7 @@ def intended(row: Setting, item: Item, node: Value | None) -> str | None:
         return f"{sign[1]}e-{sign[2]}" if sign and small and kind == "real" else None
     if kind in ONE and isinstance(node, List) and len(node.items) == 1 and isinstance(node.items[0], Number | Ref):
         alone = evolve(item, node=node.items[0])
-        return None if isinstance(convert(row, alone), Wrong) else typed[1:-1].strip(" ,")
+        return None if isinstance(convert(row, alone), InvalidValue) else typed[1:-1].strip(" ,")
     if kind in ("int", "tokens") and typed.lower() in COUNTED:
         return str(COUNTED[typed.lower()])  # a number that is written as a word: `nodes two`
     product = PRODUCT.fullmatch(typed) if kind in ONE and isinstance(node, Ref) else None

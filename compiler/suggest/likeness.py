@@ -19,7 +19,7 @@ LETTERS = 0.8
 
 
 @record
-class Known:
+class KnownName:
     """One name of a setting: its letters without separators, the bit mask of these letters (`alphabet_of`), and its
     words.
 
@@ -112,7 +112,7 @@ def one_mistake(one: str, other: str) -> bool:
     )
 
 
-def may_be_near(typed: str, alphabet: int, one: Known) -> bool:
+def may_be_near(typed: str, alphabet: int, one: KnownName) -> bool:
     """A fast test whether two names can share enough letters to be similar at all. `alphabet` is the bit mask of the
     letters of `typed`.
     """

@@ -13,7 +13,7 @@ from xpc.compiler.language import schema
 from xpc.compiler.suggest.known_names import index, known, known_choice, spellings, vocabulary
 from xpc.compiler.suggest.likeness import (
     LETTERS,
-    Known,
+    KnownName,
     alphabet_of,
     begins,
     has_another_word,
@@ -127,7 +127,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
     return best
 
 
-def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[Known]:
+def _candidates(typed: str, own: tuple[str, ...], exact: bool) -> list[KnownName]:
     """The known names that can be similar to a name, in the order of the table. They have the same letters, mostly the
     same letters, or a word in common.
     """
@@ -279,7 +279,7 @@ def _by_length() -> dict[int, list[str]]:
 
 
 @cache
-def _other_names() -> tuple[tuple[str, Known], ...]:
+def _other_names() -> tuple[tuple[str, KnownName], ...]:
     from xpc.compiler.suggest import extra_form as passing
     from xpc.compiler.suggest import no_equivalent as without
 
@@ -288,7 +288,7 @@ def _other_names() -> tuple[tuple[str, Known], ...]:
         *((one, one) for one in (*without.reasons(), *without.advised())),
     )
     return tuple(
-        (one, Known(typed, alphabet_of(typed), (), "", "", False, 0.0, False, parts(one))) for one, typed in found
+        (one, KnownName(typed, alphabet_of(typed), (), "", "", False, 0.0, False, parts(one))) for one, typed in found
     )
 
 

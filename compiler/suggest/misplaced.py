@@ -21,7 +21,7 @@ from xpc.compiler.suggest.components import (
 )
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
-from xpc.compiler.suggest.extra_form import extra_suggestion, passed_on
+from xpc.compiler.suggest.extra_form import extra_argument, extra_suggestion
 from xpc.compiler.suggest.first_line import FILLERS, sentence_of
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested, wrong_value
@@ -76,7 +76,7 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
 def _known_name(unknown: UnknownName) -> str | None:
     """The name of any tool of which an unknown name is a typing mistake; None if a setting of the clause is as near."""
     name, clause = unknown.name, unknown.clause
-    known = is_known(name) or passed_on(name, None, None, False) is not None or near_settings(unknown, clause)
+    known = is_known(name) or extra_argument(name, None, None, False) is not None or near_settings(unknown, clause)
     if known or (clause is not None and named_outside(unknown, clause) is not None):
         return None
     names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]

@@ -13,7 +13,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.expand import expand
 from xpc.compiler.language.kinds import BLOCK
 from xpc.compiler.language.schema import BY_PATH
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.advisor import Suggestions
 from xpc.compiler.suggest.legal import answer
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label, applied
@@ -241,4 +241,4 @@ def findings_of(text: str) -> list[Diagnostic]:
         return [*written.problems]
     rows = ((BY_PATH[path], item) for path, item in written.items.items() if path in BY_PATH and path != "hardware")
     values = (convert(row, item) for row, item in rows if row.kind is not BLOCK)
-    return [answer(one) for one in values if isinstance(one, Wrong)]
+    return [answer(one) for one in values if isinstance(one, InvalidValue)]

@@ -222,11 +222,11 @@ def unknown_gpu(node: Ref, label: Label | None) -> Diagnostic:
     """The finding for an unknown GPU. It names the GPUs that may be meant."""
     guess, why = gpu(node.name)
     near = guess.names[0] if guess.certain else ""
-    place = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")
+    location = None if label is None else Label(label.source, node.span, f"did you mean `{near}`?" if near else "")
     return report(
         "XP112",
         f"`{node.name[:60]}` is not a GPU of the registry" + (", it is one of several" if len(guess.names) > 1 else ""),
-        place,
+        location,
         help=f"write {either(guess.names)}" if guess.names else why,
         edits=(Edit(node.span, near),) if near else (),
     )

@@ -9,7 +9,7 @@ from xpc.compiler.language.convert import convert
 from xpc.compiler.language.items import Item
 from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.language.schema import Setting
-from xpc.compiler.language.values import Wrong
+from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, answer, example
@@ -39,7 +39,9 @@ def _takes(row: Setting, unknown: UnknownName) -> bool:
     """Whether a setting takes the written value as it is; or, if none is written, whether its name can stand alone."""
     if unknown.node is None:
         return row.kind in (FLAG, BLOCK) or row.head
-    return row.kind is not BLOCK and not isinstance(convert(row, Item(row.path, unknown.node, unknown.label)), Wrong)
+    return row.kind is not BLOCK and not isinstance(
+        convert(row, Item(row.path, unknown.node, unknown.label)), InvalidValue
+    )
 
 
 def value_of(row: Setting, unknown: UnknownName) -> str:
@@ -64,7 +66,7 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     if value is not None or row.kind.name in ("weighted", "every"):
         return value
     found = convert(row, Item(row.path, node, unknown.label))
-    if not isinstance(found, Wrong):
+    if not isinstance(found, InvalidValue):
         return unknown.typed
     if row.choices:
         yes = text.lower() in ("true", "1", "yes")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.experiment import Assumptions, Plan, plan
 from xpc.compiler.plan.price import HELP, price_argument
 from xpc.compiler.registry import find_gpu
 from xpc.compiler.render import render
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     conditions = [_condition(one) for one in options.fail_if]
     readings = calibration_file.read(options.calibration) if options.calibration is not None else ()
-    given = Assumed(options.rows, options.tokens, readings, options.price)
+    given = Assumptions(options.rows, options.tokens, readings, options.price)
     plans: list[Plan] = []
     wrong = False
     for path in options.files:
@@ -84,16 +84,16 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         show(f"xpc: {line}", sys.stderr)
     if options.html is not None:
         _write(options.html, plans, given)
-    told = form(plans)
+    reported = form(plans)
     # the plans are of one run on several kinds of hardware, so their totals would mean nothing
     if form is markdown and len(plans) > 1 and not options.on:
-        told += f"\n{totals(plans)}"
+        reported += f"\n{totals(plans)}"
     if form is not as_json:  # JSON escapes control characters, which names of files may contain
-        told = "\n".join(map(visible, told.split("\n")))
-    return told, int(wrong or bool(met))
+        reported = "\n".join(map(visible, reported.split("\n")))
+    return reported, int(wrong or bool(met))
 
 
-def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
+def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumptions:
     """Return the assumptions with an average number of tokens in a row, as counted by `launch.sh --prepare` or `xpc
     preview --rows`. If `--tokens` states the average, it is not replaced.
     """
@@ -116,7 +116,7 @@ def _of_preview(spec: Spec, workspace: Workspace, given: Assumed) -> Assumed:
     return evolve(given, tokens=tokens)
 
 
-def _write(path: str, plans: Sequence[Plan], given: Assumed) -> None:
+def _write(path: str, plans: Sequence[Plan], given: Assumptions) -> None:
     """Write the HTML page, completely or not at all. Raises UsageError if it cannot be written."""
     from xpc.compiler.files.atomic import replace_files
     from xpc.compiler.tuning.html import page

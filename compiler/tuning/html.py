@@ -11,13 +11,13 @@ from xpc.compiler.plan import BUDGET, GIB, NO
 from xpc.compiler.plan.changed import Settings, changed, legality
 from xpc.compiler.plan.changes import STRATEGIES, effect
 from xpc.compiler.plan.divisors import divisors
-from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.experiment import Assumptions, Plan, plan
 from xpc.compiler.registry import Gpu
 from xpc.compiler.render.page import page as frame
 from xpc.compiler.render.page import text
 from xpc.compiler.rules.core.legality import error_codes
 from xpc.compiler.spec import Spec
-from xpc.compiler.tuning.show import duration, saved, title, total_hours, verdict_counts, ways
+from xpc.compiler.tuning.show import alternatives, duration, saved, title, total_hours, verdict_counts
 from xpc.grammar.package_data import read_text
 from xpc.grammar.record import evolve
 
@@ -40,7 +40,7 @@ COLORS = (
 """The components of memory that have colours, in the order of the colours."""
 
 
-def page(plans: Sequence[Plan], assumed: Assumed) -> str:
+def page(plans: Sequence[Plan], assumed: Assumptions) -> str:
     """The HTML page for one plan, or for several plans with their totals. `assumed` are the assumptions of the
     plans.
     """
@@ -109,12 +109,12 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[Cell]], now: int | None
 # -- one plan ---------------------------------------------------------------------------------------------------------
 
 
-def _one(one: Plan, assumed: Assumed) -> Iterator[str]:
+def _one(one: Plan, assumed: Assumptions) -> Iterator[str]:
     yield f"<section><h1>{text(one.spec.name)}</h1>\n<p class=soft>{text(title(one))}</p>"
     yield from _memory(one)
     yield "<h2>Steps and time</h2>"
     yield from (f"<p>{line}</p>" for line in _course(one))
-    found = ways(one)
+    found = alternatives(one)
     if found:
         yield f"<h2>What would make it {'go faster' if one.verdict == 'fits' else 'fit'}</h2><ul>"
         for each in found:
@@ -125,16 +125,16 @@ def _one(one: Plan, assumed: Assumed) -> Iterator[str]:
 
 
 def _memory(one: Plan) -> Iterator[str]:
-    held, peak = one.memory, one.peak
-    if held is None or peak is None:
+    memory_plan, peak = one.memory, one.peak
+    if memory_plan is None or peak is None:
         yield f"<p class=verdict>Memory is unknown: {text(one.unknown['memory'])}</p>"
         return
     yield (
         f'<p class="verdict {one.verdict}">{one.verdict}: {peak.value / GIB:.1f} GiB of {one.capacity / GIB:.1f}</p>'
-        f"<p class=soft>{peak.low / GIB:.1f} to {peak.high / GIB:.1f} GiB, at the {held.phase} phase</p>"
+        f"<p class=soft>{peak.low / GIB:.1f} to {peak.high / GIB:.1f} GiB, at the {memory_plan.phase} phase</p>"
     )
     yield "<h2>Memory of one GPU by phase</h2>"
-    scale = max(one.capacity, *(sum(parts.values()) for parts in held.phases.values())) * 1.02
+    scale = max(one.capacity, *(sum(parts.values()) for parts in memory_plan.phases.values())) * 1.02
     marks = "".join(
         f'<b class="{name}" style="left:{100 * size / scale:.2f}%" title="{words}"></b>'
         for name, size, words in (
@@ -142,8 +142,8 @@ def _memory(one: Plan) -> Iterator[str]:
             ("card", one.capacity, "the card"),
         )
     )
-    for name, parts in held.phases.items():
-        sizes = {what: parts[what] for what in sorted(parts, key=_place)}
+    for name, parts in memory_plan.phases.items():
+        sizes = {what: parts[what] for what in sorted(parts, key=_location)}
         bars = "".join(
             f'<i style="width:{100 * size / scale:.3f}%;background:{_color(what)}" '
             f'title="{what}: {size / GIB:.1f} GiB"></i>'
@@ -156,18 +156,18 @@ def _memory(one: Plan) -> Iterator[str]:
             f"{bars}{marks}</div><output>{total / GIB:.1f} GiB</output></div>"
         )
     yield '<ul class="legend">'
-    for what in sorted({what for parts in held.phases.values() for what in parts}, key=_place):
-        size = f" {held.components[what] / GIB:.1f}" if what in held.components else ""
+    for what in sorted({what for parts in memory_plan.phases.values() for what in parts}, key=_location):
+        size = f" {memory_plan.components[what] / GIB:.1f}" if what in memory_plan.components else ""
         yield f'<li><i style="background:{_color(what)}"></i>{what}{size}</li>'
     yield "</ul><p class=soft>Numbers are GiB at the peak. The lines are 80 % of the card and all of it.</p>"
 
 
-def _place(component: str) -> int:
+def _location(component: str) -> int:
     return COLORS.index(component) if component in COLORS else len(COLORS)
 
 
 def _color(component: str) -> str:
-    return f"hsl({_place(component) * 137 % 360} 55% var(--light))"
+    return f"hsl({_location(component) * 137 % 360} 55% var(--light))"
 
 
 def _course(one: Plan) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _course(one: Plan) -> Iterator[str]:
     yield from saved(one)
 
 
-def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
+def _alternatives(one: Plan, assumed: Assumptions) -> Iterator[str]:
     """A table of the same run with other micro-batches, recomputation, strategies and GPUs. Only alternatives that are
     legal and may fit are listed.
     """
@@ -199,8 +199,8 @@ def _alternatives(one: Plan, assumed: Assumed) -> Iterator[str]:
         assert gpu is not None  # the plan has a GPU, so each alternative has one, too
         recomputes = "yes" if spec.flag("memory.checkpointing") else "no"
         micro = spec.integer("batch.micro")
-        said = _number(micro, 0)
-        rows.append([gpu.name, spec.text("strategy"), said, recomputes, *_numbers(found), _number(tokens, 0)])
+        output = _number(micro, 0)
+        rows.append([gpu.name, spec.text("strategy"), output, recomputes, *_numbers(found), _number(tokens, 0)])
     yield "<h2>Alternatives</h2>"
     yield "<p class=soft>The same global batch on as many GPUs, where it may fit. Click a heading to sort.</p>"
     names = ("GPU", "strategy", "micro", "checkpointing", "GiB of a GPU", "verdict", "steps", "hours", "GPU-hours")

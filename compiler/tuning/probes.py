@@ -41,14 +41,14 @@ def candidates(spec: Spec) -> list[Change]:
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
-    ways = [
+    changes = [
         planned(spec, now, {**other, **micro_settings(spec, micro)}) for other in _others(spec) for micro in _near(spec)
     ]
-    as_it_is = next(one for one in ways if not one.settings)
+    as_it_is = next(one for one in changes if not one.settings)
     if now.verdict == UNKNOWN or now.speed is None:
-        ranked = sorted(ways, key=lambda one: len(one.settings))
+        ranked = sorted(changes, key=lambda one: len(one.settings))
     else:
-        ranked = sorted((one for one in ways if one.plan.verdict == FITS), key=lambda one: -(one.pace or 0.0))
+        ranked = sorted((one for one in changes if one.plan.verdict == FITS), key=lambda one: -(one.pace or 0.0))
     best: list[Change] = []
     for one in ranked:
         if len(best) < MOST and legal(one.settings):

@@ -79,7 +79,7 @@ def _one(plan: Plan) -> str:
         lines.append(f"cost: {cost(plan.cost)}, at {plan.price:g} per GPU-hour")
     if plan.speed is not None:
         lines.append(f"  {plan.speed.tokens:,.0f} tokens/s a GPU, from {plan.speed.source}")
-    found = ways(plan)
+    found = alternatives(plan)
     if found:
         lines += ["", "what would make it go faster:" if plan.verdict == FITS else "what would make it fit:"]
         lines += [f"  {' with '.join(one.typed)}: {effect(one)}" for one in found]
@@ -113,7 +113,7 @@ def peak_source(plan: Plan) -> str:
     )
 
 
-def ways(plan: Plan) -> list[Change]:
+def alternatives(plan: Plan) -> list[Change]:
     """The changes to suggest: those that make a run fit, or for a run that fits, those that make it faster. Empty if
     the memory is unknown.
     """
@@ -234,7 +234,7 @@ def table(plan: Plan) -> dict[str, object]:
                 "peak_allocated_bytes": None if one.plan.peak is None else _rounded(one.plan.peak),
                 "pace": None if one.known_pace is None else round(one.known_pace, 3),
             }
-            for one in ways(plan)
+            for one in alternatives(plan)
         ],
     }
 

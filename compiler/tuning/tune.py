@@ -132,8 +132,8 @@ def _written(file: str, folder: str, found: Sequence[Probe]) -> list[str]:
         raise UsageError(f"{folder} cannot be written: {error.strerror or error}") from error
     lines = [f"wrote {folder}: {len(found)} probes of {probes.STEPS} steps each"]
     for one in found:
-        told = effect(one.change)
-        lines.append(f"  {one.number}  {_name(one.change)}" + (f" (planned: {told})" if told else ""))
+        reported = effect(one.change)
+        lines.append(f"  {one.number}  {_name(one.change)}" + (f" (planned: {reported})" if reported else ""))
     return [
         *lines, "run them where the spec is launched, then read them:", f"  {_quoted(script)}",
         f"  xpc tune {_quoted(file)} --read {_quoted(folder)}",
@@ -174,8 +174,8 @@ def _read(
     gain = None if now is None else now.seconds[0] / fastest.seconds[0] - 1
     if not best.change.settings or (gain is not None and gain < LEAST_GAIN):
         return [*lines, "", "the unchanged run is the fastest: there is nothing to change"], 0
-    told = "" if gain is None else f", {gain:.0%} faster than the unchanged run"
-    lines += ["", f"fastest: {_name(best.change)}{told}", *_diff(options.file, spec, best.change, workspace)]
+    reported = "" if gain is None else f", {gain:.0%} faster than the unchanged run"
+    lines += ["", f"fastest: {_name(best.change)}{reported}", *_diff(options.file, spec, best.change, workspace)]
     return lines, 0
 
 
@@ -208,8 +208,8 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
     """
     text = spec.source.text
     after = text
-    places = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
-    inside = {path: label.span.start for path, label in places.items() if label and label.source is spec.source}
+    locations = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
+    inside = {path: label.span.start for path, label in locations.items() if label and label.source is spec.source}
     # replace from the end of the file, so that earlier offsets stay valid; then add the settings that the text lacks
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")

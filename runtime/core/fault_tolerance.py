@@ -95,8 +95,8 @@ class FaultTolerant(TrainerHooks):
 
         worst = torch.zeros((), dtype=torch.int32) if self.worst is None else self.worst.int().reshape(())
         self.worst = None
-        wish = torch.tensor(int(signals.StopRequest.name is not None), dtype=torch.int32, device=self.args.device)
-        stop, bad = self.largest(torch.stack((wish, worst.to(self.args.device))))
+        flag = torch.tensor(int(signals.StopRequest.name is not None), dtype=torch.int32, device=self.args.device)
+        stop, bad = self.largest(torch.stack((flag, worst.to(self.args.device))))
         step = self.state.global_step
         if bad:
             self.loss_not_finite("nan" if bad > 1 else "infinite", step)

@@ -299,11 +299,11 @@ class Bundle:
         return str(self.model["id"] or self.model["path"])
 
     @property
-    def model_place(self) -> str:
+    def model_path(self) -> str:
         """The hub id or folder of the model that training starts from. Raises RunError for a missing folder."""
-        return self.place_of(self.model)
+        return self.path_of(self.model)
 
-    def place_of(self, model: Mapping[str, Any]) -> str:
+    def path_of(self, model: Mapping[str, Any]) -> str:
         """The hub id of a model, or the path of its folder. Raises RunError for a missing folder."""
         place = str(model["id"] or model["path"])
         for feature in self.features:

@@ -72,8 +72,8 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
         return [f"{name}: the first rows have no tokens"]
     if tokenizer.chat_template:
         row_comparison.check(dict(enumerate(read)), tokenizer, name, conversations, bundle.data.get("omit", ()))
-    learnt = not prompts_only and talks
-    note = "; no end token in them: the model may never stop" if learnt and not ends else ""
+    trained = not prompts_only and talks
+    note = "; no end token in them: the model may never stop" if trained and not ends else ""
     note += "".join(feature.first_rows_note(bundle, read, tokenizer) for feature in bundle.features)
     long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
     if long:

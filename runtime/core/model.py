@@ -14,9 +14,9 @@ def load_tokenizer(bundle: Bundle) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(bundle.model_place, **bundle.loading())
+        tokenizer = AutoTokenizer.from_pretrained(bundle.model_path, **bundle.loading())
     except (OSError, ValueError) as error:
-        raise RunError(f"cannot load the tokenizer of {bundle.model_place}: {first_line(error)}") from error
+        raise RunError(f"cannot load the tokenizer of {bundle.model_path}: {first_line(error)}") from error
     for feature in bundle.features:
         feature.tokenizer_loaded(bundle, tokenizer)
     if tokenizer.pad_token is None:
@@ -46,15 +46,15 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
         for feature in bundle.features:
             kind = feature.model_class(bundle, kind)
             feature.model_options(bundle, options)
-        model, info = kind.from_pretrained(bundle.model_place, output_loading_info=True, **options)
+        model, info = kind.from_pretrained(bundle.model_path, output_loading_info=True, **options)
     except (OSError, ValueError, ImportError) as error:
         if not plan.get("pickle") and "safetensors" in str(error):
             raise RunError(
-                f"{bundle.model_place} has no weights in safetensors; "
+                f"{bundle.model_path} has no weights in safetensors; "
                 "`model { pickle }` in the spec allows pickled ones"
             ) from error
-        raise RunError(f"cannot load {bundle.model_place}: {first_line(error)}") from error
-    made.loaded(model, info, bundle.model_place, bundle.plan["method"]["scores"])
+        raise RunError(f"cannot load {bundle.model_path}: {first_line(error)}") from error
+    made.loaded(model, info, bundle.model_path, bundle.plan["method"]["scores"])
     model.config.use_cache = False  # the KV cache is useless in training, and conflicts with activation checkpointing
     for feature in bundle.features:
         feature.model_loaded(bundle, model, tokenizer)

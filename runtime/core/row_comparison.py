@@ -95,7 +95,7 @@ def check(
     ]
 
 
-class Marks:
+class Markers:
     """The markers in a conversation. Each has the loss to report if the rendered text lacks the marker."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations)
 
 
 def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator[Loss]:
-    marks = Marks()
+    marks = Markers()
     render = tokenizer.apply_chat_template
     turns, options = getattr(render, "marked", marked)(messages, marks)
     try:
@@ -146,14 +146,14 @@ def _form(kind: str, before: str) -> str:
     return "as Python text" if kind in PYTHON and PYTHON[kind].search(before) else ""
 
 
-def marked(messages: list[dict[str, Any]], marks: Marks) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def marked(messages: list[dict[str, Any]], marks: Markers) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Put a marker into the text of each message. Returns a pair: the messages, and further arguments of the chat
     template. The second is always empty here."""
     turns = enumerate(messages)
     return [{**turn, "content": content(turn["content"], number, turn["role"], marks)} for number, turn in turns], {}
 
 
-def content(text: str, number: int, role: str, marks: Marks, kind: str = "content") -> str:
+def content(text: str, number: int, role: str, marks: Markers, kind: str = "content") -> str:
     """Put a marker into a content. Thoughts in an answer get their own marker, because some templates remove them."""
     segments = THOUGHTS.split(text) if role == "assistant" else [text]
     out = []

@@ -11,7 +11,7 @@ from ..core import progress
 _bars: WeakSet[Any] = WeakSet()
 
 
-class Unseen:
+class NullStream:
     """A file-like object that discards what is written to it."""
 
     def write(self, text: str) -> None:
@@ -30,7 +30,7 @@ def capture(shown: bool) -> None:
     def init(bar: Any, *args: Any, **options: Any) -> None:
         options["leave"] = False
         if not seen:
-            options["file"] = Unseen()
+            options["file"] = NullStream()
         made(bar, *args, **options)
         _bars.add(bar)
 

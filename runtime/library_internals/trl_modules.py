@@ -6,11 +6,13 @@ from typing import Any
 
 
 @contextmanager
-def replaced(module: Any, stand_ins: Mapping[str, Any]) -> Iterator[None]:
-    """A context in which ``stand_ins`` replace objects of a module by name; names that the module lacks are skipped."""
-    originals = {name: getattr(module, name) for name in stand_ins if hasattr(module, name)}
+def replaced(module: Any, replacements: Mapping[str, Any]) -> Iterator[None]:
+    """A context in which ``replacements`` replace objects of a module by name; names that the module lacks are
+    skipped.
+    """
+    originals = {name: getattr(module, name) for name in replacements if hasattr(module, name)}
     for name in originals:
-        setattr(module, name, stand_ins[name])
+        setattr(module, name, replacements[name])
     try:
         yield
     finally:

@@ -200,7 +200,7 @@ def test_a_reader_that_goes_away(tmp_path):
     assert process.returncode in (1, 2)
 
 
-def test_a_working_directory_that_is_gone(tmp_path):
+def test_a_working_directory_that_is_missing(tmp_path):
     root = put(tmp_path, {"gone/x": ""})
     script = f'cd gone && rm -r ../gone && "$0" -m xpc.compiler.cli check {root}/a.xp'
     done = subprocess.run(["sh", "-c", script, sys.executable], cwd=root, capture_output=True, check=False)
@@ -233,9 +233,9 @@ def test_explain(what, expected):
 
 def test_explain_a_value_of_a_spec(tmp_path):
     root = put(tmp_path, {"seed.xp": SEED})
-    told = text(xpc("explain", "seed.xp:accum", cwd=root))
-    assert "batch.accum = 6" in told
-    assert "528 / (11 x 8)" in told
+    reported = text(xpc("explain", "seed.xp:accum", cwd=root))
+    assert "batch.accum = 6" in reported
+    assert "528 / (11 x 8)" in reported
     assert "seed.xp:16" in text(xpc("explain", "seed.xp:batch.micro", cwd=root))
     assert "has no value" in text(xpc("explain", "seed.xp:chat_template", cwd=root))
 
@@ -248,8 +248,8 @@ def test_every_code_and_setting_explains_itself():
     from xpc.grammar.codes import CODES as GRAMMAR
 
     for what in (*CODES, *GRAMMAR, *(rule.code for rule in every()), *(row.path for row in TABLE)):
-        told = explain(what)
-        assert told, what
-        assert len(told) > 20, what
+        reported = explain(what)
+        assert reported, what
+        assert len(reported) > 20, what
     everything = [*CODES, *GRAMMAR, *(rule.code for rule in every())]
     assert len(set(everything)) == len(everything)

@@ -88,9 +88,9 @@ def test_what_never_comes_or_never_ends_is_refused(way: str, path: str, folder: 
     with kernel_log_read() if path == "/proc/kmsg" else nullcontext():
         done = xpc(*(part.format(path) for part in NAMED[way]), cwd=folder)
     assert done.returncode == 2
-    told = done.stderr.decode()
-    assert f"xpc: {path} cannot be read: " in told
-    assert "it is not a regular file" in told or path == "/proc/kmsg"
+    reported = done.stderr.decode()
+    assert f"xpc: {path} cannot be read: " in reported
+    assert "it is not a regular file" in reported or path == "/proc/kmsg"
 
 
 def test_a_pipe_of_the_shell_is_read(folder: str) -> None:
@@ -131,7 +131,7 @@ def test_standard_error_that_nobody_reads(command: str, status: int, to: str, fo
     assert "cannot be read" not in done.stdout
 
 
-def test_a_working_directory_that_is_gone(folder: str) -> None:
+def test_a_working_directory_that_is_missing(folder: str) -> None:
     for command in (f"check {folder}/a.xp", f"compile {folder}/a.xp", f"compile {folder}/a.xp -o b", "check -"):
         os.mkdir(os.path.join(folder, "gone"))
         done = shell(f"cd gone && rmdir ../gone && cat ../a.xp {folder}/a.xp | xpc {command}", folder)

@@ -156,8 +156,8 @@ def around(folder) -> dict[str, str]:
 @pytest.mark.parametrize(("line", "words"), COMPLETED.items())
 def test_bash_completes(line, words, tmp_path):
     typed = line.split()
-    asked = f"\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _xpc; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    text = xpc("completion", "bash", cwd=str(tmp_path)).stdout.decode() + asked
+    requested = f"\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _xpc; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    text = xpc("completion", "bash", cwd=str(tmp_path)).stdout.decode() + requested
     done = subprocess.run(["bash", "-c", text], cwd=tmp_path, env=around(tmp_path), capture_output=True, text=True)
     assert (done.stdout.split(), done.stderr) == (words, "")
 
@@ -167,8 +167,8 @@ def test_bash_completes(line, words, tmp_path):
 @pytest.mark.parametrize(("line", "words"), COMPLETED.items())
 def test_fish_completes(line, words, tmp_path):
     (tmp_path / "xpc.fish").write_bytes(xpc("completion", "fish", cwd=str(tmp_path)).stdout)
-    asked = ["fish", "--no-config", "-c", f"source xpc.fish; complete -C '{line}'"]
-    done = subprocess.run(asked, cwd=tmp_path, env=around(tmp_path), capture_output=True, text=True, check=True)
+    requested = ["fish", "--no-config", "-c", f"source xpc.fish; complete -C '{line}'"]
+    done = subprocess.run(requested, cwd=tmp_path, env=around(tmp_path), capture_output=True, text=True, check=True)
     assert [one.split("\t")[0] for one in done.stdout.splitlines()] == words
 
 

@@ -43,15 +43,15 @@ def test_each_missing_package_is_reported(
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     assert cli.main(["doctor", "--python", interpreter]) == 1
-    said = capsys.readouterr().out
-    lines = [" ".join(line.split()) for line in said.splitlines()]
+    output = capsys.readouterr().out
+    lines = [" ".join(line.split()) for line in output.splitlines()]
     stack = stack_of(stacks.DEFAULT)
     for name, version in stack.requirements().items():
         assert f"WRONG packages {name} {version} is not installed (pip install {name}=={version})" in lines
-    assert "HF_TOKEN is set" in said
-    assert SECRET not in said
-    assert said.splitlines()[-1] == f"{len(stack.requirements())} things are wrong"
-    assert sys.version.split()[0] in said
+    assert "HF_TOKEN is set" in output
+    assert SECRET not in output
+    assert output.splitlines()[-1] == f"{len(stack.requirements())} things are wrong"
+    assert sys.version.split()[0] in output
 
 
 def test_json_is_for_programs(interpreter: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,55 +93,55 @@ def test_nothing_of_the_stack_is_imported_here() -> None:
 
 
 def test_full_or_read_only_disk_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    from xpc.runtime import doctor as asked
+    from xpc.runtime import doctor as requested
 
     monkeypatch.setenv("HF_HOME", os.path.join(str(tmp_path), "not", "there"))
-    entries = {says.split(":")[0]: (state, says) for _, state, says in asked.folders()}
+    entries = {says.split(":")[0]: (state, says) for _, state, says in requested.folders()}
     assert str(tmp_path) in entries["HF_HOME"][1]
-    monkeypatch.setattr(asked.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**30}))
-    entries = {says.split(":")[0]: (state, says) for _, state, says in asked.folders()}
+    monkeypatch.setattr(requested.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 3 * 2**30}))
+    entries = {says.split(":")[0]: (state, says) for _, state, says in requested.folders()}
     assert entries["here"][0] == "note"
     assert "3.0 GiB free" in entries["here"][1]
-    monkeypatch.setattr(asked.os, "access", lambda *_: False)
-    assert {state for _, state, _ in asked.folders()} == {"wrong"}
+    monkeypatch.setattr(requested.os, "access", lambda *_: False)
+    assert {state for _, state, _ in requested.folders()} == {"wrong"}
 
 
 def test_a_login_is_seen_and_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    from xpc.runtime import doctor as asked
+    from xpc.runtime import doctor as requested
 
     for name in ("HF_TOKEN", "HF_TOKEN_PATH", "WANDB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     with open(os.path.join(str(tmp_path), "token"), "w", encoding="utf-8") as handle:
         handle.write(SECRET)
-    said = [says for what, _, says in asked.variables() if what == "tokens"]
-    assert said == ["HF_TOKEN is not set, but `hf auth login` has stored a token", "WANDB_API_KEY is not set"]
+    output = [says for what, _, says in requested.variables() if what == "tokens"]
+    assert output == ["HF_TOKEN is not set, but `hf auth login` has stored a token", "WANDB_API_KEY is not set"]
 
 
 def test_other_versions_are_wrong_and_a_local_part_is_not() -> None:
     from importlib.metadata import version
 
-    from xpc.runtime import doctor as asked
+    from xpc.runtime import doctor as requested
 
     real = version("attrs")
-    entries = list(asked.packages({"attrs": real + "+cpu", "pytest": "0.1"}, {"no-such-package": "3", "lark": "0"}))
+    entries = list(requested.packages({"attrs": real + "+cpu", "pytest": "0.1"}, {"no-such-package": "3", "lark": "0"}))
     assert ("packages", "fine", "1 as the target pins them: attrs") in entries
     assert ("packages", "note", "not installed, and only some runs need them: no-such-package") in entries
     assert [says.split()[0] for _, state, says in entries if state == "wrong"] == ["pytest", "lark"]
 
 
 def test_the_network_is_left_alone(monkeypatch: pytest.MonkeyPatch, interpreter: str) -> None:
-    from xpc.runtime import doctor as asked
+    from xpc.runtime import doctor as requested
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the network was touched")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    assert asked.python()[1] == "fine"
-    assert list(asked.packages({}, {})) == []
-    assert list(asked.folders())
-    assert list(asked.variables())
+    assert requested.python()[1] == "fine"
+    assert list(requested.packages({}, {})) == []
+    assert list(requested.folders())
+    assert list(requested.variables())
 
 
 def test_the_exit_status_says_whether_something_is_wrong(

@@ -12,7 +12,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text, compile_text
 
 ROWS = [{"instruction": "Add.", "input": "1 2", "output": "3"}, {"instruction": "Greet.", "input": "", "output": "Hi"}]
-ASKED = [{"question": "Who?", "passage": "A story.", "answer": "He"}]
+QUESTION = [{"question": "Who?", "passage": "A story.", "answer": "He"}]
 FILE = trained('qwen2.5-3b on "rows.jsonl"')
 ALPACA = ("prompt_completion", ("instruction", "output"), "input", "alpaca")
 
@@ -20,7 +20,9 @@ ALPACA = ("prompt_completion", ("instruction", "output"), "input", "alpaca")
 @pytest.fixture
 def folder(tmp_path):
     lines = "".join(json.dumps(row) + "\n" for row in ROWS * 64)
-    return put(tmp_path, {"rows.jsonl": lines, "asked.jsonl": "".join(json.dumps(row) + "\n" for row in ASKED * 128)})
+    return put(
+        tmp_path, {"rows.jsonl": lines, "asked.jsonl": "".join(json.dumps(row) + "\n" for row in QUESTION * 128)}
+    )
 
 
 def read(found):
@@ -36,8 +38,8 @@ def test_a_file_is_known_by_its_columns(folder):
 
 
 def test_an_input_is_no_must(tmp_path):
-    place = put(tmp_path, {"rows.jsonl": '{"instruction": "Greet.", "output": "Hi"}\n' * 128})
-    assert read(checked(spec(train=FILE), place)) == ALPACA
+    location = put(tmp_path, {"rows.jsonl": '{"instruction": "Greet.", "output": "Hi"}\n' * 128})
+    assert read(checked(spec(train=FILE), location)) == ALPACA
 
 
 def test_own_names_for_the_three_columns(folder):
@@ -64,10 +66,10 @@ def test_a_context_column(folder):
     )
     found = checked(spec(row, train=trained("qwen2.5-3b on m")), folder)
     assert read(found) == ("prompt_completion", ("question", "answer"), "passage", None)
-    asked = ("method grpo(rewards=format, generations=8)", data("prompt = question", "context = passage"))
-    found = checked(spec(*asked, train=trained('qwen2.5-3b on "asked.jsonl"')), folder)
+    requested = ("method grpo(rewards=format, generations=8)", data("prompt = question", "context = passage"))
+    found = checked(spec(*requested, train=trained('qwen2.5-3b on "asked.jsonl"')), folder)
     assert read(found) == ("prompt", ("question",), "passage", None)
-    other = spec(asked[0], asked[1].replace("passage", "story"), train=trained('qwen2.5-3b on "asked.jsonl"'))
+    other = spec(requested[0], requested[1].replace("passage", "story"), train=trained('qwen2.5-3b on "asked.jsonl"'))
     assert "`story`" in only(checked(other, folder), "XP553").message
 
 
@@ -76,8 +78,8 @@ def test_messages_have_no_prompt_that_a_context_could_follow():
 
 
 def test_a_context_that_is_no_text_is_found(tmp_path):
-    place = put(tmp_path, {"rows.jsonl": '{"instruction": "Greet.", "input": 3, "output": "Hi"}\n' * 128})
-    assert "`input` is not text" in only(checked(spec(train=FILE), place), "XP554").message
+    location = put(tmp_path, {"rows.jsonl": '{"instruction": "Greet.", "input": 3, "output": "Hi"}\n' * 128})
+    assert "`input` is not text" in only(checked(spec(train=FILE), location), "XP554").message
 
 
 def test_what_a_bundle_writes_out_reads_back(folder):

@@ -14,15 +14,15 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import compile_text
 
 PAIR = json.dumps({"prompt": "2 + 2?", "chosen": "4", "rejected": "fish"}) + "\n"
-ASKED = json.dumps({"question": "2 + 2?", "answer": "4"}) + "\n"
+QUESTION = json.dumps({"question": "2 + 2?", "answer": "4"}) + "\n"
 FILES = {
     "rows.jsonl": ROW * 40,
     "eval.jsonl": ROW.replace("2 + 2?", "held out?") * 7,
     "far/eval.jsonl": ROW.replace("2 + 2?", "far away?") * 3,
     "hard.jsonl": ROW.replace("2 + 2?", "hard?") * 5,
     "pairs.jsonl": PAIR * 40,
-    "asked.jsonl": ASKED * 40,
-    "asked2.jsonl": ASKED.replace("2", "3") * 4,
+    "asked.jsonl": QUESTION * 40,
+    "asked2.jsonl": QUESTION.replace("2", "3") * 4,
 }
 BODY = 'hardware 2 x cpu\nstrategy ddp\nprecision fp32\nbatch gbs=8 micro=2\nsave "out"\n'
 

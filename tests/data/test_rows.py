@@ -116,11 +116,13 @@ def test_what_is_no_row_ends_the_reading(path, content, row, line):
 )
 def test_the_library_reads_the_same(path, content, rows, tmp_path):
     datasets = pytest.importorskip("datasets")
-    place = tmp_path / path
-    place.write_bytes(content if isinstance(content, bytes) else content.encode())
+    location = tmp_path / path
+    location.write_bytes(content if isinstance(content, bytes) else content.encode())
     kind = {"jsonl": "json", "txt": "text"}.get(path.rpartition(".")[2], path.rpartition(".")[2])
     try:
-        found = datasets.load_dataset(kind, data_files=[str(place)], split="train", cache_dir=str(tmp_path / "cache"))
+        found = datasets.load_dataset(
+            kind, data_files=[str(location)], split="train", cache_dir=str(tmp_path / "cache")
+        )
     except Exception:  # datasets raises exceptions of several classes
         assert rows is None
     else:
@@ -230,7 +232,7 @@ def test_which_rows_are_conversations():
 
 
 @pytest.mark.parametrize(
-    ("shape", "row", "said"),
+    ("shape", "row", "output"),
     [
         ("messages", {"messages": [{"role": "user", "content": None}]}, None),
         ("messages", {"messages": []}, "empty"),
@@ -262,9 +264,9 @@ def test_which_rows_are_conversations():
         ("prompt", {"prompt": [{"role": "user"}]}, "a role and a content"),
     ],
 )
-def test_what_keeps_a_row_from_its_shape(shape, row, said):
+def test_what_keeps_a_row_from_its_shape(shape, row, output):
     found = wrong(row, shape)
-    assert (found is None) if said is None else (found is not None and said in found)
+    assert (found is None) if output is None else (found is not None and output in found)
 
 
 def installed(name: str) -> str:
@@ -276,22 +278,22 @@ def installed(name: str) -> str:
 
 
 def test_templates_are_those_that_trl_knows():
-    place = installed("trl")
-    with open(os.path.join(place, "chat_template_utils.py"), encoding="utf-8") as handle:
+    location = installed("trl")
+    with open(os.path.join(location, "chat_template_utils.py"), encoding="utf-8") as handle:
         text = handle.read()
     body = text[text.index("def get_training_chat_template") :]
     names = re.findall(r"if chat_template == (\w+)_chat_template:", body)
     files = dict(re.findall(r'^(\w+)_chat_template = \(\s*_CHAT_TEMPLATES_DIR / "([\w.]+)"', text, re.M))
     digests = set()
     for name in names:
-        with open(os.path.join(place, "chat_templates", files[name]), encoding="utf-8") as handle:
+        with open(os.path.join(location, "chat_templates", files[name]), encoding="utf-8") as handle:
             template = handle.read()
         digests.add(sha256(template.encode()).hexdigest()[:16])
         assert templates.trainable(template)
         assert templates.trainable(template.replace("\n", "\r\n"))
     assert digests == templates.replaced()
     for name in ("llama3_1.jinja", "llama3_2.jinja"):
-        with open(os.path.join(place, "chat_templates", name), encoding="utf-8") as handle:
+        with open(os.path.join(location, "chat_templates", name), encoding="utf-8") as handle:
             assert not templates.trainable(handle.read())
 
 
@@ -424,11 +426,11 @@ def test_the_end_of_a_role_is_not_the_end_of_a_turn(tmp_path: Path) -> None:
 def test_turns_of_another_format_are_named_with_their_columns(
     row: dict[str, object], shape: str, format: str, tmp_path: Path
 ) -> None:
-    place = put(tmp_path, {"rows.jsonl": json.dumps({**row, "tools": []})})
+    location = put(tmp_path, {"rows.jsonl": json.dumps({**row, "tools": []})})
     train = 'qwen2.5-3b-instruct on "rows.jsonl" for 1 epochs'
-    (one,) = [one for one in checked(spec("", train=train), place).problems if one.code == "XP554"]
+    (one,) = [one for one in checked(spec("", train=train), location).problems if one.code == "XP554"]
     assert f"data({format})" in str(one.help)
-    assert errors(checked(spec(f"data({format})", train=train), place)) == []
+    assert errors(checked(spec(f"data({format})", train=train), location)) == []
 
 
 def test_calls_are_a_list() -> None:

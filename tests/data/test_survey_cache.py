@@ -27,7 +27,7 @@ LONG_AGO = time.time_ns() - 10**12
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("XPC_CACHE", raising=False)
     monkeypatch.setattr(file_memory, "SETTLED", -3600.0)
@@ -45,123 +45,125 @@ class Counted(Workspace):
         return super().read(*given, **named)  # type: ignore[arg-type]
 
 
-def check(place: Path) -> tuple[Checked, int]:
-    workspace = Counted(str(place.parent), memory=user_memory(), copies=False)
+def check(location: Path) -> tuple[Checked, int]:
+    workspace = Counted(str(location.parent), memory=user_memory(), copies=False)
     found = check_text(SPEC, "t.xp", workspace)
     return found, workspace.__dict__.get("times", 0)
 
 
-def entries(place: Path) -> list[Path]:
-    folder = place.parent.parent / "cache/xpc/data"
+def entries(location: Path) -> list[Path]:
+    folder = location.parent.parent / "cache/xpc/data"
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def test_an_unchanged_file_is_not_read_again(place: Path) -> None:
-    first, times = check(place)
-    again, later = check(place)
+def test_an_unchanged_file_is_not_read_again(location: Path) -> None:
+    first, times = check(location)
+    again, later = check(location)
     assert (times, later) == (1, 0)
     assert "XP533" in codes(first)
     assert shown(again) == shown(first)
-    (entry,) = entries(place)
+    (entry,) = entries(location)
     assert entry.stat().st_mode & 0o777 == 0o600
     assert entry.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_bundle_has_the_bytes_all_the_same(place: Path) -> None:
-    check(place)
-    workspace = Workspace(str(place.parent), memory=user_memory())
+def test_a_bundle_has_the_bytes_all_the_same(location: Path) -> None:
+    check(location)
+    workspace = Workspace(str(location.parent), memory=user_memory())
     files, found = compile_text(SPEC, "t.xp", workspace)
     assert files is not None, shown(found)
     assert (GOOD + EMPTY).encode() in files.values()
-    place.write_text(GOOD * 2)
-    files, found = compile_text(SPEC, "t.xp", Workspace(str(place.parent), memory=user_memory()))
+    location.write_text(GOOD * 2)
+    files, found = compile_text(SPEC, "t.xp", Workspace(str(location.parent), memory=user_memory()))
     assert files is not None
     assert (GOOD * 2).encode() in files.values()
     assert "XP533" not in codes(found)
 
 
 @pytest.mark.parametrize("how", ["size", "times", "inode", "link"])
-def test_a_changed_file_is_read(place: Path, how: str) -> None:
-    check(place)
-    before = place.stat()
+def test_a_changed_file_is_read(location: Path, how: str) -> None:
+    check(location)
+    before = location.stat()
     if how == "size":
-        place.write_text(GOOD)
+        location.write_text(GOOD)
     elif how == "times":  # other content of the same size in the same file
-        place.write_text(GOOD + GOOD.replace('"4"', '"5"'))
+        location.write_text(GOOD + GOOD.replace('"4"', '"5"'))
     elif how == "inode":  # another file of the same size with the old time
-        other = place.with_name("other")
+        other = location.with_name("other")
         other.write_text(GOOD + GOOD.replace('"4"', '"5"'))
         os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
-        os.replace(other, place)
+        os.replace(other, location)
     else:
-        other = place.with_name("other.jsonl")
+        other = location.with_name("other.jsonl")
         other.write_text(GOOD)
-        place.unlink()
-        place.symlink_to(other)
-    found, times = check(place)
+        location.unlink()
+        location.symlink_to(other)
+    found, times = check(location)
     assert times == 1
     assert "XP533" not in codes(found)
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_remembered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_it_is_read_is_not_remembered(
+    location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = Workspace.read
 
     def late(self: Workspace, *given: object, **named: object) -> object:
         found = real(self, *given, **named)  # type: ignore[arg-type]
-        place.write_text(GOOD)
+        location.write_text(GOOD)
         return found
 
     monkeypatch.setattr(Workspace, "read", late)
-    assert "XP533" in codes(check(place)[0])
-    assert not entries(place)
+    assert "XP533" in codes(check(location)[0])
+    assert not entries(location)
 
 
-def test_a_file_of_this_moment_is_not_remembered(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_this_moment_is_not_remembered(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_memory, "SETTLED", 3600.0)
-    check(place)
-    assert not entries(place)
+    check(location)
+    assert not entries(location)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"stamp": 1}', "[" * 9999, '{"facts": {"": 1}}'])
-def test_a_damaged_entry_is_none(place: Path, text: str) -> None:
-    first, _ = check(place)
-    (entry,) = entries(place)
+def test_a_damaged_entry_is_none(location: Path, text: str) -> None:
+    first, _ = check(location)
+    (entry,) = entries(location)
     kept = json.loads(entry.read_text())
     entry.write_text(text)
-    assert shown(check(place)[0]) == shown(first)
+    assert shown(check(location)[0]) == shown(first)
     facts = {name: {**one, "rows": "many"} for name, one in kept["facts"].items()}
     for damaged in ({"facts": facts}, {"facts": dict.fromkeys(facts, 1)}, {"facts": 1}, {"sha256": None}):
         entry.write_text(json.dumps({**kept, **damaged}))
-        again, times = check(place)
+        again, times = check(location)
         assert (shown(again), times) == (shown(first), 1), damaged
 
 
-def test_no_link_is_followed(place: Path, tmp_path: Path) -> None:
-    check(place)
-    (entry,) = entries(place)
+def test_no_link_is_followed(location: Path, tmp_path: Path) -> None:
+    check(location)
+    (entry,) = entries(location)
     kept = entry.read_bytes()
     target = tmp_path / "target"
     target.write_bytes(kept)
     entry.unlink()
     entry.symlink_to(target)
-    assert check(place)[1] == 1
+    assert check(location)[1] == 1
     assert target.read_bytes() == kept
     folder = entry.parent
     moved = tmp_path / "elsewhere"
     folder.rename(moved)
     folder.symlink_to(moved)
     before = sorted(os.listdir(moved))
-    assert check(place)[1] == 1
+    assert check(location)[1] == 1
     assert sorted(os.listdir(moved)) == before
 
 
-def test_pruning_leaves_what_is_not_ours(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(place)
-    folder = entries(place)[0].parent
+def test_pruning_leaves_what_is_not_ours(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(location)
+    folder = entries(location)[0].parent
     (folder / "notes.txt").write_text("mine")
     monkeypatch.setattr(private_folder, "MOST", 1)
     for name in ("a", "b"):
-        other = place.with_name(f"{name}.jsonl")
+        other = location.with_name(f"{name}.jsonl")
         other.write_text(GOOD)
         memory = FileMemory(str(folder))
         memory.keep(str(other), memory.stamp(str(other)), "1", "messages", "0", {})
@@ -182,7 +184,7 @@ def test_a_survey_comes_back_as_it_was(tmp_path: Path) -> None:
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patched:
         patched.setattr(file_memory, "SETTLED", -3600.0)
-        known = survey_cache.Known("abc", whole)
+        known = survey_cache.CachedSurvey("abc", whole)
         survey_cache.keep(memory, str(file), memory.stamp(str(file)), "messages", ("m",), known)
         assert survey_cache.recall(memory, str(file), "messages", ("m",)) == known
         assert survey_cache.recall(memory, str(file), "messages", ("other",)) is None
@@ -190,8 +192,8 @@ def test_a_survey_comes_back_as_it_was(tmp_path: Path) -> None:
         assert survey_cache.recall(memory, str(file), "messages", ("m",)) is None
 
 
-def test_a_memory_that_cannot_be_used_is_no_error(place: Path, tmp_path: Path) -> None:
-    root = put(place.parent, {"t.xp": SPEC})
+def test_a_memory_that_cannot_be_used_is_no_error(location: Path, tmp_path: Path) -> None:
+    root = put(location.parent, {"t.xp": SPEC})
     put(tmp_path, {"file": "", "broken/xpc/data": ""})
     first = xpc("check", "t.xp", cwd=root)
     assert b"XP533" in first.stdout
@@ -201,8 +203,8 @@ def test_a_memory_that_cannot_be_used_is_no_error(place: Path, tmp_path: Path) -
         assert (again.stdout, again.stderr, again.returncode) == (first.stdout, b"", first.returncode)
 
 
-def test_off_writes_nothing(place: Path, tmp_path: Path) -> None:
-    root = put(place.parent, {"t.xp": SPEC})
+def test_off_writes_nothing(location: Path, tmp_path: Path) -> None:
+    root = put(location.parent, {"t.xp": SPEC})
     xpc("check", "t.xp", cwd=root, env={"XPC_CACHE": "off"})
     assert not (tmp_path / "cache").exists()
     xpc("check", "t.xp", cwd=root, env={"XPC_CACHE": ""})

@@ -111,7 +111,7 @@ def codes(tmp_path: Any, rows: list[dict[str, Any]], *more: str) -> list[str]:
 
 
 def test_settings_for_texts_are_refused_for_tokens(tmp_path: Any) -> None:
-    plain = [{"input_ids": [5, 6, place]} for place in range(40)]
+    plain = [{"input_ids": [5, 6, location]} for location in range(40)]
     assert codes(tmp_path, plain) == []
     assert codes(tmp_path, plain, "method sft(assistant_only)") == ["XP504"]
     assert codes(tmp_path, plain, "method sft(completion_only)") == ["XP153"]

@@ -117,7 +117,7 @@ def test_changelog_shows_real_output(tmp_path):
 def pages_of_docs() -> list[str]:
     """The names of all pages below docs/."""
     folder = os.path.join(ROOT, "docs")
-    found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
+    found = [os.path.join(location, name) for location, _, names in os.walk(folder) for name in names]
     return sorted(os.path.relpath(path, folder) for path in found if path.endswith(".md"))
 
 

@@ -185,7 +185,7 @@ LAUNCH = "torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-0
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> str:
+def location(tmp_path_factory) -> str:
     """A git repository, on its branch main, with the files that the commands on the pages name."""
     folder = tmp_path_factory.mktemp("pages")
     seed = SEED.replace("8 x v100-32gb", "8 x h100-80gb").replace("precision fp32", "precision bf16")
@@ -222,7 +222,7 @@ def run_elsewhere(command: str) -> bool:
 
 
 @pytest.mark.slow
-def test_every_command_of_xpc_runs(place):
+def test_every_command_of_xpc_runs(location):
     ran, wrong = 0, []
     for shown, page in commands().items():
         for command in dict.fromkeys((re.sub(r" \[[^]]*\]", "", shown), re.sub(r"\[|\]", "", shown))):
@@ -231,9 +231,9 @@ def test_every_command_of_xpc_runs(place):
                 continue
             words = ours(command)
             for written in ("other.xp", "out.xp", "recipe.xp"):
-                if os.path.isfile(path := os.path.join(place, written)):
+                if os.path.isfile(path := os.path.join(location, written)):
                     os.unlink(path)
-            done = xpc(*words, cwd=place)
+            done = xpc(*words, cwd=location)
             if done.returncode != STATUS.get(command, STATUS.get(f"xpc {name}", 0)):
                 wrong.append(f"{page}: {command}\n{words}\n{done.stdout.decode()}{done.stderr.decode()}")
             ran += 1
@@ -299,8 +299,8 @@ def test_every_line_for_a_shell_is_tried():
             for line in text.splitlines():
                 if session and not line.startswith("$ "):
                     continue
-                said = without_notes(line)
-                if not (re.match(r"xpc \w+|echo '", said) or any(re.fullmatch(one, said) for one in LINES)):
+                output = without_notes(line)
+                if not (re.match(r"xpc \w+|echo '", output) or any(re.fullmatch(one, output) for one in LINES)):
                     untried.append((page, line))
     assert untried == []
 

@@ -63,9 +63,9 @@ def test_specs_of_the_methods_page_compile(files):
     for spec in specs:
         text = "xpc 1\n" + spec + MACHINE + ("" if "batch" in spec else "batch gbs=128\n")
         bundle, found = compile_text(text.encode(), "page.xp", files)
-        told = [one for one in found.problems if one.severity != "note"]
+        reported = [one for one in found.problems if one.severity != "note"]
         assert bundle is not None, render(found.problems, "full")
-        assert not told, render(told, "full")
+        assert not reported, render(reported, "full")
         seen.append(str(found.spec.get("method")))
     assert set(seen) == set(METHODS)
 
@@ -135,7 +135,7 @@ def _inline() -> list[tuple[str, str]]:
     return [(page, text) for text, page in found.items()]
 
 
-def _places(text: str) -> Iterator[str]:
+def _locations(text: str) -> Iterator[str]:
     """Specs that contain the text where a reader would write it: in the body, in the sentence, and in each clause that
     has a setting of this name.
     """
@@ -159,8 +159,8 @@ def _places(text: str) -> Iterator[str]:
 
 
 def _legal(text: str) -> bool:
-    """Whether the text has no errors of syntax and names in at least one of the specs that `_places` makes of it, on at
-    least one stack.
+    """Whether the text has no errors of syntax and names in at least one of the specs that `_locations` makes of it,
+    on at least one stack.
 
     Three dots stand for any value, so the test checks only the names around the dots. Of `a | b`, it tries the first
     alternative.
@@ -168,18 +168,18 @@ def _legal(text: str) -> bool:
     text = re.sub(r"\b[A-Z]+\b", lambda found: WORDS.get(found[0], found[0]), re.sub(r" \| [^}]*", " ", text)).strip()
     allowed = BARE
     if "..." in text:
-        for dots, meant in (
+        for dots, intended in (
             ("on ...", "on capybara"),
             ("with ...", "with bf16"),
             ("{ ... }", "{\n}"),
             ("(...)", ""),
             ("...", "0"),
         ):
-            text = text.replace(dots, meant)
+            text = text.replace(dots, intended)
         allowed = (*BARE, "XP105", "XP106", "XP107")
     return any(
-        not _wrong(f"{place}{target}", allowed)
-        for place in _places(text)
+        not _wrong(f"{location}{target}", allowed)
+        for location in _locations(text)
         for target in ("", *(f"target {name}\n" for name in stacks.names()))
     )
 

@@ -52,11 +52,11 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_program():
     cells = [line.split("|")[1] for line in read("docs", "troubleshooting.md").splitlines() if line.startswith("| ")]
     quoted = [one for cell in cells for one in re.findall(r"`([^`]+)`", cell)]
     messages = [one for one in quoted if not re.match(r"(error\[)?XP\d|did you mean", one)]
-    said = re.sub(r'"\s*\n\s*f?"', "", sources("compiler", "runtime"))
-    said = re.sub(
+    output = re.sub(r'"\s*\n\s*f?"', "", sources("compiler", "runtime"))
+    output = re.sub(
         r"\{(loss|bad|word|name|used|signal\.Signals\(-status\)\.name)\}",
         lambda found: {"word": "nan"}.get(found[1], "SIGKILL" * found[1].endswith("name")),
-        said,
+        output,
     )
     assert len(messages) > 25
-    assert [one for one in messages if one not in said] == []
+    assert [one for one in messages if one not in output] == []

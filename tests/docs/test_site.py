@@ -142,8 +142,8 @@ def test_the_search_answers_questions(site, tmp_path):
         return first;""",
         tmp_path,
     )
-    places = {question: re.sub(r"^http://[^/]*/|\?[^#]*", "", found) for question, found in first.items()}
-    missed = {one: found for one, found in places.items() if not answers(found, wanted[one])}
+    locations = {question: re.sub(r"^http://[^/]*/|\?[^#]*", "", found) for question, found in first.items()}
+    missed = {one: found for one, found in locations.items() if not answers(found, wanted[one])}
     assert len(missed) <= 3, missed
 
 

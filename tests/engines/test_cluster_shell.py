@@ -56,16 +56,16 @@ def pinned(script: str) -> str:
 
 def node(text: str, file: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the shell code that an engine's file has for one node."""
-    place = str(folder)
+    location = str(folder)
     if file == "sky.yaml":
         script = read(text, file)["run"]
     elif file == "trainjob.yaml":
         script = trainjob(text)["trainer"]["command"][2]
     else:
         script = container(text)["command"][2]
-    environment = {"PATH": os.environ["PATH"], "HOME": place, **variables}
-    begin = os.path.join(place, "run.bundle") if file == "sky.yaml" else place
-    words = ["bash", "-c", pinned(script).replace("/workspace", place)]
+    environment = {"PATH": os.environ["PATH"], "HOME": location, **variables}
+    begin = os.path.join(location, "run.bundle") if file == "sky.yaml" else location
+    words = ["bash", "-c", pinned(script).replace("/workspace", location)]
     return subprocess.run(words, env=environment, cwd=begin, capture_output=True, text=True, check=False)
 
 
@@ -92,10 +92,10 @@ def test_a_node_of_skypilot(tmp_path: object):
 
 def test_another_number_of_nodes_is_refused(tmp_path: object):
     lay(K8S["two"], tmp_path)
-    for variables, said in (({**PETS, "PET_NNODES": "4"}, "4"), ({}, "no")):
+    for variables, output in (({**PETS, "PET_NNODES": "4"}, "4"), ({}, "no")):
         done = node(K8S["two"], "trainjob.yaml", tmp_path, **variables)
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == f"trainjob.yaml: the job has {said} nodes, and the bundle is for 2\n"
+        assert done.stderr == f"trainjob.yaml: the job has {output} nodes, and the bundle is for 2\n"
 
 
 def test_no_bundle_or_another_one_is_refused(tmp_path: object):

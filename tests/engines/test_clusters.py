@@ -295,9 +295,9 @@ def test_a_task_asks_for_the_gpus_and_names_its_secrets():
     assert bucket["secrets"] == {"HF_TOKEN": None}
     assert read(SKY["cpu"], "sky.yaml")["resources"]["cpus"] == "2+"
     assert "job_recovery" not in read(SKY["never"], "sky.yaml")["resources"]
-    asked = read(SKY["options"], "sky.yaml")["resources"]
-    assert (asked["cpus"], asked["memory"]) == ("32+", "400+")
-    assert asked["job_recovery"]["max_restarts_on_errors"] == 9
+    requested = read(SKY["options"], "sky.yaml")["resources"]
+    assert (requested["cpus"], requested["memory"]) == ("32+", "400+")
+    assert requested["job_recovery"]["max_restarts_on_errors"] == 9
     setup = read(SKY["colocate"], "sky.yaml")["setup"]
     assert setup.splitlines() == ["set -e", "python3 -m pip install -r requirements.txt"]
     flash = read(SKY["flash"], "sky.yaml")["setup"].splitlines()

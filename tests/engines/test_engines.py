@@ -89,9 +89,9 @@ def test_an_engine_only_adds_files(engine):
     """A bundle with an engine has all files of the bundle without one. Only pages that explain the start, and digests,
     differ.
     """
-    told = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
+    reported = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))
-    assert {name: data for name, data in plain.items() if name not in told}.items() <= files.items()
+    assert {name: data for name, data in plain.items() if name not in reported}.items() <= files.items()
     assert bool(set(files) - set(plain)) is (engine != "local")
 
 

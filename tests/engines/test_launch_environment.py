@@ -50,14 +50,14 @@ SHOWN = '#!/bin/sh\necho "${PYTORCH_ALLOC_CONF-unset} ${PYTORCH_CUDA_ALLOC_CONF-
 """A script that replaces Python and prints the variables of torch's allocator."""
 
 
-@pytest.mark.parametrize(("text", "given", "told"), [
+@pytest.mark.parametrize(("text", "given", "reported"), [
     (spec(), {}, "expandable_segments:True unset"),
     (spec(), {"PYTORCH_ALLOC_CONF": "max_split_size_mb:64"}, "max_split_size_mb:64 unset"),
     (spec(), {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}, "unset max_split_size_mb:64"),
     (on_cpu(""), {}, "unset unset"),
 ])  # fmt: skip
 def test_memory_segments_expand_on_gpus_unless_the_allocator_is_configured(
-    tmp_path: Path, text: str, given: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, text: str, given: dict[str, str], reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
@@ -66,7 +66,7 @@ def test_memory_segments_expand_on_gpus_unless_the_allocator_is_configured(
     python.write_text(SHOWN)
     python.chmod(0o755)
     done = launched(bundle, "launch.sh", PYTHON=str(python), **given)
-    assert told in done.stdout.splitlines(), (done.stdout, done.stderr)
+    assert reported in done.stdout.splitlines(), (done.stdout, done.stderr)
 
 
 def test_another_setup_than_the_compiled_one_is_not_read(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_pods_are_placed() -> None:
         {"key": "nvidia.com/gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Exists"},
     ]
-    asked = pod["containers"][0]["resources"]
-    assert asked["requests"] == {"nvidia.com/gpu": 8, "cpu": 96, "memory": "800Gi"}
-    assert asked["limits"] == {"nvidia.com/gpu": 8, "memory": "800Gi"}
+    requested = pod["containers"][0]["resources"]
+    assert requested["requests"] == {"nvidia.com/gpu": 8, "cpu": 96, "memory": "800Gi"}
+    assert requested["limits"] == {"nvidia.com/gpu": 8, "memory": "800Gi"}
     assert read(one, "jobset.yaml")["spec"]["failurePolicy"]["maxRestarts"] == 0
     patch = trainjob(one)["runtimePatches"][0]["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"][0]
     same = patch["template"]["spec"]["template"]["spec"]
@@ -139,10 +139,10 @@ def test_the_task_of_a_node_runs_in_the_container(tmp_path: Path, settings: tupl
     bundle = written(tmp_path, spec(slurm(*settings)))
     done = submitted(bundle)
     assert done.returncode == 0, done.stderr
-    told = (tmp_path / "srun-words").read_text().splitlines()
-    assert [one for one in told if one in words] == words
-    assert told[-3:] == ["bash", str(bundle / "job.sbatch"), "node"]
-    mounted = " ".join(one for one in told if f"{bundle}:{bundle}" in one or f"{tmp_path}:{tmp_path}" in one)
+    reported = (tmp_path / "srun-words").read_text().splitlines()
+    assert [one for one in reported if one in words] == words
+    assert reported[-3:] == ["bash", str(bundle / "job.sbatch"), "node"]
+    mounted = " ".join(one for one in reported if f"{bundle}:{bundle}" in one or f"{tmp_path}:{tmp_path}" in one)
     assert f"{bundle}:{bundle}" in mounted
     assert f"{tmp_path}:{tmp_path}" in mounted
 

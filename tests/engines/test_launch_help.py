@@ -58,16 +58,16 @@ def test_help_says_what_a_script_takes_and_reads(tmp_path: Path, name: str) -> N
     scripts.pop("environment.sh", None)
     assert "launch.sh" in scripts
     for file, path in scripts.items():
-        source, said = path.read_text(), helped(path, "--help")
-        assert said == helped(path, "-h")
+        source, output = path.read_text(), helped(path, "--help")
+        assert output == helped(path, "-h")
         taken = set(re.findall(r"^  (--[a-z-]+)(?: \| -h)?\)", source, re.M))
         assert {"--help", "--dry-run"} <= taken
-        assert set(re.findall(r"^  \./\S+ (--[a-z-]+)", said, re.M)) == taken, file
+        assert set(re.findall(r"^  \./\S+ (--[a-z-]+)", output, re.M)) == taken, file
         read = set(READ.findall(source)) - NOT_SAID
-        assert {"PYTHON", "XPC_STAGED"} <= read <= set(re.findall(r"^  ([A-Z][A-Z_]+) ", said, re.M)), file
+        assert {"PYTHON", "XPC_STAGED"} <= read <= set(re.findall(r"^  ([A-Z][A-Z_]+) ", output, re.M)), file
         for status in ("0", "1", "2") if file == "evaluate.sh" else ("0", "75", "1", "2", "76", "128"):
-            assert re.search(rf"\b{status}\b", said.partition("Exit status:")[2]), (file, status)
-        assert "#" not in said
+            assert re.search(rf"\b{status}\b", output.partition("Exit status:")[2]), (file, status)
+        assert "#" not in output
         assert max(map(len, source.splitlines())) <= 120 or file == "environment.sh"
 
 
@@ -89,9 +89,9 @@ def test_a_sweep_and_its_members(tmp_path: Path) -> None:
     put(tmp_path, {name: data for name, data in files.items() if name.endswith((".sh", "members.txt"))})
     for member in (tmp_path / "members").iterdir():
         (member / "launch.sh").chmod(0o755)
-    said = helped(tmp_path / "launch.sh", "--help")
-    assert said == helped(tmp_path / "launch.sh", "-h")
-    assert "2 members" in said
-    assert set(re.findall(r"^  \./launch.sh (\S+)", said, re.M)) == {"MEMBER", "--all", "--list", "--help"}
-    assert all(re.search(rf"\b{one}\b", said.partition("Exit status:")[2]) for one in ("0", "1", "2", "75"))
+    output = helped(tmp_path / "launch.sh", "--help")
+    assert output == helped(tmp_path / "launch.sh", "-h")
+    assert "2 members" in output
+    assert set(re.findall(r"^  \./launch.sh (\S+)", output, re.M)) == {"MEMBER", "--all", "--list", "--help"}
+    assert all(re.search(rf"\b{one}\b", output.partition("Exit status:")[2]) for one in ("0", "1", "2", "75"))
     assert "PYTHON" in helped(tmp_path / "launch.sh", "0", "--help")

@@ -46,9 +46,9 @@ def bundle(tmp_path: Path) -> str:
 
 
 def worker(bundle: str, node: str = "n") -> subprocess.Popen[str]:
-    told = {"PATH": os.environ["PATH"], "NODE_RANK": "1", "XPC_RAY_NODE": f"{os.path.dirname(bundle)[-20:]}-{node}"}
-    told["XPC_RAY_NODE"] = told["XPC_RAY_NODE"].replace("/", "_")
-    words = [sys.executable, "-c", WORKER.format(env=told), bundle]
+    reported = {"PATH": os.environ["PATH"], "NODE_RANK": "1", "XPC_RAY_NODE": f"{os.path.dirname(bundle)[-20:]}-{node}"}
+    reported["XPC_RAY_NODE"] = reported["XPC_RAY_NODE"].replace("/", "_")
+    words = [sys.executable, "-c", WORKER.format(env=reported), bundle]
     return subprocess.Popen(words, cwd=os.path.dirname(bundle), stdout=subprocess.PIPE, text=True)
 
 

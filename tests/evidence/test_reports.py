@@ -33,9 +33,9 @@ def test_the_specs_of_reports_do_what_the_table_says(tmp_path):
         found = checked_once(one.text, placed(one.files, lambda: tmp_path))
         errors = {problem.code for problem in found.problems if problem.severity == ERROR}
         others = {problem.code for problem in found.problems} - errors
-        told = f"{one.what}\n{shown(found)}"
-        assert errors == (set(one.codes) if one.now == REFUSED else set()), told
-        assert one.now != WARNED or set(one.codes) <= others, told
+        reported = f"{one.what}\n{shown(found)}"
+        assert errors == (set(one.codes) if one.now == REFUSED else set()), reported
+        assert one.now != WARNED or set(one.codes) <= others, reported
 
 
 def test_the_tests_that_show_a_report_exist():

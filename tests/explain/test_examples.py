@@ -49,7 +49,7 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -58,20 +58,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.path)
-def test_an_example_is_legal_and_writes_its_setting(row: Setting, place: Path) -> None:
+def test_an_example_is_legal_and_writes_its_setting(row: Setting, location: Path) -> None:
     text = f"{example(row)}\n"
     if not text.startswith("train "):
         model = "a/b" if row.path == "model.config" else "qwen2.5-0.5b-instruct"
         trains = next((one for word, one in TRAINS.items() if word in text), f"{model} on infinity-instruct")
         text = f"train {trains}\n{text}"
-    checked = check_text(text.encode(), "t.xp", Workspace(str(place), allow_oom=True))
+    checked = check_text(text.encode(), "t.xp", Workspace(str(location), allow_oom=True))
     wrong = [f"{one.code} {one.message}" for one in checked.problems if one.severity == ERROR]
     assert not wrong, f"give {row.path} an `example`, or a line in compiler/suggest/examples.toml: {wrong}"
     assert checked.spec is not None
     assert checked.members if row.path == "sweep" else checked.spec.written(row.path)
 
 
-def test_no_example_is_of_a_setting_that_is_gone() -> None:
+def test_no_example_is_of_a_setting_that_is_missing() -> None:
     assert set(examples()) <= set(BY_PATH)
     assert len(ROWS) > len(TABLE) - 5
 

@@ -24,8 +24,8 @@ def library_names() -> list[str]:
         for method in METHODS:
             if target.refused(method) is None:
                 out |= set(target.fields(target.config(method)))
-        for escape in ("accelerate", "deepspeed"):
-            out |= extras.legal_names(target, escape) | extras.owned_names(target, escape, "sft")
+        for library in ("accelerate", "deepspeed"):
+            out |= extras.legal_names(target, library) | extras.owned_names(target, library, "sft")
         out |= {*target.renamed, *target.removed}
     return sorted(out)
 
@@ -73,42 +73,42 @@ def test_what_is_explained(name, text):
 
 def test_misspelled_command_lists_the_commands(capsys):
     assert main(["chek", "x.xp"]) == 2
-    told = capsys.readouterr().err
-    assert "did you mean `xpc check`?" in told
-    assert "sweep" not in told
-    assert all(name in told for name in COMMANDS)
+    reported = capsys.readouterr().err
+    assert "did you mean `xpc check`?" in reported
+    assert "sweep" not in reported
+    assert all(name in reported for name in COMMANDS)
 
 
 def test_ambiguous_name_explains_both_meanings() -> None:
-    told = {name: explain(name) or "" for name in ("cosine", "kto", "full_shard", "fp8_config")}
-    assert "a choice of `schedule`" in told["cosine"]
-    assert "a reward function" in told["cosine"]
-    assert METHODS["kto"].doc in told["kto"]
-    assert "the same as `strategy fsdp(reshard=true)`" in told["full_shard"]
-    assert "a mapping, which `extra accelerate` cannot write" in told["fp8_config"]
+    reported = {name: explain(name) or "" for name in ("cosine", "kto", "full_shard", "fp8_config")}
+    assert "a choice of `schedule`" in reported["cosine"]
+    assert "a reward function" in reported["cosine"]
+    assert METHODS["kto"].doc in reported["kto"]
+    assert "the same as `strategy fsdp(reshard=true)`" in reported["full_shard"]
+    assert "a mapping, which `extra accelerate` cannot write" in reported["fp8_config"]
 
 
 def test_clause_is_explained_by_its_settings() -> None:
     for clause in schema.CLAUSES:
         if clause not in schema.BY_PATH:
-            told = explain(clause) or ""
-            assert [row.path for row in schema.children(clause) if f"{row.path}: " not in told] == [], clause
+            reported = explain(clause) or ""
+            assert [row.path for row in schema.children(clause) if f"{row.path}: " not in reported] == [], clause
 
 
 @pytest.mark.parametrize("name", schema.SOURCE_SETTINGS)
 def test_the_example_of_a_source_is_one_that_check_takes(name, tmp_path) -> None:
-    told = (explain(name) or "").partition(f"{name} of a source:")[2]
-    assert told
-    assert told in (explain(f"data.{name}") or "")
-    line = next(line.partition("example")[2].strip() for line in told.splitlines() if "example" in line)
+    reported = (explain(name) or "").partition(f"{name} of a source:")[2]
+    assert reported
+    assert reported in (explain(f"data.{name}") or "")
+    line = next(line.partition("example")[2].strip() for line in reported.splitlines() if "example" in line)
     (tmp_path / "x.xp").write_text(f"train qwen2.5-0.5b on talk for 1 epochs\n{line}\n")
     assert main(["check", str(tmp_path / "x.xp")]) == 0
 
 
 def test_setting_named_like_a_library_argument_explains_both() -> None:
-    told = explain("max_length") or ""
-    assert "`batch.seq` decides it" in told
-    assert "method.vllm.max_length: " in told
+    reported = explain("max_length") or ""
+    assert "`batch.seq` decides it" in reported
+    assert "method.vllm.max_length: " in reported
 
 
 def test_words_stacks_and_amounts_are_explained() -> None:
@@ -125,6 +125,6 @@ def test_what_a_spec_says_of_them(tmp_path, capsys) -> None:
     )
     for name, text in (("eval", "eval.every = 7"), ("take", "take 5%"), ("max_length", "batch.seq = 64")):
         assert main(["explain", f"{page}:{name}"]) == 0
-        told = capsys.readouterr().out
-        assert text in told
-        assert "has no value" not in told
+        reported = capsys.readouterr().out
+        assert text in reported
+        assert "has no value" not in reported

@@ -41,8 +41,8 @@ def test_one_setting_on_two_stacks(tmp_path):
     ],
 )  # fmt: skip
 def test_what_a_setting_became(setting, lines, tmp_path):
-    told = explained(SEED, f":{setting}", tmp_path).split("\n")
-    assert not [line for line in lines if f"  {line}" not in told], told
+    reported = explained(SEED, f":{setting}", tmp_path).split("\n")
+    assert not [line for line in lines if f"  {line}" not in reported], reported
 
 
 def test_the_model_the_sources_and_what_is_passed_on(tmp_path):
@@ -50,10 +50,10 @@ def test_the_model_the_sources_and_what_is_passed_on(tmp_path):
     assert explained(text, ":model", tmp_path).startswith(
         'model = Qwen/Qwen2.5-3B\n  from t.xp:3\n  trainer_args.json model.id = "Qwen/Qwen2.5-3B"\nmodel.attn = sdpa\n'
     )
-    told = explained(text, ":data", tmp_path)
-    assert told.startswith("data = BAAI/Infinity-Instruct:0625[train], conversations\n  from t.xp:3\n")
-    assert "eval.data capybara = trl-lib/Capybara[train], messages\n" in told
-    assert "no value" not in told
+    reported = explained(text, ":data", tmp_path)
+    assert reported.startswith("data = BAAI/Infinity-Instruct:0625[train], conversations\n  from t.xp:3\n")
+    assert "eval.data capybara = trl-lib/Capybara[train], messages\n" in reported
+    assert "no value" not in reported
     assert explained(text, ":extra", tmp_path) == (
         "extra trl.logging_nan_inf_filter = false\n  from t.xp:40\n"
         "  trainer_args.json arguments.logging_nan_inf_filter = false\n"
@@ -79,10 +79,10 @@ def test_the_name_that_another_tool_has_is_understood(tmp_path):
 
 
 def test_every_setting_of_a_spec(tmp_path):
-    told = explained(SEED, "", tmp_path).split("\n\n")
+    reported = explained(SEED, "", tmp_path).split("\n\n")
     found = checked(SEED, name="t.xp").spec
-    assert [one.partition(" = ")[0] for one in told] == ["model", "data", *found.values]
-    for one in told[2:]:
+    assert [one.partition(" = ")[0] for one in reported] == ["model", "data", *found.values]
+    for one in reported[2:]:
         path, (_, origin, *_) = one.partition(" = ")[0], one.split("\n")
         assert origin == f"  from {found.values[path].origin.describe()}"
 
@@ -104,12 +104,12 @@ def test_a_spec_with_errors_says_so(tmp_path):
     assert b"has errors" in done.stderr
 
 
-def test_what_changes_with_a_setting_is_what_it_became(place):
+def test_what_changes_with_a_setting_is_what_it_became(location):
     """The emitted keys that differ between two specs are those that `xpc explain` lists for the changed setting and for
     values derived from it.
     """
     seen = 0
-    for path, (one, other) in changed_settings(place):
+    for path, (one, other) in changed_settings(location):
         found = compare(Run("", one), Run("", other))
         trace = Trace(one)
         paths = [path, *(each.name for each in found.follows if each.name in one.values)]

@@ -74,9 +74,9 @@ def main(version: str, kind: str, folder: str) -> None:
             for weight in model.parameters():
                 if weight.requires_grad:
                     weight.fill_(value)
-    place = os.path.join(folder, "checkpoint")
-    fsdp_utils.save_fsdp_model(plugin, accelerator, saved, place, adapter_only=True)
-    fsdp_utils.load_fsdp_model(plugin, accelerator, loaded, place, adapter_only=True)
+    location = os.path.join(folder, "checkpoint")
+    fsdp_utils.save_fsdp_model(plugin, accelerator, saved, location, adapter_only=True)
+    fsdp_utils.load_fsdp_model(plugin, accelerator, loaded, location, adapter_only=True)
     before, after = complete(version, saved), complete(version, loaded)
     lost = sum(not torch.equal(after[name], weight) for name, weight in before.items())
     if rank == 0:

@@ -17,7 +17,7 @@ from tiny_runs import lines
 
 def fill(here: Runs) -> None:
     """Write models `tiny` and `teacher` (with attention dropout) and data files of 64 rows into the runs' folder."""
-    folder = here.place
+    folder = here.location
     for seed, name in enumerate(("tiny", "teacher")):
         here.program(os.path.join(REPOSITORY, "tests", "support", "tiny.py"), os.path.join(folder, name), str(seed))
     # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this class.

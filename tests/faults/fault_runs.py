@@ -54,8 +54,10 @@ class Going:
     The checkpoints in the output folder are recorded before the run starts, because it may soon delete some of them.
     """
 
-    def __init__(self, runs: Runs, begin: Callable[[], list[int]], cwd: str, said: str, launched: bool = False) -> None:
-        self.runs, self.cwd, self.said, self.launched = runs, cwd, said, launched
+    def __init__(
+        self, runs: Runs, begin: Callable[[], list[int]], cwd: str, output: str, launched: bool = False
+    ) -> None:
+        self.runs, self.cwd, self.said, self.launched = runs, cwd, output, launched
         self.out = os.path.join(cwd, "out")
         self.children: list[int] = []
         self.before, self.sound = checkpoints(self.out), sound(self.out)
@@ -158,8 +160,8 @@ class Going:
 class Runs:
     """Starts bundles as forks of a warm interpreter, and waits for their ends."""
 
-    def __init__(self, python: str, place: str) -> None:
-        self.python, self.place, self.count = python, place, 0
+    def __init__(self, python: str, location: str) -> None:
+        self.python, self.location, self.count = python, location, 0
         self.lasts: dict[str, float] = {}
         self.sources: dict[str, str] = {}
         self.server = subprocess.Popen(
@@ -179,11 +181,11 @@ class Runs:
     def compiled(self, source: str, name: str) -> str:
         """The compiled bundle of a spec, in the folder of the model. Each spec needs a name of its own."""
         assert self.sources.setdefault(name, source) == source, f"there is another {name}"
-        return compiled(source, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
+        return compiled(source, self.location, os.path.join(self.location, f"{name}.bundle"), f"{name}.xp")
 
     def program(self, path: str, *words: str) -> None:
         """Run a program that belongs to no bundle to its end."""
-        status = self._fork(self.place, 1, path, *words).wait()
+        status = self._fork(self.location, 1, path, *words).wait()
         assert status == [0], status
 
     def start(self, bundle: str, cwd: str, program: str | None = None, **environ: str) -> Going:
@@ -210,11 +212,11 @@ class Runs:
         """Fork a process for each rank. If `world` is 0, fork one process, which is a launcher."""
         self.count += 1
         os.makedirs(cwd, exist_ok=True)
-        said = os.path.join(self.place, f"said-{os.getpid()}-{self.count}")
-        job = {"cwd": cwd, "words": words, "world": world or 1, "program": program, "said": said,
-               "environ": {"XPC_SAID": said, **environ}}  # fmt: skip
-        going = Going(self, lambda: list(self.ask({"start": job})["pids"]), cwd, said, not world)
-        while not all(os.path.exists(f"{said}.err.{rank}") for rank in range(len(going.pids))):
+        output = os.path.join(self.location, f"said-{os.getpid()}-{self.count}")
+        job = {"cwd": cwd, "words": words, "world": world or 1, "program": program, "said": output,
+               "environ": {"XPC_SAID": output, **environ}}  # fmt: skip
+        going = Going(self, lambda: list(self.ask({"start": job})["pids"]), cwd, output, not world)
+        while not all(os.path.exists(f"{output}.err.{rank}") for rank in range(len(going.pids))):
             time.sleep(0.001)
         return going
 
@@ -330,12 +332,12 @@ def result(out: str) -> dict[str, Any]:
 
 def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     """Describe how two results differ; each differing event has its own line."""
-    said = [f"{key}: {found[key]} is not {expected[key]}" for key in expected if found[key] != expected[key]]
+    output = [f"{key}: {found[key]} is not {expected[key]}" for key in expected if found[key] != expected[key]]
     pairs = zip(found["events"], expected["events"], strict=False)
-    told = [f"{one}\n  is not\n{other}" for one, other in pairs if one != other]
+    reported = [f"{one}\n  is not\n{other}" for one, other in pairs if one != other]
     return (
-        [one for one in said if not one.startswith("events")]
-        + told
+        [one for one in output if not one.startswith("events")]
+        + reported
         + (
             []
             if len(found["events"]) == len(expected["events"])

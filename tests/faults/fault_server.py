@@ -72,11 +72,11 @@ def wait(pids: list[int], seconds: float) -> list[int | None]:
     return [status[pid] for pid in pids]
 
 
-def answer(asked: dict[str, Any]) -> dict[str, Any]:
-    if "start" in asked:
-        job, port = asked["start"], free_port()
+def answer(requested: dict[str, Any]) -> dict[str, Any]:
+    if "start" in requested:
+        job, port = requested["start"], free_port()
         return {"pids": [fork_server.child(job, rank, port) for rank in range(job["world"])]}
-    return {"status": wait(asked["wait"], asked["seconds"])}
+    return {"status": wait(requested["wait"], requested["seconds"])}
 
 
 if __name__ == "__main__":

@@ -49,24 +49,24 @@ def main(phase: str, folder: str) -> None:
             num_processes=world, process_index=rank, is_main_process=rank == 0, is_fsdp2=True,
             wait_for_everyone=dist.barrier,
         )  # fmt: skip
-        place = os.path.join(folder, kind)
+        location = os.path.join(folder, kind)
         if phase == "save":
             step(model, optimizer)
             step(model, optimizer)
-            fsdp_utils.save_fsdp_model(plugin, accelerator, model, place)
-            fsdp_utils.save_fsdp_optimizer(plugin, accelerator, optimizer, model, place)
+            fsdp_utils.save_fsdp_model(plugin, accelerator, model, location)
+            fsdp_utils.save_fsdp_optimizer(plugin, accelerator, optimizer, model, location)
         else:
-            fsdp_utils.load_fsdp_model(plugin, accelerator, model, place)
-            fsdp_utils.load_fsdp_optimizer(plugin, accelerator, optimizer, model, place)
+            fsdp_utils.load_fsdp_model(plugin, accelerator, model, location)
+            fsdp_utils.load_fsdp_optimizer(plugin, accelerator, optimizer, model, location)
         whole = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        told = {}
+        reported = {}
         for moment in ("loaded", "trained"):
             weights = get_model_state_dict(model, options=whole)
             states = get_optimizer_state_dict(model, optimizer, options=whole).get("state")  # only on process 0
-            told[moment] = {"weights": dict(weights), "states": states}
+            reported[moment] = {"weights": dict(weights), "states": states}
             step(model, optimizer)
         if rank == 0:
-            torch.save(told, f"{place}-{phase}.pt")
+            torch.save(reported, f"{location}-{phase}.pt")
     dist.barrier()
     dist.destroy_process_group()
 

@@ -55,9 +55,9 @@ def killed_launched(here: Runs, bundle: str, folder: str, chance: random.Random,
             going.send(signal.SIGKILL, *([] if who == "node" else [chance.randrange(len(ranks))]))
         status = going.wait()
         # If the launcher finds that two processes have ended, one was killed, and the other could not continue alone.
-        told = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 76: "another process of the run has ended"}
-        assert status[0] in told, f"{status}: {going.text}"
-        assert told[status[0]] in going.text, f"{status}: {going.text}"
+        reported = {0: "", -signal.SIGKILL: "", 137: "was ended by SIGKILL", 76: "another process of the run has ended"}
+        assert status[0] in reported, f"{status}: {going.text}"
+        assert reported[status[0]] in going.text, f"{status}: {going.text}"
 
 
 def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:

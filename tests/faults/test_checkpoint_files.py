@@ -76,20 +76,20 @@ def test_every_kind_of_damage_is_named(tmp_path: object) -> None:
     name = os.path.join(path, "model.safetensors")
     with open(name, "rb") as handle:
         content = handle.read()
-    for wrong, said in (
+    for wrong, output in (
         (content[:-1], "model.safetensors is cut off (50 of 51 bytes)"),
         (content + b"x", "model.safetensors has grown"),
         (content[:-1] + b"x", "model.safetensors is corrupted (its sha256 differs from the recorded one)"),
     ):
         with open(name, "wb") as handle:
             handle.write(wrong)
-        assert checkpoint_integrity.broken(path, digests=True) == said
+        assert checkpoint_integrity.broken(path, digests=True) == output
     assert checkpoint_integrity.broken(path, digests=False) is None  # a comparison of sizes does not find this damage
     os.remove(name)
     assert checkpoint_integrity.broken(path, digests=False) == "model.safetensors is missing"
 
 
-def test_a_file_that_is_gone_before_the_name_is_given(tmp_path: object) -> None:
+def test_a_file_that_is_missing_before_the_name_is_given(tmp_path: object) -> None:
     folder = checkpoint(str(tmp_path))
     seals = checkpoint_integrity.seal(folder, 0)
     os.remove(os.path.join(folder, "rng_state_0.pth"))

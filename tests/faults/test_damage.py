@@ -43,15 +43,17 @@ def hurt(path: str, chance: random.Random) -> str:
     else:
         with open(path, "r+b") as handle:
             content = handle.read()
-            place = chance.randrange(size) if what == "bit" else max(0, size - 8)
-            turned = bytes([content[place] ^ 1 << chance.randrange(8)]) if what == "bit" else content[place:] + b"x"
-            handle.seek(place if what == "bit" else size)
+            location = chance.randrange(size) if what == "bit" else max(0, size - 8)
+            turned = (
+                bytes([content[location] ^ 1 << chance.randrange(8)]) if what == "bit" else content[location:] + b"x"
+            )
+            handle.seek(location if what == "bit" else size)
             handle.write(turned)
     return what
 
 
 def files(folder: str) -> list[str]:
-    return sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    return sorted(os.path.join(location, name) for location, _, names in os.walk(folder) for name in names)
 
 
 @pytest.mark.parametrize("kind", ["one", "zero2"])
@@ -98,9 +100,11 @@ def test_whatever_happens_to_a_file_is_found(
         with open(path, "rb") as handle:
             before = handle.read()
         what = hurt(path, chance)
-        found, told = checkpoints_of_runtime.newest_complete(going.out, 2, DeepSpeed().check_checkpoint, digests=True)
+        found, reported = checkpoints_of_runtime.newest_complete(
+            going.out, 2, DeepSpeed().check_checkpoint, digests=True
+        )
         assert os.path.basename(found or "") == "checkpoint-6", (number, what, path)
-        assert "checkpoint-9 is skipped: " in told[0]
+        assert "checkpoint-9 is skipped: " in reported[0]
         with open(path, "wb") as handle:
             handle.write(before)
 
@@ -124,13 +128,13 @@ def test_a_lost_data_file_is_named_and_waited_for(
     file is back.
     """
     here = runs(DEFAULT)
-    with open(os.path.join(here.place, "messages.jsonl"), encoding="utf-8") as handle:
+    with open(os.path.join(here.location, "messages.jsonl"), encoding="utf-8") as handle:
         rows = handle.read()
-    put(here.place, {"lost.jsonl": rows})
+    put(here.location, {"lost.jsonl": rows})
     source = text(steps=9, every=1, save="every=2 keep=2", **SHAPES[kind])  # type: ignore[arg-type]
     bundle = here.compiled(source.replace("messages.jsonl", "lost.jsonl"), f"lost-{kind}")
     data = os.path.join(bundle, "data", os.listdir(os.path.join(bundle, "data"))[0])
-    aside, name = os.path.join(here.place, "aside"), os.path.basename(data)
+    aside, name = os.path.join(here.location, "aside"), os.path.basename(data)
 
     def start(bundle: str, cwd: str) -> Going:
         if chance.random() < 1 / 3:
@@ -204,8 +208,8 @@ def test_a_step_that_was_computed_wrong_is_done_again(
         assert set(status) <= {1, -signal.SIGUSR2}, f"{status}: {going.text}"
         word, step = WORDS[str(drawn[0])], int(drawn[1])
         good = (step - 1) // 3 * 3
-        told = f"checkpoint-{good} is the newest one" if good else "there is no checkpoint yet"
-        assert going.text.count(f"error: the loss is {word} at step {step}; this step is not saved ({told})") == 1
+        reported = f"checkpoint-{good} is the newest one" if good else "there is no checkpoint yet"
+        assert going.text.count(f"error: the loss is {word} at step {step}; this step is not saved ({reported})") == 1
         assert checkpoints(going.out)[-1:] == ([f"checkpoint-{good}"] if good else [])
         assert all(event["step"] < step for event in events(going.out))
         hit[f"{word} at step {step}"] += 1
@@ -243,13 +247,13 @@ def test_weights_that_overflow_stop_the_run(
     steps = []
     for _ in range(2):  # a checkpoint can be resumed more than once
         going = refused(here, bundle, str(tmp_path))
-        told = re.search(
+        reported = re.search(
             r"error: the loss is (nan|infinite) at step (\d+); this step is not saved \((\S+) is", going.text
         )
-        assert told is not None, going.text
-        steps.append(int(told[2]))
+        assert reported is not None, going.text
+        steps.append(int(reported[2]))
         good = [f"checkpoint-{one}" for one in range(1, steps[0])][-2:]
-        assert told[3] == good[-1]
+        assert reported[3] == good[-1]
         assert checkpoints(going.out) == good
         assert not os.path.exists(os.path.join(going.out, "model.safetensors"))
     assert steps[0] == steps[1]

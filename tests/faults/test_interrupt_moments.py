@@ -29,8 +29,8 @@ def descendants(pid: int) -> set[int]:
 def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     """The worker processes of `datasets.map` end together with the run that started them."""
     here = runs(DEFAULT)
-    rows = Path(here.place, "messages.jsonl").read_text()
-    Path(here.place, "many.jsonl").write_text(rows * 300)
+    rows = Path(here.location, "messages.jsonl").read_text()
+    Path(here.location, "many.jsonl").write_text(rows * 300)
     source = text("data(workers=2)", world=1, steps=3).replace('"messages.jsonl"', '"many.jsonl"')
     run = Terminal([os.path.join(here.compiled(source, "interrupt-tokenizing"), "launch.sh")], str(tmp_path),
                    PYTHON=here.python, HF_DATASETS_CACHE=str(tmp_path / "cache"))  # fmt: skip

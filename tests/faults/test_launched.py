@@ -98,8 +98,10 @@ def test_a_process_that_is_killed_is_tried_again(
     run.until(lambda: bool(events(run.out)) and events(run.out)[-1]["step"] >= step)
     signalled(children(run.process.pid)[-1], signal.SIGKILL)
     assert run.process.wait(HANGS) == 0, run.output
-    told = "launch.sh: process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 4); started"
-    assert run.output.count("launch.sh: ") == run.output.count(told) == 1, run.output
+    reported = (
+        "launch.sh: process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 4); started"
+    )
+    assert run.output.count("launch.sh: ") == run.output.count(reported) == 1, run.output
     assert run.output.count("first rows have") == 2, run.output
     assert "Traceback" not in run.output, run.output
     found = differences(result(run.out), expected)

@@ -54,8 +54,8 @@ def chained(here: Runs, source: Callable[[int], str], worlds: list[int], folder:
         for path in glob(os.path.join(cwd, "rows-*.jsonl")):
             os.remove(path)
         if number:
-            told = f"now; the run began with {worlds[0]} process(es)" in going.text
-            assert told is (worlds[number] != worlds[0]), going.text
+            reported = f"now; the run began with {worlds[0]} process(es)" in going.text
+            assert reported is (worlds[number] != worlds[0]), going.text
             assert "resuming from checkpoint-" in going.text, going.text
     assert found == rows
     got = result(os.path.join(cwd, "out"))
@@ -98,13 +98,13 @@ def recorded(cwd: str) -> dict[int, list[str]]:
 
 def still(here: Runs) -> None:
     """Write the model `still`: a copy of `tiny` without dropout, so that losses do not depend on random states."""
-    place = os.path.join(here.place, "still")
-    if os.path.exists(place):
+    location = os.path.join(here.location, "still")
+    if os.path.exists(location):
         return
-    shutil.copytree(os.path.join(here.place, "tiny"), place)
-    with open(os.path.join(place, "config.json"), encoding="utf-8") as handle:
+    shutil.copytree(os.path.join(here.location, "tiny"), location)
+    with open(os.path.join(location, "config.json"), encoding="utf-8") as handle:
         stated = json.load(handle)
-    put(here.place, {"still/config.json": json.dumps({**stated, "attention_dropout": 0.0})})
+    put(here.location, {"still/config.json": json.dumps({**stated, "attention_dropout": 0.0})})
 
 
 def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> str:
@@ -183,8 +183,8 @@ def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: 
     """
     torch = pytest.importorskip("torch")
     for world, words in ((2, ("first",)), (3, ("second", "first")), (2, ("third", "second"))):
-        places = [str(tmp_path / one) for one in words]
-        together(interpreter(DEFAULT), "zero_states.py", world, precision, offload, *places)
+        locations = [str(tmp_path / one) for one in words]
+        together(interpreter(DEFAULT), "zero_states.py", world, precision, offload, *locations)
     for stage in (1, 2, 3):
         was, *later = (torch.load(tmp_path / one / f"{stage}.pt") for one in ("first", "second", "third"))
         assert len(list(tensors(was["whole"]))) == 15

@@ -84,9 +84,11 @@ def test_full_disk_is_reported_and_the_same_command_continues(
             continue  # the run had finished, or there was enough room
         hit[f"{moment}, {left >> 10} KiB left"] += 1
         assert 1 in status, f"{status}: {going.text}"
-        told = re.findall(r"error: .*No space left on device; free some space, and the same command (.*)", going.text)
-        assert told, going.text
-        assert all(one.startswith(("resumes from ", "starts again")) for one in told), told
+        reported = re.findall(
+            r"error: .*No space left on device; free some space, and the same command (.*)", going.text
+        )
+        assert reported, going.text
+        assert all(one.startswith(("resumes from ", "starts again")) for one in reported), reported
 
 
 REFUSALS = ("a run is training into", "contains this run, finished")

@@ -113,8 +113,8 @@ def main(precision: str, offload: str, into: str, origin: str | None = None) -> 
                 {key: value for key, value in group.items() if key != "params"}
                 for group in engine.optimizer.optimizer.param_groups
             ]
-            told = {"whole": whole, "used": used, "groups": groups, "steps": engine.global_steps}
-            torch.save(told, os.path.join(into, f"{stage}.pt"))
+            reported = {"whole": whole, "used": used, "groups": groups, "steps": engine.global_steps}
+            torch.save(reported, os.path.join(into, f"{stage}.pt"))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -33,9 +33,9 @@ def test_a_link_in_the_place_of_the_folder_is_not_followed(which: str, folder: P
     names = {f"{number:064x}": ENTRY for number in range(private.MOST + 20)}
     put(tmp_path / "mine" / ("data" if which == "xpc" else "."), names)
     (tmp_path / "mine").chmod(0o700)
-    place = tmp_path / "cache" / which
-    place.parent.mkdir(parents=True, mode=0o700)
-    place.symlink_to(tmp_path / "mine")
+    location = tmp_path / "cache" / which
+    location.parent.mkdir(parents=True, mode=0o700)
+    location.symlink_to(tmp_path / "mine")
     before = tree(tmp_path / "mine")
     assert private.read(str(folder), NAME) is None
     private.write(str(folder), "f" * 64, ENTRY)

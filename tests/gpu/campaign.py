@@ -41,20 +41,20 @@ class Piece:
     read: Callable[[], Reading]
 
 
-def pieces(place: machine.Machine) -> Iterator[Piece]:
+def pieces(location: machine.Machine) -> Iterator[Piece]:
     """Every measurement of the campaign. The most informative come first, because the time may not be enough for
     all.
     """
-    yield Piece("preflight", "preflight", lambda: runs.preflight(place))
-    for case in runs.cases(place):
-        yield Piece(f"run {case.name}", "run", lambda case=case: runs.read(case, place))  # type: ignore[misc]
-    yield Piece("run killed", "run", lambda: runs.killed(place))
-    for shape in memory.shapes(place.rehearsal):
-        yield Piece(f"memory {shape.name}", "memory", lambda shape=shape: memory.read(shape, place))  # type: ignore[misc]
-    for pair in throughput.comparisons(place):
-        yield Piece(f"throughput {pair.name}", "throughput", lambda pair=pair: throughput.read(pair, place))  # type: ignore[misc]
-    for one in choices.choices(place):
-        yield Piece(f"choice {one.name}", "choice", lambda one=one: choices.read(one, place))  # type: ignore[misc]
+    yield Piece("preflight", "preflight", lambda: runs.preflight(location))
+    for case in runs.cases(location):
+        yield Piece(f"run {case.name}", "run", lambda case=case: runs.read(case, location))  # type: ignore[misc]
+    yield Piece("run killed", "run", lambda: runs.killed(location))
+    for shape in memory.shapes(location.rehearsal):
+        yield Piece(f"memory {shape.name}", "memory", lambda shape=shape: memory.read(shape, location))  # type: ignore[misc]
+    for pair in throughput.comparisons(location):
+        yield Piece(f"throughput {pair.name}", "throughput", lambda pair=pair: throughput.read(pair, location))  # type: ignore[misc]
+    for one in choices.choices(location):
+        yield Piece(f"choice {one.name}", "choice", lambda one=one: choices.read(one, location))  # type: ignore[misc]
 
 
 class Readings:
@@ -62,15 +62,15 @@ class Readings:
     ignored.
     """
 
-    def __init__(self, folder: str, place: machine.Machine) -> None:
+    def __init__(self, folder: str, location: machine.Machine) -> None:
         os.makedirs(folder, exist_ok=True)
         self.path = os.path.join(folder, "readings.jsonl")
-        self.place = place
+        self.location = location
         self.known: dict[str, Reading] = {}
         if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as handle:
                 found = [json.loads(line) for line in handle if line.endswith("\n")]
-            self.known = {one["piece"]: one for one in found if one["machine"] == place.facts}
+            self.known = {one["piece"]: one for one in found if one["machine"] == location.facts}
 
     def take(self, piece: Piece) -> Reading:
         """Make a measurement and append it to the file; if it fails, the measurement that is appended has the error."""
@@ -81,7 +81,7 @@ class Readings:
             found = {"ok": False, "error": f"{type(error).__name__}: {error}"[-2000:]}
         found = {
             "piece": piece.name, "kind": piece.kind, **found, "seconds": round(time.monotonic() - began, 1),
-            "machine": self.place.facts,
+            "machine": self.location.facts,
         }  # fmt: skip
         with open(self.path, "a", encoding="utf-8") as handle:
             handle.write(json.dumps(found) + "\n")
@@ -121,10 +121,10 @@ def main() -> int:
     parser.add_argument("--rehearse", action="store_true", help="on a CPU, with small shapes")
     parser.add_argument("--only", default="", metavar="WORD", help="pieces whose name has the word")
     options = parser.parse_args()
-    place = machine.find_machine(os.path.abspath(options.out), options.rehearse)
+    location = machine.find_machine(os.path.abspath(options.out), options.rehearse)
     began = time.monotonic()  # each call makes at least one measurement
-    readings = Readings(options.out, place)
-    wanted = [one for one in pieces(place) if options.only in one.name]
+    readings = Readings(options.out, location)
+    wanted = [one for one in pieces(location) if options.only in one.name]
     for one in wanted:
         if one.name in readings.known:
             continue

@@ -34,21 +34,21 @@ class Choice:
         return f"micro {self.micro}, {'recomputed' if self.checkpointing else 'kept'}"
 
 
-def choices(place: Machine) -> Iterator[Choice]:
+def choices(location: Machine) -> Iterator[Choice]:
     """The settings to measure: first the compiler's choice, then a grid of micro-batches (divisors of the global
     batch), each with and without recomputation.
     """
     yield Choice(0, None)
-    for micro in (2, 8) if place.rehearsal else (1, 2, 4, 8, 16):
+    for micro in (2, 8) if location.rehearsal else (1, 2, 4, 8, 16):
         for checkpointing in (False, True):
             yield Choice(micro, checkpointing)
 
 
-def read(choice: Choice, place: Machine) -> dict[str, Any]:
+def read(choice: Choice, location: Machine) -> dict[str, Any]:
     """Compile and run the spec. If the run is out of GPU memory, that is a result and no error."""
     lines = "" if choice.checkpointing is None else f"memory(checkpointing={str(choice.checkpointing).lower()})"
     case = Case(f"choice {choice.name}", f"strategy ddp\n{lines}", micro=choice.micro)
-    made = bundle(case, place, steps=6 if place.rehearsal else 30)
+    made = bundle(case, location, steps=6 if location.rehearsal else 30)
     with open(os.path.join(made, "trainer_args.json"), encoding="utf-8") as handle:
         arguments = json.load(handle)["arguments"]
     started = command(made)

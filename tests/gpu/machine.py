@@ -87,7 +87,7 @@ def find_machine(folder: str, rehearsal: bool) -> Machine:
     elif not facts["cards"]:
         sys.exit("no GPU is here that torch sees: --rehearse tries the campaign on a CPU")
     facts["versions"] = {name: found for name in PACKAGES if (found := _version(name))}
-    place = Machine(folder, facts, "cpu" if rehearsal else card_name(facts["card"], facts["memory"]), rehearsal)
+    location = Machine(folder, facts, "cpu" if rehearsal else card_name(facts["card"], facts["memory"]), rehearsal)
     os.makedirs(folder, exist_ok=True)
     if not os.path.exists(os.path.join(folder, "rewards.py")):
         output([sys.executable, "-c", MODEL, folder, "512", json.dumps({} if rehearsal else SHAPE)])
@@ -98,7 +98,7 @@ def find_machine(folder: str, rehearsal: bool) -> Machine:
                     out.write(json.dumps(found) + "\n")
         with open(os.path.join(folder, "rewards.py"), "w", encoding="utf-8") as out:
             out.write(REWARDS)
-    return place
+    return location
 
 
 def card_name(card: str, memory: int) -> str:

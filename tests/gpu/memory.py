@@ -80,14 +80,14 @@ def planned(shape: Shape, parameters: int) -> dict[str, float]:
     return {} if isinstance(found, str) else {name: sum(one.values()) for name, one in found.phases.items()}
 
 
-def read(shape: Shape, place: Machine) -> dict[str, Any]:
+def read(shape: Shape, location: Machine) -> dict[str, Any]:
     """Run memory_probe.py; return the measured bytes at the end and at the peak of each phase, and the plan's
     prediction.
     """
     probe = os.path.join(os.path.dirname(os.path.abspath(__file__)), "memory_probe.py")
-    asked = json.dumps({**asdict(shape), "device": "cpu" if place.rehearsal else "cuda"})
-    found: dict[str, Any] = json.loads(output([sys.executable, probe, asked]).splitlines()[-1])
-    said = planned(shape, found["parameters"])
+    requested = json.dumps({**asdict(shape), "device": "cpu" if location.rehearsal else "cuda"})
+    found: dict[str, Any] = json.loads(output([sys.executable, probe, requested]).splitlines()[-1])
+    printed = planned(shape, found["parameters"])
     peaks = [one["peak"] for one in found["phases"].values() if "peak" in one]
-    off = {"off": round(max(said.values()) / max(peaks) - 1, 4)} if peaks and said else {}
-    return {**found, "shape": asdict(shape), "planned": said, **off}
+    off = {"off": round(max(printed.values()) / max(peaks) - 1, 4)} if peaks and printed else {}
+    return {**found, "shape": asdict(shape), "planned": printed, **off}

@@ -14,35 +14,35 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def main(asked: dict[str, Any]) -> dict[str, Any]:
+def main(requested: dict[str, Any]) -> dict[str, Any]:
     """Take the two steps; return the bytes of each phase."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    device, half = asked["device"], torch.bfloat16
+    device, half = requested["device"], torch.bfloat16
     torch.manual_seed(0)
-    heads = max(4, asked["hidden"] // 128)
+    heads = max(4, requested["hidden"] // 128)
     config = Qwen2Config(
-        vocab_size=asked["vocab"], hidden_size=asked["hidden"], intermediate_size=4 * asked["hidden"],
-        num_hidden_layers=asked["layers"], num_attention_heads=heads, num_key_value_heads=max(2, heads // 4),
-        max_position_embeddings=asked["tokens"], tie_word_embeddings=asked["vocab"] > 100_000,
+        vocab_size=requested["vocab"], hidden_size=requested["hidden"], intermediate_size=4 * requested["hidden"],
+        num_hidden_layers=requested["layers"], num_attention_heads=heads, num_key_value_heads=max(2, heads // 4),
+        max_position_embeddings=requested["tokens"], tie_word_embeddings=requested["vocab"] > 100_000,
     )  # fmt: skip
-    if asked["head"] == "liger":
+    if requested["head"] == "liger":
         from liger_kernel.transformers import apply_liger_kernel_to_qwen2
 
         apply_liger_kernel_to_qwen2(rope=False, rms_norm=False, swiglu=False, fused_linear_cross_entropy=True)
     meter = Meter(torch, device)
     with meter.phase("load"):
         model = Qwen2ForCausalLM._from_config(config, attn_implementation="sdpa")
-        model = model.to(device=device, dtype=half if asked["precision"] == "bf16" else torch.float32)
+        model = model.to(device=device, dtype=half if requested["precision"] == "bf16" else torch.float32)
         model.config.use_cache = False
-        if asked["checkpointing"]:
+        if requested["checkpointing"]:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    rows = torch.randint(0, asked["vocab"], (1, asked["tokens"]), device=device)
+    rows = torch.randint(0, requested["vocab"], (1, requested["tokens"]), device=device)
     for _ in range(2):  # in the second step the optimizer's states exist from the start
-        mixed = asked["precision"] == "mixed"
+        mixed = requested["precision"] == "mixed"
         with meter.phase("forward"), meter.saved(), torch.autocast(device, dtype=half, enabled=mixed):
             loss = model(input_ids=rows, labels=rows).loss
         with meter.phase("backward"):

@@ -71,12 +71,12 @@ PLAIN = "memory(checkpointing=false)"
 GRPO = f'method grpo(generations=4, max_completion=32, rewards="rewards.py:short")\n{PLAIN}'
 
 
-def cases(place: Machine) -> Iterator[Case]:
+def cases(location: Machine) -> Iterator[Case]:
     """Every case that the machine can run; a rehearsal excludes cases that a CPU cannot run."""
     for one in CASES:
         gpu_only = any(word in one.lines for word in GPU_ONLY)
         there = not one.needs or importlib.util.find_spec(one.needs) is not None
-        if there and not (place.rehearsal and gpu_only) and one.cards <= max(1, place.facts["cards"]):
+        if there and not (location.rehearsal and gpu_only) and one.cards <= max(1, location.facts["cards"]):
             yield one
 
 
@@ -110,15 +110,15 @@ CASES = (
 )
 
 
-def bundle(case: Case, place: Machine, steps: int = 6, every: str = "never") -> str:
+def bundle(case: Case, location: Machine, steps: int = 6, every: str = "never") -> str:
     """Compile the bundle of a case into a new folder of its own; returns the bundle's path."""
-    folder = os.path.join(place.folder, "runs", re.sub(r"\W+", "-", case.name))
+    folder = os.path.join(location.folder, "runs", re.sub(r"\W+", "-", case.name))
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     for name in ("model", "rows.jsonl", "pairs.jsonl", "prompts.jsonl", "rewards.py"):
-        os.symlink(os.path.join(place.folder, name), os.path.join(folder, name))
-    micro, seq = (2, 64) if place.rehearsal else (8, 512)
-    text = case.spec(place.hardware(case.cards), place.precision, micro, seq, steps, every)
+        os.symlink(os.path.join(location.folder, name), os.path.join(folder, name))
+    micro, seq = (2, 64) if location.rehearsal else (8, 512)
+    text = case.spec(location.hardware(case.cards), location.precision, micro, seq, steps, every)
     with open(os.path.join(folder, "run.xp"), "w", encoding="utf-8") as handle:
         handle.write(text)
     output([sys.executable, "-m", "xpc.compiler.cli", "compile", "run.xp"], folder)
@@ -149,21 +149,21 @@ def facts(made: str, started: list[str]) -> dict[str, Any]:
     return out
 
 
-def read(case: Case, place: Machine) -> dict[str, Any]:
+def read(case: Case, location: Machine) -> dict[str, Any]:
     """Compile and run one case."""
-    made = bundle(case, place)
+    made = bundle(case, location)
     started = command(made)
     output(started, os.path.dirname(made), XPC_PREFLIGHT="passed")
     group = {"group": case.group} if case.group else {}
     return {**facts(made, started), **group}
 
 
-def killed(place: Machine) -> dict[str, Any]:
+def killed(location: Machine) -> dict[str, Any]:
     """Compare two runs: one is killed with -9 after its first checkpoint and started again, the other is
     undisturbed.
     """
     case = Case("killed", f"strategy ddp\n{PLAIN}")
-    made = bundle(case, place, steps=20, every="4")
+    made = bundle(case, location, steps=20, every="4")
     started, folder = command(made), os.path.dirname(made)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "XPC_PREFLIGHT": "passed"}
     process = subprocess.Popen(started, cwd=folder, env=environment, start_new_session=True,
@@ -177,19 +177,19 @@ def killed(place: Machine) -> dict[str, Any]:
     process.wait()
     output(started, folder, XPC_PREFLIGHT="passed")
     again = [one["loss"] for one in events(made)]
-    alone = bundle(Case("left alone", case.lines), place, steps=20)
+    alone = bundle(Case("left alone", case.lines), location, steps=20)
     output(command(alone), os.path.dirname(alone), XPC_PREFLIGHT="passed")
     whole = [one["loss"] for one in events(alone)]
     return {"losses": again, "undisturbed": whole, "equal": again == whole, "ok": again == whole}
 
 
-def preflight(place: Machine) -> dict[str, Any]:
+def preflight(location: Machine) -> dict[str, Any]:
     """The output of a bundle's preflight, which also names installed versions that differ from the pins."""
-    made = bundle(CASES[0], place)
+    made = bundle(CASES[0], location)
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHON": sys.executable}
     done = subprocess.run([os.path.join(made, "launch.sh"), "--preflight"], cwd=os.path.dirname(made), env=environment,
                           capture_output=True, text=True, timeout=300)  # fmt: skip
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    printed = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     doctor = subprocess.run([sys.executable, "-m", "xpc.compiler.cli", "doctor", "--python", sys.executable],
                             capture_output=True, text=True, timeout=300)  # fmt: skip
-    return {"status": done.returncode, "said": said, "doctor": doctor.stdout.splitlines()}
+    return {"status": done.returncode, "said": printed, "doctor": doctor.stdout.splitlines()}

@@ -65,8 +65,8 @@ def test_shapes_are_about_forty_of_four_sizes():
 
 def test_the_plan_knows_every_shape():
     for shape in memory.shapes(False):
-        said = memory.planned(shape, 12 * shape.layers * shape.hidden**2)
-        assert max(said.values()) > shape.tokens * shape.hidden
+        output = memory.planned(shape, 12 * shape.layers * shape.hidden**2)
+        assert max(output.values()) > shape.tokens * shape.hidden
 
 
 def test_the_plan_s_error_is_printed():
@@ -79,8 +79,8 @@ def test_the_compiler_s_own_choice_is_held_against_the_best():
     found = {
         name: {"piece": f"choice {name}", "kind": "choice", "tokens_per_second": one} for name, one in speeds.items()
     }
-    (said,) = choices.compared(found)
-    assert said == "the compiler's own choice runs at 90% of the best (choice micro 8, kept: 1,000 tokens/s)"
+    (output,) = choices.compared(found)
+    assert output == "the compiler's own choice runs at 90% of the best (choice micro 8, kept: 1,000 tokens/s)"
 
 
 def test_runs_that_compute_the_same_are_compared():
@@ -90,8 +90,8 @@ def test_runs_that_compute_the_same_are_compared():
         "c": {"piece": "run c", "kind": "run", "ok": True, "group": "full", "losses": [2.0, 1.01]},
         "d": {"piece": "run d", "kind": "run", "ok": True, "group": "lora", "losses": [5.0, 4.0]},
     }
-    (told,) = campaign.unequal(found)
-    assert told.startswith("run c")
+    (reported,) = campaign.unequal(found)
+    assert reported.startswith("run c")
 
 
 @pytest.mark.nightly

@@ -28,21 +28,21 @@ class Pair:
         return self.case.name
 
 
-def comparisons(place: Machine) -> Iterator[Pair]:
+def comparisons(location: Machine) -> Iterator[Pair]:
     """The bundles and scripts whose speeds are compared."""
     yield Pair(Case("plain", f"strategy ddp\n{PLAIN}"))
     yield Pair(Case("recomputed", "strategy ddp\nmemory(checkpointing)"))
-    if not place.rehearsal:
+    if not location.rehearsal:
         yield Pair(Case("with liger", "strategy ddp\nmemory(liger)", needs="liger_kernel"))
 
 
-def read(pair: Pair, place: Machine) -> dict[str, Any]:
+def read(pair: Pair, location: Machine) -> dict[str, Any]:
     """Run bundle and script alternately: the tokens per second of each, and whether their losses are equal."""
-    steps = 12 if place.rehearsal else 60
+    steps = 12 if location.rehearsal else 60
     found: dict[str, list[dict[str, Any]]] = {"bundle": [], "script": []}
     for _ in range(pair.times):
         for way in found:
-            made = bundle(pair.case, place, steps)
+            made = bundle(pair.case, location, steps)
             folder = os.path.dirname(made)
             os.makedirs(os.path.join(folder, "out"), exist_ok=True)
             started = command(made) if way == "bundle" else [sys.executable, SCRIPT, f"{made}/trainer_args.json"]

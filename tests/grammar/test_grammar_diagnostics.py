@@ -28,7 +28,10 @@ def fixed(text):
 # ruff: noqa: E501
 CASES = [
     ("lr =\n", ("XP021", 1, 4, "expected a value after `=`", "write a value after it, or leave the setting out")),
-    ("a {\n  b = = 1\n}\n", ("XP021", 2, 5, "expected a value after `=`", "write one `=` between a name and its value")),
+    (
+        "a {\n  b = = 1\n}\n",
+        ("XP021", 2, 5, "expected a value after `=`", "write one `=` between a name and its value"),
+    ),
     ("a = {\n}\n", ("XP021", 1, 3, "expected a value after `=`", "a block follows its name without `=`")),
     ("train\n", ("XP020", 1, 1, "expected a model after `train`", "write `train MODEL on DATA`")),
     ("train on d", ("XP020", 1, 7, "expected a model after `train`", "write `train MODEL on DATA`")),
@@ -37,11 +40,20 @@ CASES = [
     ("train m on", ("XP020", 1, 9, "expected a dataset after `on`", "write `train MODEL on DATA`")),
     ("train m on d for", ("XP020", 1, 14, "expected a number after `for`", "write `for 3 epochs`")),
     ("train m on d for 3", ("XP020", 1, 18, "expected `epochs` or `steps` after `for 3`", "write `for 3 epochs`")),
-    ("train m on d zero2", ("XP020", 1, 14, "expected `for`, `with` or the end of the line, found `zero2`", "choices go after `with`")),
-    ("train m on d with", ("XP020", 1, 14, "expected a choice or a setting after `with`", "write `with zero2 gbs=528`")),
+    (
+        "train m on d zero2",
+        ("XP020", 1, 14, "expected `for`, `with` or the end of the line, found `zero2`", "choices go after `with`"),
+    ),
+    (
+        "train m on d with",
+        ("XP020", 1, 14, "expected a choice or a setting after `with`", "write `with zero2 gbs=528`"),
+    ),
     ("train m on d {\n}\n", ("XP020", 1, 14, "the sentence takes no block", "write clauses on the lines below")),
     ("train m on d with a, b", ("XP020", 1, 20, "unexpected `,`", "choices and settings are separated by spaces")),
-    ("a = 1 b = 2", ("XP023", 1, 7, "expected the end of the line after this setting, found `b`", "put it on its own line")),
+    (
+        "a = 1 b = 2",
+        ("XP023", 1, 7, "expected the end of the line after this setting, found `b`", "put it on its own line"),
+    ),
     ("a {\n} b", ("XP023", 2, 3, "expected the end of the line after this block, found `b`", "put it on its own line")),
     ("xpc 1 2", ("XP023", 1, 7, "expected the end of the line after `1`, found `2`", "put it on its own line")),
     ("a {\n  b = 1 }\n", ("XP022", 2, 9, "`}` goes on a line of its own", "this block has one setting on each line")),
@@ -54,8 +66,20 @@ CASES = [
     ),
     ("betas [0.9]", ("XP025", 1, 7, "a list can only be the value of a setting", "write `name = [...]`")),
     ('a "b"(c=1)', ("XP025", 1, 6, "only a plain name takes arguments", 'write `"b" { c=1 }`')),
-    ("train a on me/b(take=5%)", ("XP020", 1, 16, "settings of one source go into a `data` block", "write `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`")),
-    ('data m {\n  "a" = 10%\n}\n', ("XP025", 2, 7, "`=` follows a plain name", "settings after a text go into a block: `{ name = value }`")),
+    (
+        "train a on me/b(take=5%)",
+        (
+            "XP020",
+            1,
+            16,
+            "settings of one source go into a `data` block",
+            "write `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`",
+        ),
+    ),
+    (
+        'data m {\n  "a" = 10%\n}\n',
+        ("XP025", 2, 7, "`=` follows a plain name", "settings after a text go into a block: `{ name = value }`"),
+    ),
     ("a = 1 {\n}\n", ("XP025", 1, 7, "a setting takes no block", "a block follows its name without `=`")),
     ("{\n}\n", ("XP025", 1, 1, "a block needs a name before its `{`", "write `batch {`")),
     ("a/b = 1", ("XP025", 1, 5, "`=` follows a plain name", "write `name = value`")),
@@ -63,24 +87,75 @@ CASES = [
     ("gbs: 528", ("XP014", 1, 4, "unexpected `:`", "a setting is written `gbs = value`")),
     ("a = 1;", ("XP014", 1, 6, "unexpected `;`", "write each setting on its own line")),
     ("// no", ("XP014", 1, 1, "unexpected `//`", "comments begin with `#`")),
-    ("größe = 1", ("XP014", 1, 3, "unexpected `ö` (U+00F6)", "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes")),
+    (
+        "größe = 1",
+        (
+            "XP014",
+            1,
+            3,
+            "unexpected `ö` (U+00F6)",
+            "names are ASCII letters, digits, `_`, `-` and `.`; put other text in double quotes",
+        ),
+    ),
     ("a = 1\nxpc 1", ("XP034", 2, 1, "`xpc` is not on the first line", "move it to the first line, or delete it")),
     ("xpc 2", ("XP035", 1, 5, "this compiler does not know edition 2", "write `xpc 1`")),
     ("xpc", ("XP035", 1, 1, "expected the number of the edition after `xpc`", "write `xpc 1`")),
     ('seed 1\nextends "b"', ("XP033", 2, 1, "`extends` comes before `train` and the clauses", "move it up")),
     ("extends base", ("XP033", 1, 9, "expected a path in double quotes after `extends`", 'write `extends "base"`')),
     ("train a on b\ntrain c on d", ("XP032", 2, 1, "a second `train` sentence", "a specification describes one run")),
-    ("seed 1\ntrain a on b", ("XP032", 2, 1, "the `train` sentence comes first", "move it above the clauses, outside of every block")),
-    ("a with b=1", ("XP030", 1, 3, "`with` is a word of the language and names nothing else", "`with` belongs to the sentence; here settings go into a block or a call")),
-    ("with zero2", ("XP030", 1, 1, "a statement cannot begin with `with`", "the sentence is one line: write it after `train`")),
-    ("train a on b with c with d", ("XP030", 1, 21, "a second `with`", "one `with` introduces all choices and settings")),
+    (
+        "seed 1\ntrain a on b",
+        ("XP032", 2, 1, "the `train` sentence comes first", "move it above the clauses, outside of every block"),
+    ),
+    (
+        "a with b=1",
+        (
+            "XP030",
+            1,
+            3,
+            "`with` is a word of the language and names nothing else",
+            "`with` belongs to the sentence; here settings go into a block or a call",
+        ),
+    ),
+    (
+        "with zero2",
+        ("XP030", 1, 1, "a statement cannot begin with `with`", "the sentence is one line: write it after `train`"),
+    ),
+    (
+        "train a on b with c with d",
+        ("XP030", 1, 21, "a second `with`", "one `with` introduces all choices and settings"),
+    ),
     ("train a on b for 1 epochs with c for 2 epochs", ("XP031", 1, 34, "a second budget", "the sentence has one")),
-    ("finetune a on b with c", ("XP020", 1, 1, "the sentence begins with `train`, not with `finetune`", "write `train a on b`")),
-    ("dpo a on b with c", ("XP020", 1, 1, "the sentence begins with `train`, not with `dpo`", "write `train a on b`, and choices such as `dpo` after `with`")),
+    (
+        "finetune a on b with c",
+        ("XP020", 1, 1, "the sentence begins with `train`, not with `finetune`", "write `train a on b`"),
+    ),
+    (
+        "dpo a on b with c",
+        (
+            "XP020",
+            1,
+            1,
+            "the sentence begins with `train`, not with `dpo`",
+            "write `train a on b`, and choices such as `dpo` after `with`",
+        ),
+    ),
     ('"./a" on "b.jsonl"', ("XP020", 1, 1, "the sentence begins with `train`", 'write `train "./a" on "b.jsonl"`')),
     ("train a on b with c on 8 x d", ("XP030", 1, 21, "hardware has no `on`", "write `8 x d`")),
-    ("train a on b and c with d", ("XP020", 1, 14, "several datasets go into a `data` block", "write `on rows`, and below the header `data rows {`, `b` and the others on a line each, `}`")),
-    ("a = 7b-x", ("XP040", 1, 5, "`7b-x` is not a number", "a name begins with a letter; put other text in double quotes")),
+    (
+        "train a on b and c with d",
+        (
+            "XP020",
+            1,
+            14,
+            "several datasets go into a `data` block",
+            "write `on rows`, and below the header `data rows {`, `b` and the others on a line each, `}`",
+        ),
+    ),
+    (
+        "a = 7b-x",
+        ("XP040", 1, 5, "`7b-x` is not a number", "a name begins with a letter; put other text in double quotes"),
+    ),
     ("a = 1.2.3", ("XP040", 1, 5, "`1.2.3` is not a number", "numbers are written `528`, `1_000`, `0.95` or `1e-5`")),
     ("a = 1e999", ("XP041", 1, 5, "`1e999` is too large for a number", "write a finite number")),
     ("a = " + "9" * 400, ("XP042", 1, 5, "a number of 400 characters", "a number has at most 64 characters")),
@@ -90,7 +165,7 @@ CASES = [
     ('a = "b\\q"', ("XP011", 1, 7, "`\\q` is not an escape", "write `\\\\q` for a backslash and `q`")),
     ("a = b)", ("XP013", 1, 6, "this `)` closes nothing", "delete it")),
     ("a\u00a0b", ("XP014", 1, 2, "U+00A0 is not a space here", "use a plain space")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[repr(text[:30]) for text, _ in CASES])
@@ -210,8 +285,8 @@ def test_a_split_as_other_tools_write_it(text, right):
     ],
 )
 def test_what_no_split_can_say(text, remedy):
-    ((_, _, _, _, said),) = findings(text)
-    assert remedy in said
+    ((_, _, _, _, output),) = findings(text)
+    assert remedy in output
     assert fixed(text) == text
 
 

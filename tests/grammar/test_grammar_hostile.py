@@ -7,13 +7,13 @@ from xpc.grammar.read import decode
 from xpc.grammar.source import Source
 
 
-def places(source, diagnostics):
+def locations(source, diagnostics):
     return [(d.code, *source.position(d.primary.span.start)) for d in diagnostics]
 
 
 def read(data):
     source, diagnostics = decode(data, "test.xp")
-    return source, places(source, diagnostics), places(source, parse(source)[1])
+    return source, locations(source, diagnostics), locations(source, parse(source)[1])
 
 
 def test_bom_and_line_ends():
@@ -45,7 +45,7 @@ def test_characters_are_reported_once(data, expected):
 
 def test_texts_that_were_never_decoded_are_checked_too():
     source = Source("t.xp", "a\x00 = 1\n# \u202e\n")
-    assert places(source, parse(source)[1]) == [("XP002", 1, 2), ("XP003", 2, 3)]
+    assert locations(source, parse(source)[1]) == [("XP002", 1, 2), ("XP003", 2, 3)]
 
 
 def test_tabs_are_fine():

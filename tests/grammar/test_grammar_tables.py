@@ -28,8 +28,8 @@ def shape(node):
     if isinstance(node, lark.Token):
         return (node.type, node.start_pos, node.end_pos, str(node))
     if isinstance(node, lark.Tree):
-        place = () if node.meta.empty else (node.meta.start_pos, node.meta.end_pos)
-        return (str(node.data), *place, [shape(child) for child in node.children])
+        location = () if node.meta.empty else (node.meta.start_pos, node.meta.end_pos)
+        return (str(node.data), *location, [shape(child) for child in node.children])
     if node.text:
         return (node.kind, node.start, node.end, node.text)
     return (node.kind, *((node.start, node.end) if node.end else ()), [shape(part) for part in node.parts])
@@ -43,11 +43,11 @@ def read(parse, text):
         return ("", error.pos_in_stream, list(map(shape, error.state.value_stack)))
     except lark.UnexpectedToken as error:
         end = error.token.type == lalr.END
-        place = () if end else (error.token.start_pos,)
-        return (error.token.type, *place, list(map(shape, error.state.value_stack)))
+        location = () if end else (error.token.start_pos,)
+        return (error.token.type, *location, list(map(shape, error.state.value_stack)))
     except lalr.UnexpectedToken as error:
-        place = () if error.token.kind == lalr.END else (error.token.start,)
-        return (error.token.kind, *place, list(map(shape, error.stack)))
+        location = () if error.token.kind == lalr.END else (error.token.start,)
+        return (error.token.kind, *location, list(map(shape, error.stack)))
 
 
 def test_reads_every_text_as_lark_does():

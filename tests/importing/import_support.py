@@ -55,14 +55,14 @@ class Imported:
         return found
 
     @property
-    def fates(self) -> dict[str, str]:
+    def outcomes(self) -> dict[str, str]:
         """The outcome of each key of the source: `mapped`, `extra`, `irrelevant` and so on."""
-        return {one.key: one.fate for one in self.draft.fates.values()}
+        return {one.key: one.outcome for one in self.draft.outcomes.values()}
 
     @property
     def messages(self) -> list[str]:
         """The messages of the import, each with its severity."""
-        return [f"{one.severity}: {one.place} {one.text}" for one in self.draft.messages]
+        return [f"{one.severity}: {one.location} {one.text}" for one in self.draft.messages]
 
 
 def convert(text: str, *arguments: str, name: str = "recipe.yaml", folder: str = REPOSITORY) -> tuple[Draft, str]:
@@ -126,7 +126,7 @@ def unaccounted(draft: Draft, table: Mapping[str, Entry]) -> list[str]:
     """The keys of a configuration that have no outcome. A key also counts as having one if the mapping around it has an
     outcome.
     """
-    known = {key for _, key in draft.fates}
+    known = {key for _, key in draft.outcomes}
 
     def spoken(key: str) -> bool:
         while key:

@@ -37,10 +37,10 @@ def page() -> str:
         out += [f"\n## {tool}\n\n### {title}\n\n", *_table(other, table.column(column))]
         names = ", ".join(f"`{key}`" for key in _read(source, table))
         out.append(f"\n### Also read\n\n{names}\n")
-        for heading, fate in (("Without effect in a bundle", "irrelevant"),
+        for heading, outcome in (("Without effect in a bundle", "irrelevant"),
                               ("Kept as a comment in the spec", "comment"),
                               ("Refused unless switched off", "refused")):  # fmt: skip
-            if rows := table.column(fate):
+            if rows := table.column(outcome):
                 out += [f"\n### {heading}\n\n", *_table("why", rows)]
     return "".join(out)
 

@@ -243,11 +243,11 @@ COVERS = {
 """For each key that an import can report as a difference: the arguments that may then differ."""
 
 
-def differing(theirs: Record, mine: Record, said: Any) -> dict[str, tuple[Any, Any]]:
+def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:
     """The arguments that differ although the import reports no difference. Each has a pair: the tool's value and
     ours.
     """
-    spoken = {key for name in said for key in COVERS.get(name, (name,))}
+    spoken = {key for name in output for key in COVERS.get(name, (name,))}
     spoken |= set() if theirs["save_strategy"] == "steps" else {"save_steps"}
     flat = _flat(mine)
     return {key: (value, flat.get(key)) for key, value in _flat(theirs).items()

@@ -16,7 +16,7 @@ BARE = LF.replace("finetuning_type: lora\n", "")
 
 def mapped(found, *keys: str) -> None:
     assert not found.draft.wrong, found.messages
-    assert {key: found.fates[key] for key in keys} == dict.fromkeys(keys, "mapped")
+    assert {key: found.outcomes[key] for key in keys} == dict.fromkeys(keys, "mapped")
 
 
 def test_llamafactory_lora_plus_and_additional_modules():
@@ -38,7 +38,7 @@ def test_llamafactory_pissa(more, iterations):
     found = imported(LF + "pissa_init: true\n" + more, *HARDWARE)
     mapped(found, "pissa_init")
     assert (found.payload["lora"]["init"], found.payload["lora"].get("init_iterations")) == ("pissa", iterations)
-    assert found.fates.get("pissa_convert", "irrelevant") == "irrelevant"
+    assert found.outcomes.get("pissa_convert", "irrelevant") == "irrelevant"
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_axolotl_initial_weights(value, init, iterations):
     assert (found.payload["lora"]["init"], found.payload["lora"].get("init_iterations")) == (init, iterations)
 
 
-@pytest.mark.parametrize(("value", "fate"), [("true", "irrelevant"), ("eva", "error"), ("loftq", "error")])
-def test_axolotl_initial_weights_without_a_setting(value, fate):
+@pytest.mark.parametrize(("value", "outcome"), [("true", "irrelevant"), ("eva", "error"), ("loftq", "error")])
+def test_axolotl_initial_weights_without_a_setting(value, outcome):
     found = imported(
         AX + f"adapter: lora\nlora_r: 8\nlora_target_linear: true\npeft_init_lora_weights: {value}\n", *HARDWARE
     )
-    assert found.fates["peft_init_lora_weights"] == fate
+    assert found.outcomes["peft_init_lora_weights"] == outcome
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_llamafactory_oft(more, block, rank):
 def test_llamafactory_oft_over_a_base_of_four_bits_and_keys_of_lora():
     found = imported(BARE + "finetuning_type: oft\nquantization_bit: 4\nlora_rank: 8\nuse_dora: false\n", *HARDWARE)
     assert found.payload["lora"]["bits"] == 4
-    assert (found.fates["lora_rank"], found.fates["use_dora"]) == ("irrelevant", "irrelevant")
+    assert (found.outcomes["lora_rank"], found.outcomes["use_dora"]) == ("irrelevant", "irrelevant")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_second_layout_has_the_same_in_peft_config():
 
 def test_freezing_nothing_is_an_error():
     found = imported(BARE + "finetuning_type: freeze\nfreeze_trainable_layers: 0\n", *HARDWARE)
-    assert found.fates["freeze_trainable_layers"] == "error"
+    assert found.outcomes["freeze_trainable_layers"] == "error"
 
 
 def test_axolotl_modules_parameters_and_two_rates():
@@ -126,7 +126,10 @@ def test_axolotl_modules_parameters_and_two_rates():
         *HARDWARE,
     )
     assert found.payload["lora"]["parameters"] == ["mlp.experts.gate_up_proj"]
-    assert (found.fates["lora_modules_to_save"], found.fates["loraplus_lr_embedding"]) == ("irrelevant", "irrelevant")
+    assert (found.outcomes["lora_modules_to_save"], found.outcomes["loraplus_lr_embedding"]) == (
+        "irrelevant",
+        "irrelevant",
+    )
 
 
 def test_axolotl_unfrozen_parameters():
@@ -134,7 +137,7 @@ def test_axolotl_unfrozen_parameters():
     mapped(found, "unfrozen_parameters")
     assert found.payload["freeze"]["parameters"] == ["^lm_head.weight$", "model.layers.3[0-5]+.mlp"]
     for more in ("  - model.embed_tokens.weight[:32000]\n", "  - lm_head\nadapter: lora\nlora_r: 8\nlora_alpha: 16\n"):
-        assert imported(AX + "unfrozen_parameters:\n" + more, *HARDWARE).fates["unfrozen_parameters"] == "error"
+        assert imported(AX + "unfrozen_parameters:\n" + more, *HARDWARE).outcomes["unfrozen_parameters"] == "error"
 
 
 def test_new_tokens():
@@ -154,7 +157,7 @@ def test_axolotl_rows_that_are_left_out():
     mapped(found, "min_sample_len", "dataset_exact_deduplication")
     assert (found.payload["data"]["min_tokens"], found.payload["data"]["unique"]) == (20, True)
     found = imported(AX + "dataset_exact_deduplication: false\n", *HARDWARE)
-    assert (found.fates["dataset_exact_deduplication"], found.payload["data"]["unique"]) == ("irrelevant", False)
+    assert (found.outcomes["dataset_exact_deduplication"], found.payload["data"]["unique"]) == ("irrelevant", False)
 
 
 def test_trl_model_config():
@@ -185,8 +188,8 @@ def test_a_bundle_gives_them_back(what, tmp_path, monkeypatch, capsys):
     (tmp_path / "a.xp").write_text(text)
     assert main(["compile", "a.xp", "-o", "a.bundle"]) == 0
     assert main(["import", "a.bundle", "-o", "back/a.xp"]) == 0, capsys.readouterr()
-    said = (tmp_path / "back" / "a.xp").read_text()
-    assert said.count("\n" + SPECS[what].split("\n")[0]) == 1
+    output = (tmp_path / "back" / "a.xp").read_text()
+    assert output.count("\n" + SPECS[what].split("\n")[0]) == 1
     assert main(["compile", "back/a.xp", "-o", "b.bundle"]) == 0
     one, two = (json.loads((tmp_path / f"{end}.bundle" / "trainer_args.json").read_text()) for end in "ab")
     assert one == two

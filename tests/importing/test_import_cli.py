@@ -38,7 +38,7 @@ def test_the_spec_goes_to_standard_output(here, capsys):
     assert "wrote r.chat_template.jinja" in err
 
 
-def test_or_to_a_file_with_its_files_beside_it(here, capsys):
+def test_or_to_a_file_with_its_files_next_to_it(here, capsys):
     status, out, err = run("r.yaml", "-o", "sub/x.xp", capsys=capsys)
     assert (status, out) == (0, "")
     assert sorted(os.listdir(here / "sub")) == ["x.chat_template.jinja", "x.xp"]
@@ -82,7 +82,7 @@ def test_the_report_lists_every_key(here, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         ([], "takes a FILE"),
         (["r.yaml", "--command", "torchrun x.py --a 1"], "takes a FILE"),
@@ -100,13 +100,13 @@ def test_the_report_lists_every_key(here, capsys):
     ],
     ids=lambda one: " ".join(one)[:30] if isinstance(one, list) else "",
 )
-def test_wrong_use_is_one_sentence_and_status_2(here, capsys, arguments, said):
+def test_wrong_use_is_one_sentence_and_status_2(here, capsys, arguments, output):
     (here / "tag.yaml").write_text("a: !!python/object/apply:os.system [ls]\n")
     (here / "list.yaml").write_text("- a\n")
     (here / "bytes.yaml").write_bytes(b"a: \xff\n")
     status, out, err = run(*arguments, capsys=capsys)
     assert (status, out) == (2, "")
-    assert said in err
+    assert output in err
     assert err.startswith("xpc: ")
     assert len(err.splitlines()) == 1
 

@@ -93,7 +93,7 @@ def test_keys_that_accelerate_reads_are_not_ignored() -> None:
     text = f"distributed_type: DEEPSPEED\n{block}"
     found = imported(text, name="accelerate.yaml")
     assert "clip = 0.5" in found.text
-    assert found.fates["deepspeed_config.zero_stages"] == "error"
+    assert found.outcomes["deepspeed_config.zero_stages"] == "error"
 
 
 @pytest.mark.parametrize("attention", ["", "attn_implementation: flash_attention_2\n"])

@@ -82,13 +82,13 @@ def test_every_argument_of_the_class(target, method):
         text = head(method) + f"{name}: {json.dumps(value)}\n"
         draft, _ = convert(text, *HARDWARE, "--target", target, "--method", method)
         assert unaccounted(draft, yamltext.read(text, "recipe.yaml")) == []
-        fates = {one.key: one for one in draft.fates.values() if one.key.partition(".")[0] == name}
-        fate = {one.fate for one in fates.values()}
-        own = fates[name].why if name in fates else ""
+        outcomes = {one.key: one for one in draft.outcomes.values() if one.key.partition(".")[0] == name}
+        outcome = {one.outcome for one in outcomes.values()}
+        own = outcomes[name].why if name in outcomes else ""
         unread += [name] if "no such key" in own or "no setting of a spec corresponds to it" in own else []
-        if fate <= {"irrelevant"} and name in base and base[name] != value and name not in UNSTATED:
-            lost[name] = [one.why for one in fates.values()]
-        if not draft.wrong and fate <= {"extra", "mapped"}:
+        if outcome <= {"irrelevant"} and name in base and base[name] != value and name not in UNSTATED:
+            lost[name] = [one.why for one in outcomes.values()]
+        if not draft.wrong and outcome <= {"extra", "mapped"}:
             wrong.update(_stated(text, target, method, name, value))
     assert not lost, lost
     assert not wrong, wrong
@@ -138,5 +138,5 @@ def test_every_key_of_deepspeed(target):
         if isinstance(zero, dict):
             zero.setdefault("stage", 3)
         draft, _ = convert(json.dumps(nested), *HARDWARE, "--target", target, "--from", "deepspeed", name="ds.json")
-        known = {key for _, key in draft.fates}
+        known = {key for _, key in draft.outcomes}
         assert any(key == name or key.startswith(f"{name}.") or name.startswith(f"{key}.") for key in known), name

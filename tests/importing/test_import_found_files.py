@@ -20,7 +20,7 @@ AXOLOTL = (
 def test_conversation_of_sharegpt_is_the_template(word: str, mark: str) -> None:
     found = imported(AXOLOTL + f"    conversation: {word}\n", *HARDWARE)
     assert mark in found.draft.files["recipe.chat_template.jinja"].decode()
-    assert found.fates["datasets[0].conversation"] == "mapped"
+    assert found.outcomes["datasets[0].conversation"] == "mapped"
 
 
 def test_conversation_without_a_template_is_an_error() -> None:

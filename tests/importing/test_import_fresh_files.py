@@ -34,7 +34,7 @@ def test_a_mapping_may_be_a_text_of_json(head: str) -> None:
 
 def test_gradient_checkpointing_turns_nothing_off_in_llamafactory() -> None:
     found = imported(FACTORY + "gradient_checkpointing: false\n", *HARDWARE)
-    assert found.fates["gradient_checkpointing"] == "irrelevant"
+    assert found.outcomes["gradient_checkpointing"] == "irrelevant"
     assert "checkpointing(reentrant=true)" in found.text
     assert any("`disable_gradient_checkpointing` turns it off" in one for one in found.messages)
     off = imported(FACTORY + "gradient_checkpointing: false\ndisable_gradient_checkpointing: true\n", *HARDWARE)
@@ -47,8 +47,8 @@ def test_gradient_checkpointing_turns_nothing_off_in_llamafactory() -> None:
 def test_the_second_layout_has_keys_of_its_own(more: str) -> None:
     assert not imported(SECOND, *HARDWARE).draft.wrong
     found = imported(SECOND + more, *HARDWARE)
-    (said,) = [one for one in found.draft.messages if one.severity == "error"]
-    assert "no such key in a file with `train_dataset`" in said.text
+    (output,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "no such key in a file with `train_dataset`" in output.text
 
 
 def test_fully_trained_modules_of_a_quantized_base_are_kept_in_fp32() -> None:
@@ -77,24 +77,24 @@ CHAT = (
     .replace("type: alpaca", "type: chat_template")
     .replace("Qwen/Qwen2.5-7B", "Qwen/Qwen3-4B")
 )
-TOLD = "chat_template_kwargs:\n  enable_thinking: false\n"
+REPORTED = "chat_template_kwargs:\n  enable_thinking: false\n"
 
 
 def test_template_arguments_are_written_into_the_template_or_refused() -> None:
     jinja = 'chat_template_jinja: "{%- if enable_thinking %}t{% endif %}\\n{{ messages }}"\n'
-    found = imported(CHAT + jinja + TOLD, *HARDWARE)
+    found = imported(CHAT + jinja + REPORTED, *HARDWARE)
     assert not found.draft.wrong, found.messages
     assert 'chat_template = file("recipe.chat_template.jinja", enable_thinking=false)' in found.text
-    thinks = imported(CHAT + TOLD, *HARDWARE)
-    assert not thinks.errors, thinks.errors
-    assert 'chat_template = file("recipe.chat_template.jinja", enable_thinking=false)' in thinks.text
-    quiet = imported(CHAT.replace("Qwen3-4B", "Qwen2.5-7B-Instruct") + TOLD, *HARDWARE)
+    reasoning = imported(CHAT + REPORTED, *HARDWARE)
+    assert not reasoning.errors, reasoning.errors
+    assert 'chat_template = file("recipe.chat_template.jinja", enable_thinking=false)' in reasoning.text
+    quiet = imported(CHAT.replace("Qwen3-4B", "Qwen2.5-7B-Instruct") + REPORTED, *HARDWARE)
     assert not quiet.errors, quiet.errors
-    assert quiet.fates["chat_template_kwargs.enable_thinking"] == "irrelevant"
-    elsewhere = imported(CHAT.replace("Qwen/Qwen3-4B", "org/another") + TOLD, *HARDWARE)
-    (said,) = [one for one in elsewhere.draft.messages if one.severity == "error"]
-    assert "the tokenizer's own template reads it" in said.text
-    assert not imported(AXOLOTL + TOLD, *HARDWARE).draft.wrong
+    assert quiet.outcomes["chat_template_kwargs.enable_thinking"] == "irrelevant"
+    elsewhere = imported(CHAT.replace("Qwen/Qwen3-4B", "org/another") + REPORTED, *HARDWARE)
+    (output,) = [one for one in elsewhere.draft.messages if one.severity == "error"]
+    assert "the tokenizer's own template reads it" in output.text
+    assert not imported(AXOLOTL + REPORTED, *HARDWARE).draft.wrong
 
 
 FULL = FACTORY.replace("finetuning_type: lora", "finetuning_type: full")
@@ -126,9 +126,9 @@ TOGETHER = {
 @pytest.mark.parametrize("key", TOGETHER)
 def test_combinations_that_llamafactory_refuses_are_refused(key: str) -> None:
     found = imported(TOGETHER[key], *HARDWARE)
-    (said,) = [one for one in found.draft.messages if one.severity == "error"]
-    assert f"`{key}" in said.text.split(":")[0]
-    assert "LLaMA-Factory refuses the file, too" in said.text
+    (output,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert f"`{key}" in output.text.split(":")[0]
+    assert "LLaMA-Factory refuses the file, too" in output.text
 
 
 def test_combinations_that_llamafactory_accepts_are_accepted() -> None:
@@ -169,21 +169,21 @@ def test_missing_adapter_is_reported_immediately(text: str) -> None:
 def test_reference_loading_is_irrelevant_without_a_reference() -> None:
     found = imported(PAIRS + "ref_model: null\nref_model_quantization_bit: 4\n", *HARDWARE)
     assert not found.draft.wrong, found.messages
-    assert found.fates["ref_model_quantization_bit"] == "irrelevant"
+    assert found.outcomes["ref_model_quantization_bit"] == "irrelevant"
     assert imported(PAIRS + "ref_model: org/other\nref_model_quantization_bit: 4\n", *HARDWARE).draft.wrong
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "output"),
     [
         ("mllm_demo", "a column of images"),
         ("glaive_toolcall_en_demo", "a column of tools"),
         ("dpo_zh_demo", "is ranking data"),
     ],
 )
-def test_llamafactorys_own_sets_are_known_by_its_list(name: str, said: str) -> None:
+def test_llamafactorys_own_sets_are_known_by_its_list(name: str, output: str) -> None:
     found = imported(FACTORY.replace("alpaca_en_demo", name), *HARDWARE)
-    assert any(said in one.text for one in found.draft.messages if one.severity == "error"), found.messages
+    assert any(output in one.text for one in found.draft.messages if one.severity == "error"), found.messages
     elsewhere = imported(FACTORY.replace("alpaca_en_demo", name) + "dataset_dir: rows\n", *HARDWARE)
     assert not elsewhere.draft.wrong
     assert any("no `rows/dataset_info.json` lists" in one for one in elsewhere.messages)

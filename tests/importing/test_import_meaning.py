@@ -42,7 +42,7 @@ def test_a_template_by_the_name_of_its_file(tmp_path):
     found = ax("chat_template_jinja: ./x.jinja\n", root=str(tmp_path))
     assert b"m.content" in found.draft.files["recipe.chat_template.jinja"]
     lost = ax("chat_template_jinja: ./y.jinja\n", root=str(tmp_path))
-    assert lost.fates["chat_template_jinja"] == "error"
+    assert lost.outcomes["chat_template_jinja"] == "error"
 
 
 def test_axolotl_computes_in_bf16_and_tf32_by_default():
@@ -86,7 +86,7 @@ def test_an_adapter_goes_on_with_its_own_shape(tmp_path, bring):
     lora = found.payload["lora"]
     assert (lora["rank"], lora["alpha"], lora["targets"]) == (4, 8, ["q_proj"])
     assert lora["continued"]["path"] == "made"
-    assert found.fates["lora_r" if bring is ax else "lora_rank"] == "irrelevant"
+    assert found.outcomes["lora_r" if bring is ax else "lora_rank"] == "irrelevant"
 
 
 def test_keys_of_another_generation_and_of_other_launches():
@@ -98,7 +98,7 @@ def test_keys_of_another_generation_and_of_other_launches():
     assert shared.payload["run"]["context_parallel"] == 2
     workers = imported(LF + "ray_num_workers: 4\n")
     assert "hardware 4 x h100-80gb" in workers.text
-    assert lf("image_max_pixels: 262144\n").fates["image_max_pixels"] == "irrelevant"
+    assert lf("image_max_pixels: 262144\n").outcomes["image_max_pixels"] == "irrelevant"
     seen = lf("freeze_language_model: true\n")
     assert next(one for one in seen.messages if one.startswith("error")).endswith(
         "configurations with images are not imported"
@@ -318,4 +318,4 @@ def test_words_of_ones_own_are_a_template():
 def test_grpo_reads_no_sequence_length():
     found = ax("rl: grpo\ntrl:\n  num_generations: 4\n  reward_funcs: [accuracy]\n  max_completion_length: 64\n",
                rows="    split: train\n")  # fmt: skip
-    assert found.fates["sequence_len"] == "irrelevant"
+    assert found.outcomes["sequence_len"] == "irrelevant"

@@ -147,7 +147,7 @@ def test_a_stream_that_a_spec_cannot_have_is_read_before_the_run(text, more, why
     found = imported(f"{text}streaming: true\n{more}", *HARDWARE)
     assert "streaming" not in found.payload["data"]
     assert any(why in one.text for one in found.draft.messages if one.severity == "warning")
-    assert found.fates["streaming"] == "irrelevant"
+    assert found.outcomes["streaming"] == "irrelevant"
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_the_second_generation():
 
 
 def test_llamafactory_scales_positions_up_to_the_length():
-    assert lf("rope_scaling: yarn\n").fates["rope_scaling"] == "irrelevant"
+    assert lf("rope_scaling: yarn\n").outcomes["rope_scaling"] == "irrelevant"
     found = lf("rope_scaling: yarn\ncutoff_len: 300000\n")
     assert found.draft.settings["model.rope"].text == "yarn(factor=2)"
     assert found.draft.settings["save.merge"].text == "true"
@@ -207,13 +207,13 @@ def test_llamafactory_interleaved_sets_have_shares(more, shares, exhausted):
 
 @pytest.mark.parametrize("more", ["interleave_probs: 0.7,0.2\n", "interleave_probs: '1'\n", "interleave_probs: a,b\n"])
 def test_llamafactory_probabilities_are_one_together(more):
-    assert imported(LF + "mix_strategy: interleave_under\n" + more, *HARDWARE).fates["interleave_probs"] == "error"
+    assert imported(LF + "mix_strategy: interleave_under\n" + more, *HARDWARE).outcomes["interleave_probs"] == "error"
 
 
 @pytest.mark.parametrize("more", ["mix_strategy: concat\n", "mix_strategy: interleave_once\n"])
 def test_llamafactory_other_mixtures(more):
-    fate = "irrelevant" if "concat" in more else "error"
-    assert imported(LF + more, *HARDWARE).fates["mix_strategy"] == fate
+    outcome = "irrelevant" if "concat" in more else "error"
+    assert imported(LF + more, *HARDWARE).outcomes["mix_strategy"] == outcome
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_llamafactory_other_mixtures(more):
 def test_llamafactory_keys_without_a_place(more, key):
     text = LF.replace("stage: sft\n", "") + more if key == "stage" else LF + more
     found = imported(text, *HARDWARE)
-    assert found.fates[key] == "error"
+    assert found.outcomes[key] == "error"
     assert unaccounted(found.draft, yamltext.read(text, "recipe.yaml")) == []
 
 
@@ -251,7 +251,7 @@ def test_axolotl_defaults():
 def test_axolotl_without_held_out_rows_evaluates_nothing():
     found = ax("val_set_size: 0\nevals_per_epoch: 4\n")
     assert found.arguments["eval_strategy"] == "no"
-    assert found.fates["evals_per_epoch"] == "irrelevant"
+    assert found.outcomes["evals_per_epoch"] == "irrelevant"
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_axolotl_ipo_and_the_hub():
 )  # fmt: skip
 def test_axolotl_keys_without_a_place(more, key):
     found = ax(more)
-    assert found.fates[key] == "error"
+    assert found.outcomes[key] == "error"
     assert unaccounted(found.draft, yamltext.read(AX + more, "recipe.yaml")) == []
 
 

@@ -132,7 +132,7 @@ def test_the_examples_of_other_tools(paths):
     for path in paths:
         draft, _ = convert(text_of(path), *HARDWARE, name=path, folder=os.path.dirname(path))
         assert unaccounted(draft, yamltext.read(text_of(path), path)) == [], path
-        wrong = {one.key for one in draft.fates.values() if one.fate == "error"}
+        wrong = {one.key for one in draft.outcomes.values() if one.outcome == "error"}
         if short(path) in IMPOSSIBLE:
             assert IMPOSSIBLE[short(path)] in wrong, (path, wrong)
         elif wrong:

@@ -29,8 +29,8 @@ def test_oversized_value_is_reported_with_its_line(name: str, tmp_path: Path, mo
     for text in STRANGE[name]:
         Path(name).write_text(text)
         assert main(["import", name, *HARDWARE, "-o", "t.xp"]) == 2, text
-        told = capsys.readouterr().err
-        assert told.startswith(f"xpc: {name}:"), (text, told)
+        reported = capsys.readouterr().err
+        assert reported.startswith(f"xpc: {name}:"), (text, reported)
         assert not Path("t.xp").exists()
 
 

@@ -34,10 +34,10 @@ bf16: true
 def test_last_value_of_a_repeated_key_counts() -> None:
     found = imported(AXOLOTL + "learning_rate: 2e-5\nseed: 7\nseed: 7\n", *HARDWARE)
     assert found.arguments["learning_rate"] == 2e-5
-    said = [one for one in found.messages if "has it as well, with another value" in one]
-    assert len(said) == 1
-    assert "`learning_rate`" in said[0]
-    assert "line 7" in said[0]
+    output = [one for one in found.messages if "has it as well, with another value" in one]
+    assert len(output) == 1
+    assert "`learning_rate`" in output[0]
+    assert "line 7" in output[0]
 
 
 @pytest.mark.parametrize(
@@ -188,18 +188,18 @@ def test_unsloth_checkpointing_computes_the_same_with_a_warning() -> None:
 
 
 def test_the_file_of_a_local_folder_is_the_one_that_is_read() -> None:
-    for folder, said in ((".", "./train.jsonl"), ("./data", "./data/train.jsonl"), ("/data", "/data/train.jsonl")):
+    for folder, output in ((".", "./train.jsonl"), ("./data", "./data/train.jsonl"), ("/data", "/data/train.jsonl")):
         text = AXOLOTL.replace("tatsu-lab/alpaca", f"{folder}\n    data_files: train.jsonl")
         found = imported(text, *HARDWARE)
         assert not found.errors
-        assert found.payload["data"]["sources"][0]["path"] == said
-    for folder, said in (("./data", "./data/{}"), ("json", "{}")):
+        assert found.payload["data"]["sources"][0]["path"] == output
+    for folder, output in (("./data", "./data/{}"), ("json", "{}")):
         several = AXOLOTL.replace("tatsu-lab/alpaca", f"{folder}\n    data_files: [a.jsonl, b.jsonl]")
         found = imported(several, *HARDWARE)
         assert not found.draft.wrong
         assert not found.errors
         paths = [source["path"] for source in found.payload["data"]["sources"]]
-        assert paths == [said.format(name) for name in ("a.jsonl", "b.jsonl")]
+        assert paths == [output.format(name) for name in ("a.jsonl", "b.jsonl")]
     of_the_hub = AXOLOTL.replace("tatsu-lab/alpaca", "org/rows\n    data_files: [a.jsonl, b.jsonl]")
     assert imported(of_the_hub, *HARDWARE).draft.wrong
     shared = several.replace("    type: alpaca\n", "    type: alpaca\n    shards: 4\n")
@@ -255,9 +255,9 @@ def test_pretraining_with_flash_attention_cuts_one_stream_of_texts() -> None:
 
 def test_segments_with_labels_are_refused_with_the_way_out() -> None:
     found = imported(AXOLOTL.replace("type: alpaca", "type: input_output"), *HARDWARE)
-    (said,) = [one for one in found.draft.messages if one.severity == "error"]
-    assert "each learned or not by its `label`" in said.text
-    assert "`completion`" in said.help
+    (output,) = [one for one in found.draft.messages if one.severity == "error"]
+    assert "each learned or not by its `label`" in output.text
+    assert "`completion`" in output.help
 
 
 def test_evaluation_default_is_dropped_without_an_evaluation() -> None:
@@ -279,7 +279,7 @@ def test_a_value_that_is_left_to_the_default_is_not_written() -> None:
     assert not found.errors
     assert "trust_remote_code = " not in found.text
     assert "# trust_remote_code: LLaMA-Factory runs code" in found.text
-    assert found.fates["trust_remote_code"] == "reserved"
+    assert found.outcomes["trust_remote_code"] == "reserved"
 
 
 def test_a_small_number_is_written_as_one_writes_it() -> None:
@@ -308,7 +308,7 @@ def test_of_several_kernels_of_attention_axolotls_first_counts() -> None:
     found = imported(AXOLOTL + "sdp_attention: true\nflash_attention: true\n", *HARDWARE)
     assert not found.errors
     assert found.draft.settings["model.attn"].text == "flash2"
-    assert found.fates["sdp_attention"] == "irrelevant"
+    assert found.outcomes["sdp_attention"] == "irrelevant"
 
 
 def test_linear_layers_and_an_output_layer_are_listed_or_refused() -> None:
@@ -360,7 +360,7 @@ def test_keys_of_pretraining_and_of_preferences_change_no_other_run() -> None:
     found = imported(AXOLOTL + "pretrain_multipack_attn: true\nmax_prompt_len: 512\n", *HARDWARE)
     assert not found.draft.wrong, found.messages
     assert not found.errors
-    assert found.fates["pretrain_multipack_attn"] == "irrelevant"
+    assert found.outcomes["pretrain_multipack_attn"] == "irrelevant"
     streamed = AXOLOTL.replace("datasets:", "pretraining_dataset:") + "sample_packing: true\nflash_attention: true\n"
     mixed = imported(streamed + "pretrain_multipack_attn: false\n", *HARDWARE)
     assert "attend to each other" in mixed.draft.differences["pretrain_multipack_attn"]

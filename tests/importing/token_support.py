@@ -67,16 +67,16 @@ def trained_on(found: Imported, folder: str) -> list[dict[str, Any]]:
 
     from xpc.runtime.core import arguments, run
 
-    place = os.path.join(folder, "bundle")
+    location = os.path.join(folder, "bundle")
     for name, data in found.files.items():
-        path = os.path.join(place, name)
+        path = os.path.join(location, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as handle:
             handle.write(data)
     was = os.getcwd()
     os.chdir(folder)
     try:
-        bundle = run_features.read(place)
+        bundle = run_features.read(location)
         run.trainer_class = run_features.enabled(bundle.plan).trainer_class
         weights(folder)
         trainer, _ = run._trainer(bundle, arguments.build_arguments(bundle))

@@ -169,7 +169,7 @@ def test_older_target():
 
 
 @pytest.mark.parametrize(
-    ("escape", "line", "code"),
+    ("library", "line", "code"),
     [
         ("trl", "learning_rate = 1e-5", "XP120"),
         ("trl", "gradient_accumulation_steps = 2", "XP120"),
@@ -180,8 +180,8 @@ def test_older_target():
         ("deepspeed", "nonsense = 5", "XP121"),
     ],
 )
-def test_extra_refuses(escape, line, code):
-    found = checked(spec(f"extra {escape} {{\n  {line}\n}}"))
+def test_extra_refuses(library, line, code):
+    found = checked(spec(f"extra {library} {{\n  {line}\n}}"))
     assert errors(found) == [code], shown(found)
     one = only(found, code)
     assert one.help
@@ -226,7 +226,7 @@ def test_nested_extra_of_an_owned_name():
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "intended"),
     [
         ("max_seq_length=2048", "seq"),
         ("learning_rate=1e-5", "lr"),
@@ -238,10 +238,10 @@ def test_nested_extra_of_an_owned_name():
         ("pakcing", "packing"),
     ],
 )
-def test_names_of_other_tools_are_understood(written, meant):
+def test_names_of_other_tools_are_understood(written, intended):
     found = checked(f"train qwen2.5-3b on infinity-instruct with {written}\n")
     one = only(found, "XP101")
-    assert f"`{meant}`" in (one.help or ""), shown(found)
+    assert f"`{intended}`" in (one.help or ""), shown(found)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_fraction_says_both_readings(form, path, value):
 
 @pytest.mark.parametrize(("form", "path"), SHARES)
 @pytest.mark.parametrize(
-    ("value", "meant"),
+    ("value", "intended"),
     [
         ("1", Amount("count", 1)),
         ("40.0", Amount("count", 40)),
@@ -51,11 +51,11 @@ def test_a_fraction_says_both_readings(form, path, value):
         ("50%", Amount("share", 0.5)),
     ],
 )
-def test_a_count_and_a_share_stay_what_they_are(form, path, value, meant):
+def test_a_count_and_a_share_stay_what_they_are(form, path, value, intended):
     found = amount(form, value)
     assert "XP105" not in codes(found)
     assert found.spec is not None
-    assert found.spec.get(path) == meant
+    assert found.spec.get(path) == intended
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 
 from xpc.compiler import language_server
 from xpc.compiler.files.workspace import Workspace
-from xpc.compiler.language_server.completion import complete, without_places
+from xpc.compiler.language_server.completion import complete, without_locations
+from xpc.compiler.language_server.cursor_context import context_at, setting_named, setting_of_value
 from xpc.compiler.language_server.hover import hover
-from xpc.compiler.language_server.place import place_at, setting_named, setting_of_value
 from xpc.compiler.language_server.tokens import coloured
 from xpc.compiler.pipeline import check_text
 
@@ -32,7 +32,7 @@ memory { checkpointing(
 
 
 def at(needle: str):
-    return place_at(TEXT, TEXT.index(needle) + len(needle))
+    return context_at(TEXT, TEXT.index(needle) + len(needle))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_name_belongs_to_its_setting(needle, path):
 )
 def test_completion_depends_on_the_place(needle, offered, not_offered):
     text = TEXT[: TEXT.index(needle) + len(needle)]
-    labels = {one.label for one in complete(place_at(text, len(text)))}
+    labels = {one.label for one in complete(context_at(text, len(text)))}
     assert offered <= labels
     assert not labels & not_offered
 
@@ -95,7 +95,7 @@ def test_completions_of_a_choice_are_legal_values():
         if row.choices and not row.head:
             text = f"{row.clause} {{ {row.name} = "
             if row.clause.count(".") == 0:
-                assert {one.label for one in complete(place_at(text, len(text)))} == set(row.choices), row.path
+                assert {one.label for one in complete(context_at(text, len(text)))} == set(row.choices), row.path
 
 
 def test_tokens_are_coloured_by_meaning():
@@ -112,7 +112,7 @@ def test_tokens_are_coloured_by_meaning():
 def test_a_truncated_text_is_answered(cut):
     text = TEXT[:cut] + "\0{[(" + TEXT[cut:]
     for offset in (0, cut, len(text)):
-        complete(place_at(text, offset))
+        complete(context_at(text, offset))
     assert all(0 <= one.start < one.end <= len(text) for one in coloured(text))
 
 
@@ -123,7 +123,7 @@ def test_a_broken_installation_is_not_reported_as_a_missing_package(monkeypatch)
 
 
 def labels(text: str) -> set[str]:
-    return {one.label for one in complete(place_at(text, len(text)))}
+    return {one.label for one in complete(context_at(text, len(text)))}
 
 
 LINE = "xpc 1\ntrain qwen2.5-3b on alpaca for 1 epochs\n"
@@ -165,27 +165,27 @@ def test_the_sentence_offers_the_settings_of_its_method():
     ("text", "inserted"), [("hardware ", "8 x h200"), ("hardware 4 ", "x h200"), ("hardware 4 x ", "h200")]
 )
 def test_hardware_is_completed_from_where_it_is(text, inserted):
-    (found,) = [one for one in complete(place_at(LINE + text, len(LINE + text))) if one.label == "h200"]
+    (found,) = [one for one in complete(context_at(LINE + text, len(LINE + text))) if one.label == "h200"]
     assert found.insert == inserted
 
 
 def test_an_empty_file_offers_a_spec_that_checks(tmp_path):
     for text in ("", "# mine\n\n", "xp"):
-        first = complete(place_at(text, len(text)))[0]
+        first = complete(context_at(text, len(text)))[0]
         assert first.sort == "snippet", text
         assert "${1:" in first.insert
     row = '{"messages": [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]}\n'
     (tmp_path / "train.jsonl").write_text("".join(row.replace("2 + 2", f"{n} + 2") for n in range(40)))
-    found = check_text(without_places(first.insert).encode(), "a.xp", Workspace(str(tmp_path)))
+    found = check_text(without_locations(first.insert).encode(), "a.xp", Workspace(str(tmp_path)))
     assert not [one for one in found.problems if one.severity == "error"], found.problems
-    assert not [one for one in complete(place_at(LINE, len(LINE))) if one.sort == "snippet"]
+    assert not [one for one in complete(context_at(LINE, len(LINE))) if one.sort == "snippet"]
 
 
 def test_each_word_of_the_hardware_is_explained():
     text = LINE + "hardware 8 x h100-80gb\nbatch gbs=64\n"
     checked = check_text(text.encode(), "a.xp", Workspace("."))
     for word, about in (("8", "GPUs of one node"), ("x ", "GPUs of one node"), ("h100", "79.1 GiB")):
-        shown = hover(place_at(text, text.index(word, len(LINE)) + 1), checked)
+        shown = hover(context_at(text, text.index(word, len(LINE)) + 1), checked)
         assert shown is not None
         assert about in shown
         assert "hardware = 8 x h100-80gb" in shown

@@ -35,7 +35,7 @@ def warm() -> Iterator[Forks]:
 
 
 @pytest.fixture(scope="module")
-def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
+def location(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A folder with the tiny model and its data; tests compile specs in it."""
     folder = str(tmp_path_factory.mktemp("place"))
     words = [warm.python, TINY, os.path.join(folder, "tiny")]
@@ -45,7 +45,7 @@ def place(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def alone(warm: Forks, place: str) -> Callable[[str], str]:
+def alone(warm: Forks, location: str) -> Callable[[str], str]:
     """A function that trains a strategy with two processes on one node, once per module, and returns the run's folder.
 
     Tests compare runs on two nodes with this run.
@@ -56,11 +56,11 @@ def alone(warm: Forks, place: str) -> Callable[[str], str]:
         if strategy not in done:
             name = f"alone-{strategy}"
             text = spec(strategy, hardware="2 x cpu", nodes=1, steps=STEPS, more="")
-            bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
-            cwd = os.path.join(place, name)
+            bundle = compiled(text, location, os.path.join(location, f"{name}.bundle"), f"{name}.xp")
+            cwd = os.path.join(location, name)
             os.mkdir(cwd)
-            said = warm.run(bundle, cwd, world=2)
-            assert said["status"] == [0, 0], said["err"]
+            output = warm.run(bundle, cwd, world=2)
+            assert output["status"] == [0, 0], output["err"]
             done[strategy] = cwd
         return done[strategy]
 

@@ -74,19 +74,19 @@ def test_a_sweep_of_several_nodes_is_typed_on_each(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["", "launcher=torchrun", "launcher=torchrun, rendezvous=c10d"])
-def test_the_printed_commands_train(warm: Forks, place: str, tmp_path, launcher: str) -> None:
+def test_the_printed_commands_train(warm: Forks, location: str, tmp_path, launcher: str) -> None:
     more = (f"launch local({launcher})",) if launcher else ()
     text = spec("nodes 2", *more, strategy="ddp", hardware="cpu", length="3 steps", save='save "out" every=never')
-    put(place, {"hand.xp": text})
+    put(location, {"hand.xp": text})
     out = str(tmp_path / "hand.bundle")
-    done = xpc("compile", "hand.xp", "-o", out, cwd=place)
+    done = xpc("compile", "hand.xp", "-o", out, cwd=location)
     assert done.returncode == 0, done.stdout
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     typed = [one.replace(ADDRESS, "127.0.0.1").replace(str(PORT), str(port)) for one in commands(done.stdout.decode())]
     assert len(typed) == 2
-    environ = environment(PYTHON=warm.python, XPC_DATA_ROOT=place)
+    environ = environment(PYTHON=warm.python, XPC_DATA_ROOT=location)
     nodes = [
         subprocess.Popen(
             ["bash", "-c", one], cwd=tmp_path, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

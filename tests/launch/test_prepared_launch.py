@@ -35,11 +35,11 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def place(place: str) -> str:
+def location(location: str) -> str:
     """The folder of the tiny model, with more rows."""
-    write_messages(os.path.join(place, "many.jsonl"), 2500)
-    Path(place, "pairs.jsonl").write_text(lines(PAIRS))  # type: ignore[arg-type]
-    return place
+    write_messages(os.path.join(location, "many.jsonl"), 2500)
+    Path(location, "pairs.jsonl").write_text(lines(PAIRS))  # type: ignore[arg-type]
+    return location
 
 
 def weights(bundle: str, cwd: Path, python: str, **variables: str) -> tuple[bytes, str]:
@@ -51,8 +51,11 @@ def weights(bundle: str, cwd: Path, python: str, **variables: str) -> tuple[byte
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_run_with_prepared_rows_is_the_run(name: str, warm: Forks, place: str, tmp_path: Path) -> None:
-    bundle, prepared = compiled(CASES[name], place, f"{place}/{name}.bundle", f"{name}.xp"), str(tmp_path / "rows")
+def test_the_run_with_prepared_rows_is_the_run(name: str, warm: Forks, location: str, tmp_path: Path) -> None:
+    bundle, prepared = (
+        compiled(CASES[name], location, f"{location}/{name}.bundle", f"{name}.xp"),
+        str(tmp_path / "rows"),
+    )
     first = launch(bundle, str(tmp_path), "--prepare", prepared, PYTHON=warm.python)
     assert first.done.returncode == 0, first.output
     again = launch(bundle, str(tmp_path), "--prepare", prepared, PYTHON=warm.python)
@@ -65,31 +68,34 @@ def test_the_run_with_prepared_rows_is_the_run(name: str, warm: Forks, place: st
 
 
 def test_counts_are_read_by_the_plan_and_other_rows_are_not_used(
-    warm: Forks, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    warm: Forks, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bundle, prepared = compiled(CASES["masks"], place, f"{place}/counted.bundle", "counted.xp"), str(tmp_path / "rows")
-    Path(place, "counted.xp").write_text(CASES["masks"])
+    bundle, prepared = (
+        compiled(CASES["masks"], location, f"{location}/counted.bundle", "counted.xp"),
+        str(tmp_path / "rows"),
+    )
+    Path(location, "counted.xp").write_text(CASES["masks"])
     assert launch(bundle, str(tmp_path), "--prepare", prepared, PYTHON=warm.python).done.returncode == 0
     monkeypatch.setenv("XPC_PREPARED", prepared)
-    data, name, workspace = read_spec(os.path.join(place, "counted.xp"))
+    data, name, workspace = read_spec(os.path.join(location, "counted.xp"))
     checked = check_text(data, name, workspace).spec
     assert checked is not None
     counts = prepared_counts(checked, workspace.root)
     assert counts is not None
     assert (counts["rows"], counts["cut"], counts["sequences"]) == (2250, 0, 2250)
     assert 0 < counts["learned_tokens"] < counts["kept_tokens"] == counts["tokens"]
-    assert cli.main(["plan", os.path.join(place, "counted.xp")]) == 0
+    assert cli.main(["plan", os.path.join(location, "counted.xp")]) == 0
     assert "from the 2,250 prepared rows" in capsys.readouterr().err
-    other = compiled(CASES["masks"].replace("seq=64", "seq=32"), place, f"{place}/other.bundle", "other.xp")
+    other = compiled(CASES["masks"].replace("seq=64", "seq=32"), location, f"{location}/other.bundle", "other.xp")
     run = launch(other, str(tmp_path), PYTHON=warm.python, XPC_PREPARED=prepared)
     assert run.done.returncode == 0, run.output
     assert "is not there: the rows are prepared by the run" in run.output
 
 
-def test_other_learning_rates_share_prepared_rows(warm: Forks, place: str, tmp_path: Path) -> None:
+def test_other_learning_rates_share_prepared_rows(warm: Forks, location: str, tmp_path: Path) -> None:
     prepared = str(tmp_path / "rows")
     for name, rate in (("one", "1e-3"), ("two", "2e-3")):
         text = CASES["dpo"].replace("lr=1e-3", f"lr={rate}")
-        bundle = compiled(text, place, f"{place}/{name}.bundle", f"{name}.xp")
+        bundle = compiled(text, location, f"{location}/{name}.bundle", f"{name}.xp")
         assert launch(bundle, str(tmp_path), "--prepare", prepared, PYTHON=warm.python).done.returncode == 0
     assert len(os.listdir(prepared)) == 1

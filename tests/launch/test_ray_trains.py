@@ -51,11 +51,11 @@ def text(strategy: str, folder: Path) -> str:
 
 
 def submit(
-    cluster: Cluster, warm: Forks, place: str, strategy: str, folder: Path, **variables: str
+    cluster: Cluster, warm: Forks, location: str, strategy: str, folder: Path, **variables: str
 ) -> subprocess.Popen[bytes]:
     name = f"ray-{strategy}-{folder.name}"
-    os.symlink(os.path.join(place, "tiny"), folder / "tiny")  # the nodes read the model from the shared folder
-    bundle = compiled(text(strategy, folder), place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+    os.symlink(os.path.join(location, "tiny"), folder / "tiny")  # the nodes read the model from the shared folder
+    bundle = compiled(text(strategy, folder), location, os.path.join(location, f"{name}.bundle"), f"{name}.xp")
     return cluster.submit(bundle, f"{folder}/log", environment(PYTHON=warm.python, **variables))
 
 
@@ -65,13 +65,13 @@ def log(folder: Path) -> str:
 
 @pytest.mark.nightly
 def test_what_is_killed_is_started_again(
-    cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
+    cluster: Cluster, warm: Forks, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
     """SIGKILL ends a Ray worker and later a training process; the run continues from the newest checkpoint.
 
     The run ends bit-identical to an undisturbed run of two processes on one node.
     """
-    started = submit(cluster, warm, place, "zero2", tmp_path)
+    started = submit(cluster, warm, location, "zero2", tmp_path)
     first, second = moments(chance)
     reaches(tmp_path, 1)
     worker = cluster.workers()[0]
@@ -87,9 +87,9 @@ def test_what_is_killed_is_started_again(
 
 @pytest.mark.nightly
 def test_a_rehearsed_job_trains_as_without(
-    cluster: Cluster, warm: Forks, place: str, alone: Callable[[str], str], tmp_path: Path
+    cluster: Cluster, warm: Forks, location: str, alone: Callable[[str], str], tmp_path: Path
 ) -> None:
-    assert submit(cluster, warm, place, "zero2", tmp_path, XPC_REHEARSE="1").wait(900) == 0, log(tmp_path)
+    assert submit(cluster, warm, location, "zero2", tmp_path, XPC_REHEARSE="1").wait(900) == 0, log(tmp_path)
     assert log(tmp_path).count("resuming from checkpoint-") == 1
     assert log(tmp_path).count("the run begins") == 1
     same(tmp_path, alone("zero2"))

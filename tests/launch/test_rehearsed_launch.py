@@ -28,9 +28,9 @@ def metrics(cwd: str) -> list[tuple[int, float]]:
 
 
 @pytest.fixture(scope="module")
-def bundle(place: str) -> str:
+def bundle(location: str) -> str:
     text = spec(*MORE, hardware="2 x cpu", strategy="zero2", length="6 steps", save='save "out" every=2 keep=1')
-    return compiled(text.replace("track none(every=1)\n", ""), place, f"{place}/rehearsed.bundle")
+    return compiled(text.replace("track none(every=1)\n", ""), location, f"{location}/rehearsed.bundle")
 
 
 def test_a_rehearsed_run_is_the_run(warm: Forks, bundle: str, tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_rehearsed_run_is_the_run(warm: Forks, bundle: str, tmp_path: Path) ->
         )
         if words:
             assert run.done.stdout.count("resuming from checkpoint-") == 1
-            said = [line for line in run.done.stderr.splitlines() if "rehears" in line]
-            assert [" ".join(one.split()[1:3]) for one in said] == ["rehearsing two", "rehearsing a", "rehearsed in"]
+            printed = [line for line in run.done.stderr.splitlines() if "rehears" in line]
+            assert [" ".join(one.split()[1:3]) for one in printed] == ["rehearsing two", "rehearsing a", "rehearsed in"]
     assert done["plain"] == done["rehearsed"]
 
 

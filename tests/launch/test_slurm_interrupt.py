@@ -18,14 +18,14 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("option", ["-X", "--pty"])
-def test_ctrl_c_under_srun_saves(cluster: Cluster, warm: Forks, place: str, tmp_path: Path, option: str) -> None:
+def test_ctrl_c_under_srun_saves(cluster: Cluster, warm: Forks, location: str, tmp_path: Path, option: str) -> None:
     """With -X, srun passes the first Ctrl-C to every process of the step; with --pty, the terminal on the node sends it
     to them.
 
     Without these options, srun only prints the state of the step, and a second Ctrl-C within a second kills the step.
     """
     text = spec("zero2", hardware="2 x cpu", nodes=1, steps=4000, more="")
-    bundle = compiled(text, place, os.path.join(place, "interrupted.bundle"), "interrupted.xp")
+    bundle = compiled(text, location, os.path.join(location, "interrupted.bundle"), "interrupted.xp")
     words = ["srun", option, "--ntasks=1", os.path.join(bundle, "launch.sh")]
     run = Terminal(words, str(tmp_path), **{**cluster.environment, "PYTHON": warm.python})
     metrics = Path(run.out, "metrics.jsonl")

@@ -25,25 +25,25 @@ CONFIG = 'model(config=file("tiny/config.json"))'
 
 def test_a_job_runs_from_the_staged_folder(
     cluster: Cluster,
-    place: str,
+    location: str,
     alone: Callable[[str], str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     python = interpreter(DEFAULT)
-    tiny = {path.name: path.read_bytes() for path in Path(place, "tiny").iterdir()}
+    tiny = {path.name: path.read_bytes() for path in Path(location, "tiny").iterdir()}
     staged, home = tmp_path / "fetched", {"PYTHON": python, "HF_HOME": str(tmp_path / "home")}
     with HubFiles() as hub:
         model = hub.push("models", "me/tiny", tiny)
         rows = hub.push(
-            "datasets", "me/rows", {"README.md": CARD, "rows.jsonl": Path(place, "messages.jsonl").read_bytes()}
+            "datasets", "me/rows", {"README.md": CARD, "rows.jsonl": Path(location, "messages.jsonl").read_bytes()}
         )
         text = spec("zero2", steps=STEPS, more="\n".join(("launch slurm", CONFIG, DATA.format(rows))))
         text = text.replace('"tiny" on "messages.jsonl"', f"me/tiny@{model} on corpus")
-        bundle = compiled(text, place, os.path.join(place, "staged.bundle"), "staged.xp")
+        bundle = compiled(text, location, os.path.join(location, "staged.bundle"), "staged.xp")
         words = [os.path.join(bundle, "launch.sh"), "--stage", str(staged)]
-        told = environment(**home, **hub.environment)
-        done = subprocess.run(words, cwd=tmp_path, env=told, text=True, capture_output=True, check=False)
+        reported = environment(**home, **hub.environment)
+        done = subprocess.run(words, cwd=tmp_path, env=reported, text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     away = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "empty"), "PYTHON": python}
     known = cluster.environment

@@ -26,13 +26,13 @@ echo "$NODE_RANK ${here##*/}" >>"said-$SLURM_ARRAY_TASK_ID"
 SWEEP = "launch slurm\nsweep {\n  seed = [1, 2]\n  zip {\n    warmup = [1, 2]\n    clip = [0.5, 1]\n  }\n}"
 
 
-def written(place: Path) -> str:
+def written(location: Path) -> str:
     """Compile a sweep of four members on two nodes; the folder's name has a space."""
-    put(str(place), FILES)
+    put(str(location), FILES)
     text = SPEC.format(
         data="messages.jsonl", steps=4, hardware="cpu", nodes="nodes 2\n", strategy="ddp", seq="", more=SWEEP
     )
-    return compiled(text, str(place), str(place / "the scan"))
+    return compiled(text, str(location), str(location / "the scan"))
 
 
 def test_every_task_runs_the_member_of_its_number(cluster: Cluster, tmp_path: Path) -> None:

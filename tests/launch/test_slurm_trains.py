@@ -31,10 +31,10 @@ def trains(cluster: Cluster, warm: Forks, monkeypatch: pytest.MonkeyPatch) -> Cl
     return cluster
 
 
-def submit(cluster: Cluster, place: str, strategy: str, cwd: Path) -> str:
+def submit(cluster: Cluster, location: str, strategy: str, cwd: Path) -> str:
     name = f"two-{strategy}-{cwd.name}"
     text = spec(strategy, steps=STEPS)
-    bundle = compiled(text, place, os.path.join(place, f"{name}.bundle"), f"{name}.xp")
+    bundle = compiled(text, location, os.path.join(location, f"{name}.bundle"), f"{name}.xp")
     return cluster.submit(os.path.join(bundle, "job.sbatch"), cwd=str(cwd))
 
 
@@ -47,10 +47,10 @@ def job_report(cluster: Cluster, job: dict[str, str], cwd: Path) -> str:
 
 
 def test_stopped_job_continues_where_it_was(
-    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
+    trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
     """After the signal that Slurm sends before the time limit, no step is lost or repeated."""
-    number = submit(trains, place, "zero2", tmp_path)
+    number = submit(trains, location, "zero2", tmp_path)
     for step in moments(chance):
         reaches(tmp_path, step)
         trains.run("scancel", "--signal=USR1", "--batch", number)
@@ -62,10 +62,10 @@ def test_stopped_job_continues_where_it_was(
 
 @pytest.mark.nightly
 def test_a_rehearsed_job_trains_as_without(
-    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trains, "environment", {**trains.environment, "XPC_REHEARSE": "1"})
-    job = trains.wait(submit(trains, place, "zero2", tmp_path))
+    job = trains.wait(submit(trains, location, "zero2", tmp_path))
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), job_report(trains, job, tmp_path)
     assert log(tmp_path).count("resuming from checkpoint-") == 1
     assert log(tmp_path).count("the run begins") == 1
@@ -75,12 +75,12 @@ def test_a_rehearsed_job_trains_as_without(
 
 @pytest.mark.nightly
 def test_a_lost_node_costs_the_steps_since_the_checkpoint(
-    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
+    trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
     """All processes of a node are killed. The job notices the loss long before Slurm does, and continues with another
     node.
     """
-    number, lost = submit(trains, place, "zero3", tmp_path), []
+    number, lost = submit(trains, location, "zero3", tmp_path), []
     try:
         for restarts, step in enumerate(moments(chance), 1):
             reaches(tmp_path, step)
@@ -100,10 +100,10 @@ def test_a_lost_node_costs_the_steps_since_the_checkpoint(
 
 
 def test_a_killed_process_costs_the_steps_since_the_checkpoint(
-    trains: Cluster, place: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
+    trains: Cluster, location: str, alone: Callable[[str], str], tmp_path: Path, chance: random.Random
 ) -> None:
     """After `kill -9` of a rank on either node, the job restarts the run on the same nodes and is not requeued."""
-    number = submit(trains, place, "zero2", tmp_path)
+    number = submit(trains, location, "zero2", tmp_path)
     for rank, step in enumerate(moments(chance)):
         reaches(tmp_path, step)
         os.kill(process(number, rank), signal.SIGKILL)

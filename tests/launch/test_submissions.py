@@ -17,7 +17,7 @@ from xpc.compiler.pipeline import check_text
 
 pytestmark = pytest.mark.slow
 
-ASKED = """\
+QUESTION = """\
 import json, shlex, sys
 from ray.dashboard.modules.job import cli
 
@@ -64,7 +64,7 @@ def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
     if missing():
         pytest.skip(missing())
     done = subprocess.run(
-        [sys.executable, "-c", ASKED],
+        [sys.executable, "-c", QUESTION],
         input=command.replace("--verbose", word),
         text=True,
         capture_output=True,

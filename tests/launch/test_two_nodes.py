@@ -41,9 +41,9 @@ def pair(warm: Forks, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node
         yield made
 
 
-def two(place: str, name: str, *more: str, length: str = "4 steps", save: str = 'save "out" every=never') -> str:
+def two(location: str, name: str, *more: str, length: str = "4 steps", save: str = 'save "out" every=never') -> str:
     text = spec("nodes 2", *more, strategy="zero2", hardware="cpu", length=length, save=save)
-    return compiled(text, place, os.path.join(place, f"{name}.bundle"), "two.xp")
+    return compiled(text, location, os.path.join(location, f"{name}.bundle"), "two.xp")
 
 
 def begin(
@@ -61,8 +61,10 @@ def both(pair: Nodes, bundle: str, cwd: str, *words: str, **variables: str) -> l
 
 
 def ended(one: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, str]:
-    said = one.communicate(timeout=seconds)[0]
-    return one.returncode, "".join(line for line in said.splitlines(True) if not any(words in line for words in NOISE))
+    printed = one.communicate(timeout=seconds)[0]
+    return one.returncode, "".join(
+        line for line in printed.splitlines(True) if not any(words in line for words in NOISE)
+    )
 
 
 def losses(cwd: str) -> list[float]:
@@ -70,9 +72,9 @@ def losses(cwd: str) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def alone(warm: Forks, place: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+def alone(warm: Forks, location: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The losses of the same run with both processes on one machine."""
-    bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), place, f"{place}/one.bundle")
+    bundle = compiled(spec(strategy="zero2", hardware="2 x cpu", length="4 steps"), location, f"{location}/one.bundle")
     run = launch(bundle, str(tmp_path_factory.mktemp("one")), PYTHON=warm.python)
     assert run.done.returncode == 0, run.output
     return run.losses
@@ -86,7 +88,7 @@ def alone(warm: Forks, place: str, tmp_path_factory: pytest.TempPathFactory) -> 
     ],
 )
 def test_two_nodes_train_as_one_does(
-    pair: Nodes, place: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
+    pair: Nodes, location: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool,
 ) -> None:  # fmt: skip
     """Without `named`, neither machine knows an address for any host name, not even for its own, so gloo would only
@@ -97,11 +99,11 @@ def test_two_nodes_train_as_one_does(
     pair.name(named)
     cwd, python = str(tmp_path), pair.python if warmed else interpreter(DEFAULT)
     rehearsed = {"XPC_REHEARSE": "1"} if warmed else {}
-    (status, said), (other, silent) = both(pair, two(place, name, *more), cwd, PYTHON=python, **rehearsed)
-    assert (status, other) == (0, 0), f"{said}\n{silent}"
-    assert "[run] 2 nodes meet; all-reduce over them: gloo " in said
-    assert said.count("preflight passed") == (3 if warmed else 1)
-    assert said.count("resuming from checkpoint-") == int(warmed)
+    (status, printed), (other, silent) = both(pair, two(location, name, *more), cwd, PYTHON=python, **rehearsed)
+    assert (status, other) == (0, 0), f"{printed}\n{silent}"
+    assert "[run] 2 nodes meet; all-reduce over them: gloo " in printed
+    assert printed.count("preflight passed") == (3 if warmed else 1)
+    assert printed.count("resuming from checkpoint-") == int(warmed)
     assert "out.rehearsal" not in os.listdir(cwd)
     # torch numbers the machines of a c10d rendezvous by their addresses, which here have the order of the node ranks
     spoken = [line for line in silent.splitlines() if "stopped as asked: the same command resumes" not in line]
@@ -112,21 +114,21 @@ def test_two_nodes_train_as_one_does(
     assert len(alone) == 4
 
 
-def test_findings_are_reported_once_and_in_time(pair: Nodes, place: str, tmp_path: object) -> None:
+def test_findings_are_reported_once_and_in_time(pair: Nodes, location: str, tmp_path: object) -> None:
     pair.name(True)
-    cwd, bundle = str(tmp_path), two(place, "wrong")
+    cwd, bundle = str(tmp_path), two(location, "wrong")
     # node 1 was not started
-    status, said = ended(begin(pair, bundle, 0, cwd, "--preflight", XPC_NODE_WAIT="3"))
+    status, printed = ended(begin(pair, bundle, 0, cwd, "--preflight", XPC_NODE_WAIT="3"))
     assert status == 1
-    assert said.endswith("error: node 1 did not connect within 3 s\n")
+    assert printed.endswith("error: node 1 did not connect within 3 s\n")
     # another program has the port
     holder = pair.start(0, [interpreter(DEFAULT), "-c", TAKE, "29500"], cwd, os.environ)
     assert holder.stdout is not None
     holder.stdout.readline()
-    (status, said), (other, answer) = both(pair, bundle, cwd, "--preflight")
+    (status, printed), (other, answer) = both(pair, bundle, cwd, "--preflight")
     pair.kill(holder)
     assert (status, other) == (1, 1)
-    assert said == (
+    assert printed == (
         "error: port 29500 cannot be used for the rendezvous: Address already in use; set MASTER_PORT to a free one\n"
     )
     assert answer == "error: what listens on 10.111.0.1:29500 is not node 0 of this run: it does not answer\n"
@@ -136,20 +138,20 @@ TAKE = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1])
 
 
 def test_two_bundles_that_differ_and_folders_that_are_not_shared(
-    pair: Nodes, place: str, tmp_path_factory: pytest.TempPathFactory
+    pair: Nodes, location: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     pair.name(True)
     folders = [str(tmp_path_factory.mktemp(f"node-{node}")) for node in (0, 1)]
-    bundle, other = two(place, "one-of-two", save='save "out" every=2'), os.path.join(place, "changed.bundle")
+    bundle, other = two(location, "one-of-two", save='save "out" every=2'), os.path.join(location, "changed.bundle")
     shutil.copytree(bundle, other)
     with open(os.path.join(other, "trainer", "core", "rows.py"), "a", encoding="utf-8") as handle:
         handle.write("# changed on this node\n")
     started = [begin(pair, one, node, folders[node]) for node, one in enumerate((bundle, other))]
-    (status, said), (second, answer) = [ended(one) for one in started]
+    (status, printed), (second, answer) = [ended(one) for one in started]
     assert (status, second) == (1, 1)
-    assert "error: 2 things stop this run:\n  - node 1 (second): its bundle is sha256:" in said
-    assert ": the file trainer/core/rows.py differs\n" in said
-    assert f"  - node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in said
+    assert "error: 2 things stop this run:\n  - node 1 (second): its bundle is sha256:" in printed
+    assert ": the file trainer/core/rows.py differs\n" in printed
+    assert f"  - node 1 (second): it does not see {folders[0]}/out of node 0, where this run writes" in printed
     assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
     assert [os.listdir(one) for one in folders] == [[], []]  # the file that tests the shared folder is removed, too
 
@@ -162,14 +164,14 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     ],
 )
 def test_a_node_that_dies_ends_the_other(
-    pair: Nodes, place: str, tmp_path: object, dies: Callable[..., None], words: str
+    pair: Nodes, location: str, tmp_path: object, dies: Callable[..., None], words: str
 ) -> None:
     """During a run that would take minutes, every process of node 1 is killed, or its network cable is removed. Without
     a closed connection, only the timeout of a collective operation ends the other node.
     """
     pair.name(True)
     text = ("launch local(nccl_timeout=15s)",) if dies is Nodes.unplug else ()
-    cwd, bundle = str(tmp_path), two(place, f"long-{dies.__name__}", *text, length="5000 steps")
+    cwd, bundle = str(tmp_path), two(location, f"long-{dies.__name__}", *text, length="5000 steps")
     started = [begin(pair, bundle, node, cwd) for node in (0, 1)]
     until = time.monotonic() + PATIENCE
     while not losses(cwd):
@@ -181,9 +183,9 @@ def test_a_node_that_dies_ends_the_other(
     else:
         pair.kill(started[1])
     try:
-        status, said = ended(started[0], 120)
+        status, printed = ended(started[0], 120)
     finally:
         pair.kill(started[1])
         pair.plug(1)
-    assert status == 76, said
-    assert words in said
+    assert status == 76, printed
+    assert words in printed

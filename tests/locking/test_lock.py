@@ -65,7 +65,7 @@ def resolver(request, monkeypatch):
         monkeypatch.setattr(
             command,
             "resolve",
-            lambda asked, _: {name: Environment(one, (*one, "filelock==3.20")) for name, one in asked.items()},
+            lambda requested, _: {name: Environment(one, (*one, "filelock==3.20")) for name, one in requested.items()},
         )
 
 
@@ -133,12 +133,12 @@ def test_rows_of_a_registered_dataset_are_those_of_the_pinned_commit(tmp_path, s
 
 
 def test_no_request_without_update(locked, served):
-    served.asked.clear()
+    served.requested.clear()
     for words in (["lock", "x.xp"], ["check", "x.xp"], ["compile", "x.xp", "--locked"], ["verify", "x.bundle"],
                   ["diff", "x.xp", "x.bundle"]):  # fmt: skip
         status, out = run(locked, served, *words)
         assert status == 0, out
-    assert served.asked == []
+    assert served.requested == []
 
 
 def test_a_lock_that_is_written_again_is_the_same(locked, served):
@@ -189,7 +189,7 @@ def test_locked_refuses_a_spec_without_a_lock_and_a_file_that_changed(tmp_path, 
 def test_commits_can_be_pinned_without_the_hub(tmp_path, served):
     put(tmp_path, {"x.xp": SPEC.replace("me/model", f"qwen2.5-3b@{FIRST}")})
     status, out = run(tmp_path, served, "lock", "x.xp", "--pin", f"me/rows={SECOND}")
-    assert served.asked == []
+    assert served.requested == []
     assert (status, "not pinned yet: the packages;" in out) == (1, True), out
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0
     found = payload(tmp_path)
@@ -306,8 +306,8 @@ def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, serve
     words = [python, LOADED, "x.bundle", stacks.load(target).facts.kernels]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    asked = json.loads(done.stdout.splitlines()[-1])
-    assert {(one["id"], one["revision"], one["version"]) for one in asked} == {(id, KERNEL, None)}
+    requested = json.loads(done.stdout.splitlines()[-1])
+    assert {(one["id"], one["revision"], one["version"]) for one in requested} == {(id, KERNEL, None)}
     put(tmp_path, {"x.xp": FLASH.format(target=target).replace("flash2", "sdpa")})
     out = run(tmp_path, served, "compile", "x.xp", "--locked")[1]
     assert f"the spec no longer names the kernel {id}" in out
@@ -318,7 +318,7 @@ def test_a_kernel_commit_can_be_pinned_by_hand(tmp_path, served):
     put(tmp_path, {"x.xp": FLASH.format(target=stacks.DEFAULT), "rows.jsonl": b'{"text": "a"}\n' * 9})
     put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})
     run(tmp_path, served, "lock", "x.xp", "--pin", f"{id}={SECOND}")
-    assert served.asked == []
+    assert served.requested == []
     assert [one["revision"] for one in table(tmp_path)["kernel"]] == [SECOND]
     assert "kernel" in run(tmp_path, served, "lock", "x.xp", "--update", id)[1]
     assert [one["revision"] for one in table(tmp_path)["kernel"]] == [KERNEL]

@@ -127,8 +127,8 @@ def test_the_harness_is_pinned_in_a_file_of_its_own():
     assert b"lm-eval" not in files["requirements.txt"]
     assert b"pip install -r requirements-eval.txt\n./evaluate.sh\n" in files["README.md"]
     assert compiled(spec(asks("gsm8k")))["requirements-eval.txt"] == b"lm-eval[hf]==0.4.13\n"
-    asked = spec(asks("leaderboard", "leaderboard_math_hard"))
-    assert compiled(asked)["requirements-eval.txt"] == b"lm-eval[hf,ifeval,math]==0.4.13\n"
+    requested = spec(asks("leaderboard", "leaderboard_math_hard"))
+    assert compiled(requested)["requirements-eval.txt"] == b"lm-eval[hf,ifeval,math]==0.4.13\n"
 
 
 def test_the_table_has_tasks_groups_and_tags():
@@ -235,8 +235,8 @@ def test_words_of_a_list_stand_below_their_key_or_as_deep():
 def test_task_with_python_functions_is_refused(tmp_path):
     plain = {"mine.yaml": "task: mine\ndataset_path: json\ndataset_kwargs:\n  data_files: rows.jsonl\n"}
     named = {"mine.yaml": plain["mine.yaml"] + "process_docs: !function helpers.f\n", "helpers.py": "f = None\n"}
-    for files, said in ((plain, False), (named, True)):
-        root = put(tmp_path / str(said), {**files, "rows.jsonl": "{}\n"})
+    for files, output in ((plain, False), (named, True)):
+        root = put(tmp_path / str(output), {**files, "rows.jsonl": "{}\n"})
         readme = compiled(spec('eval(tasks=["mine.yaml"])'), root)["README.md"].decode()
         assert ("a task of `evaluate.sh`" in readme) is True
-        assert (", which names Python functions" in readme) is said
+        assert (", which names Python functions" in readme) is output

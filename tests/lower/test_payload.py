@@ -16,33 +16,35 @@ GOLDEN = os.path.join(REPOSITORY, "golden", "bundles")
 BUNDLES = sorted(name for name in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN}/{name}/trainer_args.json"))
 
 
-def faults(value, kind, place="payload"):
+def faults(value, kind, location="payload"):
     """The paths of the parts of a value that do not have the type `kind`."""
     origin = typing.get_origin(kind)
     if kind is typing.Any:
         return []
     if origin in (typing.Union, types.UnionType):
-        each = [faults(value, one, place) for one in typing.get_args(kind)]
+        each = [faults(value, one, location) for one in typing.get_args(kind)]
         return [] if [] in each else min(each, key=len)
     if origin is typing.Literal:
-        return [] if value in typing.get_args(kind) else [f"{place} is {value!r}"]
+        return [] if value in typing.get_args(kind) else [f"{location} is {value!r}"]
     if origin is list:
         if not isinstance(value, list):
-            return [f"{place} is {value!r}"]
-        return [one for n, item in enumerate(value) for one in faults(item, typing.get_args(kind)[0], f"{place}[{n}]")]
+            return [f"{location} is {value!r}"]
+        return [
+            one for n, item in enumerate(value) for one in faults(item, typing.get_args(kind)[0], f"{location}[{n}]")
+        ]
     if typing.is_typeddict(kind):
         if not isinstance(value, dict):
-            return [f"{place} is {value!r}"]
+            return [f"{location} is {value!r}"]
         hints = typing.get_type_hints(kind)
-        wrong = [f"{place} has {name}" for name in set(value) - set(hints)]
-        wrong += [f"{place} lacks {name}" for name in kind.__required_keys__ - set(value)]
+        wrong = [f"{location} has {name}" for name in set(value) - set(hints)]
+        wrong += [f"{location} lacks {name}" for name in kind.__required_keys__ - set(value)]
         return wrong + [
-            one for name in set(value) & set(hints) for one in faults(value[name], hints[name], f"{place}.{name}")
+            one for name in set(value) & set(hints) for one in faults(value[name], hints[name], f"{location}.{name}")
         ]
     if kind is float:
-        return [] if type(value) in (int, float) else [f"{place} is {value!r}"]
+        return [] if type(value) in (int, float) else [f"{location} is {value!r}"]
     wanted = dict if origin is dict else kind
-    return [] if type(value) is wanted or (value is None and wanted is type(None)) else [f"{place} is {value!r}"]
+    return [] if type(value) is wanted or (value is None and wanted is type(None)) else [f"{location} is {value!r}"]
 
 
 @pytest.mark.parametrize("name", BUNDLES)

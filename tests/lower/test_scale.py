@@ -89,12 +89,12 @@ def agree(files, nodes, gpus, micro, accum, strategy, engine, readers=None):
         assert "deepspeed.json" not in files
 
     script = files["launch.sh"].decode()
-    said = re.search(r"^#   global batch   (\d+) = (\d+) \w+ x (\d+) accumulation x (\d+) ", script, re.M)
-    assert said is not None
-    assert [int(one) for one in said.groups()] == [gbs, micro, accum, readers or world]
-    said = re.search(r"^#   processes      (\d+) = (\d+) nodes? x (\d+)$", script, re.M)
-    assert said is not None
-    assert [int(one) for one in said.groups()] == [world, nodes, gpus]
+    output = re.search(r"^#   global batch   (\d+) = (\d+) \w+ x (\d+) accumulation x (\d+) ", script, re.M)
+    assert output is not None
+    assert [int(one) for one in output.groups()] == [gbs, micro, accum, readers or world]
+    output = re.search(r"^#   processes      (\d+) = (\d+) nodes? x (\d+)$", script, re.M)
+    assert output is not None
+    assert [int(one) for one in output.groups()] == [world, nodes, gpus]
     assert ("NODE_RANK" in script) is (nodes > 1)
     if engine == "torchrun":
         assert f"--nproc_per_node {gpus}\n" in script

@@ -171,8 +171,8 @@ def test_the_command_line(tmp_path):
         0, b"wrote ./t.bundle, 4 members; launch them with\n  ./t.bundle/launch.sh --all\n"
     )  # fmt: skip
     assert xpc("compile", "t.xp", cwd=str(tmp_path)).returncode == 0
-    told = xpc("explain", "t.xp:lr", cwd=str(tmp_path)).stdout.decode()
-    assert "optimizer.lr is swept in t.xp: 1e-06, 2e-06" in told
+    reported = xpc("explain", "t.xp:lr", cwd=str(tmp_path)).stdout.decode()
+    assert "optimizer.lr is swept in t.xp: 1e-06, 2e-06" in reported
     assert xpc("check", "t.xp", "--format", "json", cwd=str(tmp_path)).stdout == b"[]\n"
 
 

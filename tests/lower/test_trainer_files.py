@@ -43,12 +43,12 @@ def imports(node: ast.AST, path: str) -> Iterator[str]:
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.ImportFrom) and node.level:
-        place = os.path.normpath(os.path.join(os.path.dirname(path), *[".."] * (node.level - 1)))
-        place = os.path.normpath(os.path.join(place, *(node.module or "").split(".")))
+        location = os.path.normpath(os.path.join(os.path.dirname(path), *[".."] * (node.level - 1)))
+        location = os.path.normpath(os.path.join(location, *(node.module or "").split(".")))
         for alias in node.names:
-            inside = os.path.normpath(os.path.join(place, f"{alias.name}.py"))
-            there = (one for one in (inside, f"{place}/__init__.py") if (RUNTIME / one).is_file())
-            yield next(there, f"{place}.py")
+            inside = os.path.normpath(os.path.join(location, f"{alias.name}.py"))
+            there = (one for one in (inside, f"{location}/__init__.py") if (RUNTIME / one).is_file())
+            yield next(there, f"{location}.py")
     for child in ast.iter_child_nodes(node):
         yield from imports(child, path)
 
@@ -287,18 +287,18 @@ def test_a_setting_that_needs_a_module_which_is_not_there_is_one_sentence(
 
 
 class Noted(dict[str, Any]):
-    """A mapping that records in `asked` which of its keys are read."""
+    """A mapping that records in `requested` which of its keys are read."""
 
     def __init__(self, section: dict[str, Any]) -> None:
         super().__init__(section)
-        self.asked = set[str]()
+        self.requested = set[str]()
 
     def __getitem__(self, name: str) -> Any:
-        self.asked.add(name)
+        self.requested.add(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.asked.add(name)
+        self.requested.add(name)
         return super().get(name, default)
 
 
@@ -309,7 +309,7 @@ def test_no_module_depends_on_what_is_not_called_decisive() -> None:
         plan.update({section: Noted(plan[section]) for section in DECISIVE})
         uses(plan)
         for section, names in read.items():
-            names |= plan[section].asked
+            names |= plan[section].requested
     assert read == {section: set(names) for section, names in DECISIVE.items()}
 
 

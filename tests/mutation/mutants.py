@@ -142,7 +142,7 @@ def files() -> dict[str, list[str]]:
             for group, likes in GROUPS.items()}  # fmt: skip
 
 
-def chosen_mutations(places: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
+def chosen_mutations(locations: int, seed: int, known: Map, slow: bool) -> list[Mutation]:
     """Draw the same number of lines from each group, and one mutation of each line."""
     out: list[Mutation] = []
     for group, names in files().items():
@@ -157,10 +157,12 @@ def chosen_mutations(places: int, seed: int, known: Map, slow: bool) -> list[Mut
             for one in Finder(name, sources[name]).all():
                 if known.reached(name, one.line) != slow:
                     lines.setdefault((name, one.line), []).append(one)
-        count = places if slow else -(-places // len(GROUPS))
+        count = locations if slow else -(-locations // len(GROUPS))
         chosen: list[Mutation] = []
-        for place in chance.sample(sorted(lines), len(lines)):
-            here = [one for one in chance.sample(lines[place], len(lines[place])) if works(one, sources[one.file])][:1]
+        for location in chance.sample(sorted(lines), len(lines)):
+            here = [
+                one for one in chance.sample(lines[location], len(lines[location])) if works(one, sources[one.file])
+            ][:1]
             chosen += here
             if len(chosen) == count:
                 break
@@ -207,19 +209,19 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
     environ = {**os.environ, "PYTHONPATH": os.path.join(folder, ".mutant"), "XPC_CACHE": "off"}
     environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiling all modules takes longer than most tests
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         status = subprocess.run(
             words,
             cwd=folder,
             env=environ,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             check=False,
             preexec_fn=limited,
         ).returncode
-        said.seek(0)
-        lines = said.read().splitlines()
+        output.seek(0)
+        lines = output.read().splitlines()
     if status == 0:
         return None
     if status == 5:
@@ -232,9 +234,9 @@ def again(one: Mutation) -> Iterator[list[str]]:
     """The test commands for a mutant that survived an earlier run: the tests of its place, fast and slow, then the
     whole fast tier.
     """
-    place = next(names for like, names in LATER.items() if fnmatch(one.file, like))
-    yield fast("-x", *place)
-    yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *place]
+    location = next(names for like, names in LATER.items() if fnmatch(one.file, like))
+    yield fast("-x", *location)
+    yield [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "slow", *location]
     yield fast("-x", "-p", "no:pytest-lsp")
 
 
@@ -327,7 +329,9 @@ def main() -> int:
         with open(results, encoding="utf-8") as handle:
             before = {named(one): one for one in map(json.loads, handle)}
     known = None if options.again else Map(made_map(options.out))
-    chosen = survivors(before) if known is None else chosen_mutations(options.places, options.seed, known, options.slow)
+    chosen = (
+        survivors(before) if known is None else chosen_mutations(options.locations, options.seed, known, options.slow)
+    )
     copies, found = Copies(), []
 
     def one(mutation: Mutation) -> dict[str, object]:

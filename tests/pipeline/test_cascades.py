@@ -61,10 +61,12 @@ def typos(word: str) -> Iterator[str]:
 def misspelt(text: str) -> Iterator[tuple[str, str]]:
     """A spec with one misspelt name, for each name and typo, together with the misspelt name."""
     file = parse(Source("t.xp", text))[0]
-    places = {span.start: word for span, word in names((*(file.train.options if file.train else ()), *file.statements))}
+    locations = {
+        span.start: word for span, word in names((*(file.train.options if file.train else ()), *file.statements))
+    }
     legal = {*schema.CLAUSES, *schema.bare_choices(), *(row.name for row in schema.TABLE)}
     legal |= {choice for row in schema.TABLE for choice in row.choices}
-    for start, word in places.items():
+    for start, word in locations.items():
         for typo in typos(word):
             if typo not in legal and typo != word:
                 yield text[:start] + typo + text[start + len(word) :], typo

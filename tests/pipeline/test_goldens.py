@@ -21,7 +21,7 @@ def kept(case):
 def test_every_golden_is_the_printed_diagnostic(hundred):
     cases = [case for case in EVERY if case.code.startswith(hundred)]
     assert not [case.title for case in cases if case.code not in kept(case).partition(f"\n{SEPARATOR}\n")[2]]
-    other = {case.title: said for case in cases if (said := golden(case)) != kept(case)}
+    other = {case.title: output for case in cases if (output := golden(case)) != kept(case)}
     assert other == {case.title: kept(case) for case in cases if case.title in other}, "make golden writes them anew"
 
 

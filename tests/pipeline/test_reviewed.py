@@ -50,13 +50,13 @@ def test_the_page_begins_with_what_is_executed(tmp_path: Path) -> None:
     text = text.replace(f"{REMOTE}\nmodel(pickle)\n", "").replace(
         "model(chat_template", "model(trust_remote_code, pickle, chat_template"
     )
-    told = executed(compiled(text, root))
-    assert "Python code of the model's repository, org/x" in told
-    assert f"commit {'a' * 40}" in told
-    assert "pickled weights" in told
-    assert "own" in told
-    assert f"sha256:{sha256(reward).hexdigest()}" in told
-    assert f"sha256:{sha256(PLAIN.encode()).hexdigest()}" in told
+    reported = executed(compiled(text, root))
+    assert "Python code of the model's repository, org/x" in reported
+    assert f"commit {'a' * 40}" in reported
+    assert "pickled weights" in reported
+    assert "own" in reported
+    assert f"sha256:{sha256(reward).hexdigest()}" in reported
+    assert f"sha256:{sha256(PLAIN.encode()).hexdigest()}" in reported
 
 
 def test_a_run_of_nothing_else_says_so() -> None:

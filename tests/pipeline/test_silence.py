@@ -16,7 +16,7 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 
-SAID = "# xpc: allow XP410 the cluster has only FSDP1"
+OUTPUT = "# xpc: allow XP410 the cluster has only FSDP1"
 WARNED = spec(strategy="fsdp1")
 
 
@@ -32,15 +32,15 @@ def warned(*more, strategy="fsdp1", before=""):
 @pytest.mark.parametrize(
     "text",
     [
-        warned(strategy=f"fsdp1  {SAID}"),
-        warned(before=SAID + "\n"),
-        warned(before=SAID + "\n\n# and a word more\n\n"),
-        warned(strategy=f"fsdp1  # 8 GPUs  {SAID}"),
+        warned(strategy=f"fsdp1  {OUTPUT}"),
+        warned(before=OUTPUT + "\n"),
+        warned(before=OUTPUT + "\n\n# and a word more\n\n"),
+        warned(strategy=f"fsdp1  # 8 GPUs  {OUTPUT}"),
         warned(strategy="fsdp1  # xpc:allow xp410: the cluster has only FSDP1"),
         warned(strategy="fsdp1  # xpc: allow XP410 -- the cluster has only FSDP1"),
-        warned(strategy=f"fsdp1 {{  {SAID}\n  offload = cpu\n}}"),
-        warned(strategy=f"fsdp1 {{\n  offload = cpu\n}}  {SAID}"),
-        warned(before=SAID + "\n", strategy="fsdp1 {\n  offload = cpu\n}"),
+        warned(strategy=f"fsdp1 {{  {OUTPUT}\n  offload = cpu\n}}"),
+        warned(strategy=f"fsdp1 {{\n  offload = cpu\n}}  {OUTPUT}"),
+        warned(before=OUTPUT + "\n", strategy="fsdp1 {\n  offload = cpu\n}"),
         warned(strategy="fsdp1  # xpc: allow XP301, XP410 a list, of which the base of others needs the first"),
     ],
 )
@@ -55,11 +55,11 @@ def test_a_silence_holds_for_its_line_or_the_next_statement(text):
 @pytest.mark.parametrize(
     "text",
     [
-        warned(strategy=f"fsdp1\n{SAID}"),
-        warned(strategy=f"fsdp1\nseed 1  {SAID}"),
-        warned().replace("hardware", f"{SAID}\nhardware"),
-        warned().replace("hardware", f"hardware 8 x h100-80gb {{  {SAID}\n}}\n#"),
-        f"{SAID}\n" + warned(),
+        warned(strategy=f"fsdp1\n{OUTPUT}"),
+        warned(strategy=f"fsdp1\nseed 1  {OUTPUT}"),
+        warned().replace("hardware", f"{OUTPUT}\nhardware"),
+        warned().replace("hardware", f"hardware 8 x h100-80gb {{  {OUTPUT}\n}}\n#"),
+        f"{OUTPUT}\n" + warned(),
         warned(strategy="fsdp1  # xpc: allow XP401 the cluster has only FSDP1"),
         warned(strategy="fsdp1  # as xpc: allow XP410 says"),
     ],
@@ -72,7 +72,7 @@ def test_a_silence_elsewhere_does_not(text):
 
 def test_silence_at_the_end_of_a_block_covers_nothing_after_it():
     found = checked(
-        warned().replace("strategy fsdp1", f"optimizer adamw {{\n  lr = 1e-5\n  {SAID}\n}}\nstrategy fsdp1")
+        warned().replace("strategy fsdp1", f"optimizer adamw {{\n  lr = 1e-5\n  {OUTPUT}\n}}\nstrategy fsdp1")
     )
     assert "XP410" in codes(found)
     assert "XP901" in codes(found)
@@ -80,11 +80,11 @@ def test_silence_at_the_end_of_a_block_covers_nothing_after_it():
 
 def test_a_comment_above_a_block_holds_for_what_stands_deep_in_it():
     block = 'save "out" {\n  every = never\n  keep = 2\n}'
-    said = "# xpc: allow XP703 the base of others"
+    output = "# xpc: allow XP703 the base of others"
     assert codes(checked(spec(save=block))) == ["XP703"]
-    assert codes(checked(spec(save=f"{said}\n{block}"))) == []
-    assert codes(checked(spec(save=block.replace("  keep", f"  {said}\n  keep")))) == []
-    assert codes(checked(spec(save=block.replace("never", f"never  {said}")))) == ["XP703", "XP901"]
+    assert codes(checked(spec(save=f"{output}\n{block}"))) == []
+    assert codes(checked(spec(save=block.replace("  keep", f"  {output}\n  keep")))) == []
+    assert codes(checked(spec(save=block.replace("never", f"never  {output}")))) == ["XP703", "XP901"]
 
 
 def test_assumptions_of_the_header_can_be_silenced():
@@ -106,16 +106,16 @@ def test_the_missing_edition_can_be_silenced_on_the_first_line():
 
 def test_a_comment_of_a_base_silences_what_is_found_in_the_base(tmp_path):
     child = spec(strategy="zero2").replace("strategy zero2\n", "").replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
-    root = put(tmp_path, {"base.xp": f"strategy fsdp1  {SAID}\n"})
+    root = put(tmp_path, {"base.xp": f"strategy fsdp1  {OUTPUT}\n"})
     found = checked(child, root)
     assert codes(found) == []
-    assert [one.place.source.name for one in found.silenced] == ["base.xp"]
+    assert [one.location.source.name for one in found.silenced] == ["base.xp"]
     put(tmp_path, {"base.xp": "strategy fsdp1\n"})
-    assert codes(checked(child + SAID, root)) == ["XP410", "XP901"]
+    assert codes(checked(child + OUTPUT, root)) == ["XP410", "XP901"]
 
 
 def test_a_base_serves_several_specs_so_that_its_silences_may_idle(tmp_path):
-    root = put(tmp_path, {"base.xp": f"strategy fsdp1  {SAID}\nseed 1  # xpc: allow XP410\n"})
+    root = put(tmp_path, {"base.xp": f"strategy fsdp1  {OUTPUT}\nseed 1  # xpc: allow XP410\n"})
     found = checked(spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n'), root)
     assert codes(found) == ["XP902"]
     assert of(found, "XP902")[0].primary.source.name == "base.xp"
@@ -125,7 +125,7 @@ def test_a_base_serves_several_specs_so_that_its_silences_may_idle(tmp_path):
 
 
 def test_a_silence_that_silences_nothing_is_a_warning():
-    text = spec(strategy=f"zero2  {SAID}")
+    text = spec(strategy=f"zero2  {OUTPUT}")
     found = only(checked(text), "XP901")
     assert found.severity == "warning"
     assert edited(text, found) == spec()
@@ -145,14 +145,14 @@ def test_an_error_cannot_be_silenced():
     wrong = spec(batch="gbs=512 micro=11  # xpc: allow XP201 we need it")
     found = checked(wrong)
     assert errors(found) == ["XP201"]
-    said = only(found, "XP901")
-    assert "is an error" in said.message
-    assert said.related[0].span.start == of(found, "XP201")[0].primary.span.start
+    output = only(found, "XP901")
+    assert "is an error" in output.message
+    assert output.related[0].span.start == of(found, "XP201")[0].primary.span.start
     assert found.spec is None
 
 
 def test_idle_silences_are_not_reported_next_to_an_error():
-    assert codes(checked(spec("seed -1", strategy=f"zero2  {SAID}"))) == ["XP107"]
+    assert codes(checked(spec("seed -1", strategy=f"zero2  {OUTPUT}"))) == ["XP107"]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_idle_silences_are_not_reported_next_to_an_error():
 def test_malformed_silence_is_reported_and_silences_nothing(comment, message, help):
     found = checked(warned(strategy=f"fsdp1  {comment}"))
     assert "XP410" in codes(found)
-    said = only(found, "XP902")
-    assert said.severity == "warning"
-    assert message in said.message
-    assert help in (said.help or "")
+    output = only(found, "XP902")
+    assert output.severity == "warning"
+    assert message in output.message
+    assert help in (output.help or "")
 
 
 def test_an_edit_of_a_malformed_silence_makes_it_one():
@@ -208,11 +208,11 @@ def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
     seen = set()
     for case in CASES:
         own = [] if case.files or case.code > "XP9" or case.code in REVIEWED else of(checked(case.rejected), case.code)
-        places = {one.primary.source.position(one.primary.span.start)[0] for one in own if one.severity != ERROR}
-        if not places:
+        locations = {one.primary.source.position(one.primary.span.start)[0] for one in own if one.severity != ERROR}
+        if not locations:
             continue
         lines = case.rejected.split("\n")
-        for number in sorted(places, reverse=True):
+        for number in sorted(locations, reverse=True):
             comment = f"# xpc: allow {case.code} it is meant so"
             if above:
                 lines.insert(number - 1, comment)
@@ -231,7 +231,7 @@ def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
 
 
 def test_only_sarif_lists_what_is_silenced(tmp_path):
-    root = put(tmp_path, {"sub/a.xp": warned(strategy=f"fsdp1  {SAID}")})
+    root = put(tmp_path, {"sub/a.xp": warned(strategy=f"fsdp1  {OUTPUT}")})
     outputs = {
         one: xpc("check", "sub/a.xp", "--format", one, cwd=root).stdout.decode()
         for one in ("full", "concise", "github", "json", "sarif")
@@ -243,8 +243,8 @@ def test_only_sarif_lists_what_is_silenced(tmp_path):
     (suppression,) = result["suppressions"]
     assert suppression["kind"] == "inSource"
     assert suppression["justification"] == "the cluster has only FSDP1"
-    for place in (suppression["location"], *result["locations"]):
-        assert place["physicalLocation"]["artifactLocation"]["uri"] == "sub/a.xp"
+    for location in (suppression["location"], *result["locations"]):
+        assert location["physicalLocation"]["artifactLocation"]["uri"] == "sub/a.xp"
 
 
 def test_sarif_of_findings_without_silences_has_no_suppressions():
@@ -252,7 +252,7 @@ def test_sarif_of_findings_without_silences_has_no_suppressions():
 
 
 def test_the_bundle_says_what_was_silenced_and_why():
-    page = compiled(warned(strategy=f"fsdp1  {SAID}"))["README.md"].decode()
+    page = compiled(warned(strategy=f"fsdp1  {OUTPUT}"))["README.md"].decode()
     assert "Warnings and notes" not in page
     assert "XP410" in page.partition("## Silenced in the spec")[2]
     assert "the cluster has only FSDP1" in page
@@ -273,7 +273,7 @@ def test_denied_warnings_fail_the_check_and_stay_warnings(tmp_path):
 
 
 def test_denied_warnings_write_nothing(tmp_path):
-    root = put(tmp_path, {"a.xp": WARNED, "b.xp": warned(strategy=f"fsdp1  {SAID}")})
+    root = put(tmp_path, {"a.xp": WARNED, "b.xp": warned(strategy=f"fsdp1  {OUTPUT}")})
     done = xpc("compile", "--deny", "warnings", "a.xp", "-o", "out", cwd=root)
     assert done.returncode == 1
     assert b"nothing was written" in done.stdout

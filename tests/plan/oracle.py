@@ -184,13 +184,13 @@ def modes(family: str) -> dict[str, dict[str, Any]]:
 
 
 def measure(
-    family: str, shape: tuple[int, ...], rank: int, asked: dict[str, dict[str, Any]], window: int = 1024
+    family: str, shape: tuple[int, ...], rank: int, requested: dict[str, dict[str, Any]], window: int = 1024
 ) -> dict[str, list[int]]:
     """The bytes of one period (the second of two) in each mode at each of the lengths."""
     out: dict[str, list[int]] = {}
     whole: dict[str, Any] = {}  # not every family lets its attention be replaced
-    for mode in sorted(asked, key=lambda name: ("lora" in asked[name], "bf16" in name)):
-        how = asked[mode]
+    for mode in sorted(requested, key=lambda name: ("lora" in requested[name], "bf16" in name)):
+        how = requested[mode]
         dtype, attention = how.get("dtype", torch.bfloat16), how.get("attention", "sdpa")
         if "lora" in how:
             plain = built(family, shape, 2, attention, dtype, window)
@@ -256,16 +256,16 @@ def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Ma
     return out
 
 
-def holds(family: str, rows: Mapping[str, Mapping[str, float]], asked: Mapping[str, Any]) -> bool:
+def holds(family: str, rows: Mapping[str, Mapping[str, float]], requested: Mapping[str, Any]) -> bool:
     """Whether coefficients that were measured with other library versions are right for the installed versions. They
     are if the modes are the same, and the predictions at two shapes are exact to the byte.
     """
-    return rows.keys() == asked.keys() and not any(
+    return rows.keys() == requested.keys() and not any(
         abs(off) > EXACT for shape in shapes(family)[3:5] for off in off_by(family, shape, 6, rows).values()
     )
 
 
-def coefficients(family: str, asked: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, float], float]]:
+def coefficients(family: str, requested: dict[str, dict[str, Any]]) -> dict[str, tuple[dict[str, float], float]]:
     """The coefficients of a family in each mode, and the largest relative error at any shape."""
     from xpc.compiler.plan.coefficients import sizes
 
@@ -274,9 +274,9 @@ def coefficients(family: str, asked: dict[str, dict[str, Any]]) -> dict[str, tup
         known = facts(family, shape)
         assert not isinstance(known, str), known
         rank = (4, 8, 16, 6)[number % 4]
-        measured.append((sizes(known, rank), measure(family, shape, rank, asked)))
+        measured.append((sizes(known, rank), measure(family, shape, rank, requested)))
     out = {}
-    for mode in asked:
+    for mode in requested:
         rows = [{name: used[name] for name in names(family, mode)} for used, _ in measured]
         grown = [growth(found[mode]) for _, found in measured]
         found, left = solve(rows, [one / period(family) for one, _ in grown])

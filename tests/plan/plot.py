@@ -10,7 +10,7 @@ TICKS = (2, 5, 10, 20, 50, 100)
 COLORS = {"exact": "#1f77b4", "other": "#d98c2b"}
 
 
-def place(value: float) -> float:
+def location(value: float) -> float:
     """The position of a value in GiB on an axis."""
     low, high = math.log(TICKS[0]), math.log(TICKS[-1])
     return round((math.log(min(max(value, TICKS[0]), TICKS[-1])) - low) / (high - low) * SIDE, 1)
@@ -28,12 +28,12 @@ def svg(points: Sequence[tuple[float, float, bool]]) -> str:
         f'<line x1="0" y1="{SIDE}" x2="{SIDE}" y2="0" stroke="#888888" stroke-dasharray="4 3"/>',
     ]
     for tick in TICKS:
-        at = place(tick)
+        at = location(tick)
         out.append(f'<text x="{at}" y="{SIDE + 18}" text-anchor="middle">{tick}</text>')
         out.append(f'<text x="-8" y="{SIDE - at + 4}" text-anchor="end">{tick}</text>')
     for measured, predicted, exact in points:
         color = COLORS["exact" if exact else "other"]
-        x, y = place(measured), round(SIDE - place(predicted), 1)
+        x, y = location(measured), round(SIDE - location(predicted), 1)
         out.append(f'<circle cx="{x}" cy="{y}" r="3.5" fill="{color}" fill-opacity="0.6"/>')
     named = {"exact": "Hugging Face, the allocator's own peak", "other": "litgpt, reserved memory, nvidia-smi"}
     for number, (kind, words) in enumerate(named.items()):

@@ -100,14 +100,14 @@ def runs() -> list[Run]:
     """Every measured run that has a prediction."""
     found = [Run("llm-foundry", "base", value / row["tok_s_gpu"]) for row, value in utilisation.excluded()]
     for row, work, kind in utilisation.tuned():
-        told = speed(work, 8, "bf16", kind)
-        assert told is not None
+        reported = speed(work, 8, "bf16", kind)
+        assert reported is not None
         one = "quantized" if kind.startswith("qlora") else "base"
-        found.append(Run("fms-hf-tuning", one, told.tokens / utilisation.measured(row)))
+        found.append(Run("fms-hf-tuning", one, reported.tokens / utilisation.measured(row)))
     for row in [*heldout.speed_rows(), *apart()]:
-        told = heldout.tokens(row)
-        assert told is not None, row
-        found.append(Run(source(row), kind_of(row), told.tokens / row["tokens_s_gpu"]))
+        reported = heldout.tokens(row)
+        assert reported is not None, row
+        found.append(Run(source(row), kind_of(row), reported.tokens / row["tokens_s_gpu"]))
     found += [Run(row["source"], kind, later.time(row)) for row, kind in later.fitted()]
     return [*found, *on_other_chips(speeds())]
 

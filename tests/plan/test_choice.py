@@ -74,8 +74,8 @@ def test_the_least_sharding_that_fits_is_taken_and_what_is_written_stays() -> No
         assert plan(changed(ddp, {"batch.micro": micro, "memory.checkpointing": recompute})).verdict != FITS
     spec, notes = resolved("qwen2.5-72b", "32 x h100-80gb", "", "gbs=128 seq=4096")
     assert spec.text("strategy") == "zero3"
-    (told,) = [one for one in notes if "no strategy is written" in one]
-    assert told.endswith("; ddp does not fit; zero1 does not fit; zero2 does not fit"), told
+    (reported,) = [one for one in notes if "no strategy is written" in one]
+    assert reported.endswith("; ddp does not fit; zero1 does not fit; zero2 does not fit"), reported
     assert spec.text("precision") == "bf16"
     spec, _ = resolved("qwen2.5-0.5b", "8 x h100-80gb", "", "gbs=128 seq=2048")
     assert spec.text("strategy") == "ddp"
@@ -137,8 +137,8 @@ def test_what_is_learned_is_that_of_the_spec() -> None:
 def test_many_rows_are_tokenized_by_two_processes_a_gpu(hardware: str, more: str, workers: int | None) -> None:
     spec, notes = resolved("qwen2.5-0.5b", hardware, more, "gbs=64 seq=2048")
     assert spec.get("data.workers") == workers
-    told = [one for one in notes if "no workers are written" in one]
-    assert len(told) == (workers is not None and "workers" not in more)
+    reported = [one for one in notes if "no workers are written" in one]
+    assert len(reported) == (workers is not None and "workers" not in more)
 
 
 def test_prompts_that_are_completed_in_training_are_not_tokenized_ahead() -> None:
@@ -199,12 +199,12 @@ def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
 
 
 def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
+    requested: list[object] = []
     search = choice._search
-    monkeypatch.setattr(choice, "_search", lambda spec, *more: (asked.append(spec), search(spec, *more))[1])
+    monkeypatch.setattr(choice, "_search", lambda spec, *more: (requested.append(spec), search(spec, *more))[1])
     text = SPEC.format(model="qwen2.5-3b", hardware="8 x h100-80gb", more="", batch="gbs=128")
     found = check_text((text + "sweep { lr = [1e-6, 2e-6, 3e-6] }\n").encode(), "t.xp", Workspace(ROOT))
-    assert (len(found.members), len(asked)) == (3, 1)
+    assert (len(found.members), len(requested)) == (3, 1)
     assert len({member.spec.integer("batch.micro") for member in found.members}) == 1
     check_text((text + "sweep { seq = [512, 4096] }\n").encode(), "t.xp", Workspace(ROOT))
-    assert len(asked) == 3
+    assert len(requested) == 3

@@ -11,7 +11,7 @@ from typed_in import typed_in
 from xpc.compiler import cli, registry
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import Checked, check_text
-from xpc.compiler.plan import FITS, NO, TIGHT, Need, changes, coefficients, states
+from xpc.compiler.plan import FITS, NO, TIGHT, MemoryInputs, changes, coefficients, states
 from xpc.compiler.plan.changed import legality
 from xpc.compiler.plan.experiment import plan
 from xpc.compiler.registry.linear_layers import linear_layers, lora_parameters
@@ -178,7 +178,7 @@ def test_what_is_not_known_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "output"),
     [
         ("freeze(except_last=2)", NO),  # the plan counts no activations below the last two layers
         ("freeze(except_modules=[norm], except_last=2, except_first=1)", TIGHT),
@@ -190,13 +190,13 @@ def test_what_is_not_known_says_nothing() -> None:
         ("vera", TIGHT),
     ],
 )
-def test_the_check_says_what_the_plan_says(more: str, said: str) -> None:
+def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
     """If memory is only an upper bound, the verdict of both `check` and `plan` is `tight`, not `no`."""
     text = written(more=f"{more}\nddp", batch="gbs=256 micro=32 seq=8192", model="qwen2.5-3b-instruct",
                    hardware="8 x a100-40gb")  # fmt: skip
-    assert plan(spec_of(text)).verdict == said
+    assert plan(spec_of(text)).verdict == output
     codes = {one.code for one in checked(text).problems} & {"XP480", "XP960", "XP961"}
-    assert codes <= ({"XP480", "XP960"} if said == NO else {"XP961"}), codes
+    assert codes <= ({"XP480", "XP960"} if output == NO else {"XP961"}), codes
     assert codes
 
 
@@ -327,13 +327,13 @@ def test_states_of_an_unmeasured_family_are_held_by_the_first_strategy_that_can(
     monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
     """The help of XP480 proposes a strategy that compiles even if no plan of the family is known."""
-    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, judge, most: [])
+    monkeypatch.setattr("xpc.compiler.plan.changes.fitting", lambda spec, checker, most: [])
     text = written(model="qwen2.5-32b", hardware="2 x h100-80gb", more=more, batch="gbs=64 micro=1 seq=512")
-    said = [one for one in checked(text).problems if one.code == "XP480"]
-    assert len(said) == 1
-    assert said[0].help is not None
-    if "strategy" in said[0].help:
-        again = text.replace(f"\n{more}\n", "\n" + said[0].help.split("`")[1] + "\n")
+    output = [one for one in checked(text).problems if one.code == "XP480"]
+    assert len(output) == 1
+    assert output[0].help is not None
+    if "strategy" in output[0].help:
+        again = text.replace(f"\n{more}\n", "\n" + output[0].help.split("`")[1] + "\n")
         assert "XP480" not in {one.code for one in checked(again).problems}
 
 
@@ -356,9 +356,9 @@ def test_states_of_adapters_are_those_of_their_own_parameters(
 ) -> None:
     facts = registry.find_model("qwen2.5-0.5b")
     assert facts is not None
-    need = Need(facts, None, True, stage, 4, 1024, True, False, offloaded, rank=8)
+    inputs = MemoryInputs(facts, None, True, stage, 4, 1024, True, False, offloaded, rank=8)
     trained = lora_parameters(facts, 8, linear_layers(facts))
-    assert states(need, facts.params) == facts.params * frozen + trained * adapters
+    assert states(inputs, facts.params) == facts.params * frozen + trained * adapters
 
 
 def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
@@ -381,14 +381,14 @@ def test_a_faster_change_says_what_the_plan_then_chooses() -> None:
 def test_a_price_gives_the_cost(price: str, each: float, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.xp").write_text(written(more="zero3", batch="gbs=128 micro=2 seq=2048"))
-    asked = ["a.xp", "--rows", "6400", "--tokens", "500"]
-    table = json.loads(command.run(command.parse([*asked, "--price", price, "--format", "json"]))[0])
+    requested = ["a.xp", "--rows", "6400", "--tokens", "500"]
+    table = json.loads(command.run(command.parse([*requested, "--price", price, "--format", "json"]))[0])
     assert table["cost"]["value"] == pytest.approx(table["gpu_hours"]["value"] * each, abs=0.006)
-    text, _ = command.run(command.parse([*asked, "--price", price]))
+    text, _ = command.run(command.parse([*requested, "--price", price]))
     assert f"cost: {table['cost']['value']:,.2f} (" in text
     assert f"at {each:g} per GPU-hour" in text
-    assert json.loads(command.run(command.parse([*asked, "--format", "json"]))[0])["cost"] is None
-    assert "cost" in command.run(command.parse([*asked, "--price", price, "--compare"]))[0].splitlines()[0]
+    assert json.loads(command.run(command.parse([*requested, "--format", "json"]))[0])["cost"] is None
+    assert "cost" in command.run(command.parse([*requested, "--price", price, "--compare"]))[0].splitlines()[0]
 
 
 def test_less_than_an_hour_is_in_minutes_and_nothing_is_shown_as_zero(tmp_path, monkeypatch) -> None:

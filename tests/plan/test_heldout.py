@@ -104,8 +104,8 @@ def test_what_a_spec_says_widens_the_range(
 ) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n' * 200)
     (tmp_path / "a.xp").write_text(SPEEDS.format(more=more))
-    said = [] if tokens is None else ["--tokens", str(tokens)]
-    text, _ = command.run(command.parse([str(tmp_path / "a.xp"), "--rows", "100000", *said, "--format", "json"]))
+    output = [] if tokens is None else ["--tokens", str(tokens)]
+    text, _ = command.run(command.parse([str(tmp_path / "a.xp"), "--rows", "100000", *output, "--format", "json"]))
     hours, (low, high) = json.loads(text)["hours"], ranges.range_of(kinds)
     assert hours["high"] / hours["value"] == pytest.approx(high, rel=1e-2)
     assert hours["low"] / hours["value"] == pytest.approx(low if tokens else 0.0, rel=1e-2)
@@ -131,8 +131,8 @@ def test_published_wall_times_are_in_the_stated_range(gpu: str, epochs: int, min
     """
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n' * 200)
     (tmp_path / "a.xp").write_text(HUB.format(gpu=gpu, epochs=epochs))
-    asked = [str(tmp_path / "a.xp"), "--rows", "13222", "--tokens", "931", "--format", "json"]
-    text, status = command.run(command.parse(asked))
+    requested = [str(tmp_path / "a.xp"), "--rows", "13222", "--tokens", "931", "--format", "json"]
+    text, status = command.run(command.parse(requested))
     hours = json.loads(text)["hours"]
     assert status == 0
     assert hours["low"] <= minutes / 60 <= hours["high"], hours

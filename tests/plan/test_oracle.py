@@ -42,10 +42,10 @@ def agree(family: str, stack: str, off: dict[str, float]) -> None:
         assert abs(share) <= (1e-9 if bound is None else (float(bound.rstrip("%")) + 0.005) / 100), (family, mode)
 
 
-def kept(family: str, shape: tuple[int, ...], window: int, asked: dict[str, object]) -> float:
+def kept(family: str, shape: tuple[int, ...], window: int, requested: dict[str, object]) -> float:
     """The measured bytes that a period saves of the longest row."""
     oracle = pytest.importorskip("oracle")
-    ((_, measured),) = oracle.measure(family, shape, RANK, asked, window).items()
+    ((_, measured),) = oracle.measure(family, shape, RANK, requested, window).items()
     linear, quadratic = oracle.growth(measured)
     return float((linear + quadratic * oracle.LENGTHS[-1]) * oracle.LENGTHS[-1])
 

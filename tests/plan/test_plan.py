@@ -216,9 +216,9 @@ def test_hardware_that_is_none_is_refused(planned, words):
 
 def test_conditions_decide_the_status(planned):
     assert planned("--rows", "64000", "--fail-if", "gpu_hours > 100000")[1] == 0
-    text, status, told = planned("--rows", "64000", "--fail-if", "gpu_hours > 0.001")
+    text, status, reported = planned("--rows", "64000", "--fail-if", "gpu_hours > 0.001")
     assert status == 1
-    assert "gpu_hours is" in told
+    assert "gpu_hours is" in reported
     assert text
     assert planned("--fail-if", "verdict == fits")[1] == 1
     for wrong in ("gpu_hours > fits", "verdict > fits", "price > 3", "hours"):
@@ -229,15 +229,15 @@ def test_conditions_decide_the_status(planned):
 @pytest.mark.parametrize("name", ["gpu_hours", "hours", "steps", "peak_gib", "share", "tokens_per_step"])
 def test_every_number_of_a_plan_can_be_a_condition(planned, name):
     assert planned("--rows", "64000", "--fail-if", f"{name} < 0")[1] == 0
-    _, status, told = planned("--rows", "64000", "--fail-if", f"{name} > 0")
+    _, status, reported = planned("--rows", "64000", "--fail-if", f"{name} > 0")
     assert status == 1
-    assert f"{name} is not known" not in told
+    assert f"{name} is not known" not in reported
 
 
 def test_what_is_not_known_fails_a_condition(planned):
-    _, status, told = planned("--fail-if", "hours > 5", more="zero3\nbatch packing(isolate=mask)")
+    _, status, reported = planned("--fail-if", "hours > 5", more="zero3\nbatch packing(isolate=mask)")
     assert status == 1
-    assert "hours is not known" in told
+    assert "hours is not known" in reported
 
 
 def test_a_spec_that_passes_the_card_is_planned_and_says_no(planned):
@@ -248,9 +248,9 @@ def test_a_spec_that_passes_the_card_is_planned_and_says_no(planned):
 
 
 def test_a_spec_that_does_not_compile_is_not_planned(planned):
-    text, status, told = planned(more="zero9")
+    text, status, reported = planned(more="zero9")
     assert (text, status) == ("", 1)
-    assert "XP1" in told
+    assert "XP1" in reported
 
 
 def test_names_do_not_reach_the_terminal_as_they_are(planned, tmp_path, capsys):

@@ -41,8 +41,8 @@ def test_embeddings_and_head_are_float32_where_the_trainer_makes_them_so(
 ) -> None:
     facts = find_model("qwen2.5-7b")
     assert facts is not None
-    asked = (f"target {stack}", f"precision {precision}", "memory(checkpointing)")
-    made = load(*asked, "qlora(rank = 16)" if bits == 4 else "lora(rank = 16, bits = 8)")
+    requested = (f"target {stack}", f"precision {precision}", "memory(checkpointing)")
+    made = load(*requested, "qlora(rank = 16)" if bits == 4 else "lora(rank = 16, bits = 8)")
     assert made.widened is widened
     packed = packed_bytes(bits, nested=True)
     tables = 2 * facts.vocab * facts.hidden
@@ -86,11 +86,11 @@ def test_the_backward_pass_unpacks_one_weight_after_the_other(strategy: str) -> 
     """The largest weight of Qwen2.5 7B has 18,944 x 3,584 values, which take 130 MB in bf16. The two layers that FSDP
     gathers stay packed.
     """
-    asked = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
+    requested = ("hardware 8 x a100-80gb", strategy, "memory(checkpointing)", "precision bf16")
     text = SPEC.replace("hardware 1 x a100-80gb\n", "") + BATCH
     held = {}
     for adapters in ("qlora(rank = 16)", "lora(rank = 16)\nmodel(dtype = bf16)"):
-        found = check_text((text + "\n".join((*asked, adapters)) + "\n").encode(), "t.xp", Workspace(ROOT))
+        found = check_text((text + "\n".join((*requested, adapters)) + "\n").encode(), "t.xp", Workspace(ROOT))
         assert found.spec is not None, [one.message for one in found.problems]
         made = load_of(found.spec)
         assert not isinstance(made, str)

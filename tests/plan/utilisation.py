@@ -128,9 +128,9 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
 def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
     """The measured / predicted times of Hugging Face trainers, by kind of training."""
     found: dict[str, list[float]] = {}
-    told = [(done, kind, measured(row)) for row, done, kind in tuned()]
-    told += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
-    for done, kind, tokens in told:
+    reported = [(done, kind, measured(row)) for row, done, kind in tuned()]
+    reported += [(held_work(row), trainer_of(row), row["tokens_s_gpu"]) for row in of_other_models()]
+    for done, kind, tokens in reported:
         ratio = 1 / tokens / sum(w * p for w, p in zip(table["8/half"], parts(done)))
         found.setdefault(kind, []).append(ratio)
     return found
@@ -208,8 +208,8 @@ def fit_other_chips(known: Mapping[str, Any], rows: list[Row]) -> tuple[float, f
 
 
 @cache
-def _fitted(told: str) -> tuple[float, float]:
-    known, rows = json.loads(told)
+def _fitted(reported: str) -> tuple[float, float]:
+    known, rows = json.loads(reported)
     many = Counter(row["gpu"] for row in rows)
     times = [(by_chip(row, known), many[row["gpu"]]) for row in rows]
 

@@ -66,7 +66,7 @@ def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[
     return table["families"][family], table["differences"].get(family, {})
 
 
-def main(stack: str, asked: list[str]) -> None:
+def main(stack: str, requested: list[str]) -> None:
     """Measure the families, and write after each, so that an interrupted run keeps its results."""
     import peft
     import torch
@@ -75,7 +75,7 @@ def main(stack: str, asked: list[str]) -> None:
     torch.set_num_threads(1)
     versions = {one.__name__: one.__version__.partition("+")[0] for one in (torch, transformers, peft)}
     order = [*FIRST, *(name for name in families() if name not in FIRST)]
-    for family in asked or order:
+    for family in requested or order:
         why = family_models.facts(family, family_models.shapes(family)[0])
         try:
             why = why if isinstance(why, str) else family_models.uncounted(family)

@@ -26,7 +26,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
     from method_runs import Warm, files
 
     made = Warm(str(tmp_path_factory.mktemp("place")))
-    folder = made.place
+    folder = made.location
     built = made.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"),
                                  program=os.path.join(REPOSITORY, "tests", "support", "tiny.py"))  # fmt: skip
     assert built["status"] == [0], built["err"]

@@ -27,8 +27,8 @@ def main(folder: str, out: str, scan: str, choice: str) -> int:
     rows = datasets.Dataset.from_list([{"messages": turns, "tools": [TOOL], "row": at} for at in range(ROWS)])
     read: list[dict[str, Any]] = []
 
-    def load_dataset(*place: Any, streaming: bool = False, **options: Any) -> Any:
-        read.append({"place": place[0], "streaming": streaming, "revision": options["revision"]})
+    def load_dataset(*location: Any, streaming: bool = False, **options: Any) -> Any:
+        read.append({"place": location[0], "streaming": streaming, "revision": options["revision"]})
         return rows.to_iterable_dataset() if streaming else rows
 
     datasets.load_dataset = load_dataset

@@ -65,10 +65,10 @@ def both(warm: Warm, name: str, text: str, target: str) -> tuple[dict[str, Any],
     """Return a pair: the preview of every row of a spec, and the batches on which its run trains."""
     bundle = warm.compiled(text, name)
     _write_strategy(bundle, STRATEGIES.get(name.rpartition("-")[2]))
-    answers, cwd = [], os.path.join(warm.place, f"{name}.run")
+    answers, cwd = [], os.path.join(warm.location, f"{name}.run")
     os.mkdir(cwd)
     for program, words in (("prepared.py", [str(ROWS)]), ("collated.py", [])):
-        out = os.path.join(warm.place, f"{name}.{program}.json")
+        out = os.path.join(warm.location, f"{name}.{program}.json")
         done = warm.of(target).run(bundle, cwd, bundle, out, *words, program=os.path.join(HERE, program))
         assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
         with open(out, encoding="utf-8") as handle:
@@ -93,8 +93,8 @@ def previewed(answer: dict[str, Any]) -> list[tuple[list[int], list[bool]]]:
 
 
 def kept(ids: list[int], mask: list[int], marks: list[Any]) -> tuple[list[int], list[bool]]:
-    places = [at for at, one in enumerate(mask) if one]
-    return [ids[at] for at in places], [bool(marks[at]) for at in places]
+    locations = [at for at, one in enumerate(mask) if one]
+    return [ids[at] for at in locations], [bool(marks[at]) for at in locations]
 
 
 def collated(batches: list[dict[str, Any]], method: str) -> list[tuple[list[int], list[bool]]]:

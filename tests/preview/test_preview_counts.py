@@ -46,9 +46,9 @@ def rows(many: int, start: int = 0) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("XPC_CACHE", raising=False)
-    place = str(tmp_path / "specs")
-    put(place, {"run.xp": SPEC, "rows.jsonl": rows(40)})
-    return place
+    location = str(tmp_path / "specs")
+    put(location, {"run.xp": SPEC, "rows.jsonl": rows(40)})
+    return location
 
 
 def previewed(folder: str, counts: Mapping[str, Any] = COUNTS) -> None:

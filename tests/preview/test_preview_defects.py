@@ -81,7 +81,7 @@ DEFECTS = {
 
 def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any:
     """Preview the first row of a spec; return the worker's answer."""
-    folder = warm.place
+    folder = warm.location
     tools = {"tools": [TOOL]} if row == "tools" else {}
     stored = [{"messages": ROWS[row], **tools}] * 8
     put(folder, {f"{row}.jsonl": lines(stored), f"{template}.jinja": TEMPLATES[template]})
@@ -92,10 +92,10 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
     put(folder, {f"{chosen}.jinja": TEMPLATES[chosen]})
     bundle = warm.compiled(text, name)
     if chosen != template:
-        place = next(
+        location = next(
             os.path.join(where, one) for where, _, names in os.walk(bundle) for one in names if one.endswith(".jinja")
         )
-        with open(place, "w", encoding="utf-8") as handle:
+        with open(location, "w", encoding="utf-8") as handle:
             handle.write(TEMPLATES[template])
         with open(os.path.join(bundle, "bundle.toml"), "w", encoding="utf-8") as handle:
             handle.write("")  # the bundle states no digests
@@ -104,8 +104,10 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
 
 def first_row(warm: Warm, bundle: str, name: str, target: str = DEFAULT) -> Any:
     """Preview a bundle, with its reward functions called; return its first row."""
-    out = os.path.join(warm.place, f"{name}.json")
-    done = warm.of(target).run(bundle, warm.place, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
+    out = os.path.join(warm.location, f"{name}.json")
+    done = warm.of(target).run(
+        bundle, warm.location, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py")
+    )
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
     with open(out, encoding="utf-8") as handle:
         return json.load(handle)["rows"][0]
@@ -137,7 +139,7 @@ def test_a_good_row_has_no_verdict(warm: Warm) -> None:
 )
 def test_a_long_prompt_is_found_in_pairs(warm: Warm, target: str, method: str, code: str, words: str) -> None:
     row = {"prompt": [user("word " * 99)], "chosen": [assistant("Yes.")], "rejected": [assistant("No.")]}
-    put(warm.place, {"long_pairs.jsonl": lines([row] * 8)})
+    put(warm.location, {"long_pairs.jsonl": lines([row] * 8)})
     name = f"long-{target}-{method}"
     text = spec(f"method {method}", data='"long_pairs.jsonl"', target=target)
     found = first_row(warm, warm.compiled(text, name), name, target)["verdicts"]
@@ -145,7 +147,7 @@ def test_a_long_prompt_is_found_in_pairs(warm: Warm, target: str, method: str, c
 
 
 def test_a_row_that_is_not_drawn_is_explained(warm: Warm) -> None:
-    put(warm.place, {
+    put(warm.location, {
         "long_prompts.jsonl": lines([{"prompt": prompt, "completion": " yes"} for prompt in ("word " * 99, "a")]),
         "short_prompts.jsonl": lines([{"prompt": f"word {at}", "completion": " yes"} for at in range(8)]),
     })  # fmt: skip
@@ -190,7 +192,7 @@ def distributed(completions, **columns):
 )
 def test_rewards_are_called_with_the_row(warm: Warm, reward: str, solution: str, code: str, words: str) -> None:
     row = {"prompt": "What is 2+2?", "solution": solution}
-    put(warm.place, {"judged_prompts.jsonl": lines([row] * 8), "judges.py": JUDGES})
+    put(warm.location, {"judged_prompts.jsonl": lines([row] * 8), "judges.py": JUDGES})
     name = f"reward-{reward.strip(chr(34))}-{len(solution)}".replace(":", "-")
     method = f"method grpo(rewards=[{reward}], generations=4, max_completion=12)"
     text = spec(method, data='"judged_prompts.jsonl"', sizes="gbs=8 micro=4")

@@ -31,8 +31,10 @@ def of_hub(warm: Warm, name: str, scan: str, choice: str) -> Any:
     text = spec("data(format=messages)", "model(chat_template=qwen2.5)", data=f"org/rows@{COMMIT}").replace(
         "seq=64", "seq=512"
     )
-    bundle, out = warm.compiled(text, name), os.path.join(warm.place, f"{name}.json")
-    done = warm.of(DEFAULT).run(bundle, warm.place, bundle, out, scan, choice, program=os.path.join(HERE, "of_hub.py"))
+    bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.json")
+    done = warm.of(DEFAULT).run(
+        bundle, warm.location, bundle, out, scan, choice, program=os.path.join(HERE, "of_hub.py")
+    )
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
     with open(out, encoding="utf-8") as handle:
         return json.load(handle)
@@ -65,7 +67,7 @@ def test_prompts_with_tools_are_those_of_the_batches(warm: Warm, method: str) ->
         {"prompt": [{"role": "user", "content": f"What is {at}+{at}?"}], "tools": [TOOL], "solution": "$4$"}
         for at in range(ROWS)
     ]
-    put(warm.place, {"tool_prompts.jsonl": lines(rows), "tools.jinja": TEMPLATE})
+    put(warm.location, {"tool_prompts.jsonl": lines(rows), "tools.jinja": TEMPLATE})
     more = (
         'model(chat_template=file("tools.jinja"))',
         f"method {method}(rewards=[accuracy], generations=4, max_completion=12)",
@@ -90,15 +92,15 @@ def judge(completions, **columns):
 
 
 def test_a_reward_that_is_a_model_is_loaded_only_with_rewards(warm: Warm) -> None:
-    marker = os.path.join(warm.place, "loaded")
+    marker = os.path.join(warm.location, "loaded")
     rows = [{"prompt": "What is 2+2?", "solution": "$4$"}] * 8
-    put(warm.place, {"judged_prompts.jsonl": lines(rows), "scores.py": LOADS.format(marker=marker)})
+    put(warm.location, {"judged_prompts.jsonl": lines(rows), "scores.py": LOADS.format(marker=marker)})
     method = 'method grpo(rewards=["scores.py:judge"], generations=4, max_completion=12)'
     bundle = warm.compiled(spec(method, data='"judged_prompts.jsonl"', sizes="gbs=8 micro=4"), "scores")
     for words, loaded in (([], False), (["rows"], True)):
-        out = os.path.join(warm.place, "scores.json")
+        out = os.path.join(warm.location, "scores.json")
         done = warm.of(DEFAULT).run(
-            bundle, warm.place, bundle, out, "1", *words, program=os.path.join(HERE, "prepared.py")
+            bundle, warm.location, bundle, out, "1", *words, program=os.path.join(HERE, "prepared.py")
         )
         assert done["status"] == [0], done["err"][-4000:]
         assert os.path.exists(marker) == loaded

@@ -35,9 +35,9 @@ CALLED = {"conversations": [{"from": "human", "value": "1+1?"}, {"from": "functi
 
 def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -> Any:
     """The worker's answer for the first row of a spec, in the stack's interpreter."""
-    put(warm.place, {f"{name}.jsonl": lines([row] * 4)})
+    put(warm.location, {f"{name}.jsonl": lines([row] * 4)})
     text = spec(*more, data=f'"{name}.jsonl"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
-    bundle, out = warm.compiled(text, name), os.path.join(warm.place, f"{name}.answer.json")
+    bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.answer.json")
     done = warm.of(target).run(bundle, bundle, bundle, out, "1", "rows", program=os.path.join(HERE, "prepared.py"))
     assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
     with open(out, encoding="utf-8") as handle:
@@ -105,17 +105,21 @@ def test_a_weight_is_reported(warm: Warm) -> None:
 @pytest.mark.parametrize("target", STACKS)
 def test_calls_in_rows_of_the_hub_stop_the_run_until_the_spec_reads_them(warm: Warm, target: str) -> None:
     """A bundle whose messages have only a role and a text stops before its first step and says what to write."""
-    said = {}
+    output = {}
     for name, columns in (("unread", ""), ("read", ", columns=[conversations, tools]")):
         text = spec(f"data(format=conversations{columns})", "chat_template = qwen2.5", data="some/rows",
                     length="1 steps", target=target, sizes="gbs=8 micro=4 seq=256")  # fmt: skip
-        bundle, cwd = warm.compiled(text, f"hub-{target}-{name}"), os.path.join(warm.place, f"hub-{target}-{name}.run")
+        bundle, cwd = (
+            warm.compiled(text, f"hub-{target}-{name}"),
+            os.path.join(warm.location, f"hub-{target}-{name}.run"),
+        )
         os.mkdir(cwd)
-        said[name] = warm.of(target).run(bundle, cwd, bundle, program=os.path.join(HERE, "run_of_hub.py"))
-    assert said["unread"]["status"] == [1]
+        output[name] = warm.of(target).run(bundle, cwd, bundle, program=os.path.join(HERE, "run_of_hub.py"))
+    assert output["unread"]["status"] == [1]
     assert (
-        "row 20: 'function_call' is no known speaker: write `columns = [conversations, tools]`" in said["unread"]["err"]
+        "row 20: 'function_call' is no known speaker: write `columns = [conversations, tools]`"
+        in output["unread"]["err"]
     )
-    assert "step 1/1" not in said["unread"]["out"]
-    assert said["read"]["status"] == [0], said["read"]["err"][-2000:]
-    assert "checked 32 of 32 rows for parts that the chat template drops" in said["read"]["out"]
+    assert "step 1/1" not in output["unread"]["out"]
+    assert output["read"]["status"] == [0], output["read"]["err"][-2000:]
+    assert "checked 32 of 32 rows for parts that the chat template drops" in output["read"]["out"]

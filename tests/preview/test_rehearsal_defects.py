@@ -147,8 +147,8 @@ def test_a_defect_of_the_spec_is_found_by_the_check(name: str, tmp_path: Path, c
 
 def found_in(warm: Warm, text: str) -> tuple[list[str], int]:
     """The findings of a rehearsal in one of the warm interpreters, and its exit status."""
-    put(warm.place, {**FILES, "run.xp": text})
-    path = os.path.join(warm.place, "run.xp")
+    put(warm.location, {**FILES, "run.xp": text})
+    path = os.path.join(warm.location, "run.xp")
     report = small_run.rehearse(small_run.checked_run(path), path, warm.of(DEFAULT))
     return [one["message"] for one in report["findings"]], show.status(report)
 

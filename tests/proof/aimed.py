@@ -31,9 +31,9 @@ def refused(proof: Proof, folder: str) -> tuple[bool, list[str]]:
     """Return a pair: whether the illegal spec of a proof gets the proof's code, and the codes of errors in the legal
     spec.
     """
-    place = Workspace(folder, allow_oom=True)
-    found = check_text(proof.text.encode(), "t.xp", place)
-    legal = check_text(proof.legal.encode(), "t.xp", place)
+    location = Workspace(folder, allow_oom=True)
+    found = check_text(proof.text.encode(), "t.xp", location)
+    legal = check_text(proof.legal.encode(), "t.xp", location)
     return proof.code in codes(found), [one.code for one in legal.problems if one.severity == ERROR]
 
 
@@ -52,28 +52,28 @@ def main(words: list[str]) -> int:
     out = words.pop(words.index("--out") + 1) if "--out" in words else ""
     stack, wanted = words[0], {word for word in words[1:] if not word.startswith("-")}
     chosen = [one for one in every() if not one.needs and (not wanted or {one.rule, one.code, one.title} & wanted)]
-    prover, answers, told = Prover(stack), {}, []
+    prover, answers, reported = Prover(stack), {}, []
     with tempfile.TemporaryDirectory() as folder:
         jobs, facts = [], {}
         for number, proof in enumerate(chosen):
             one = evolve(proof, target=stack, case="", variant=f"{proof.variant}#{number}")
             one = evolve(one, text=aimed(proof.text, stack), legal=aimed(proof.legal, stack))
-            place = os.path.join(folder, str(number))
+            location = os.path.join(folder, str(number))
             try:
-                both = both_jobs(one, place)
-                facts[one.title] = (one, both, *refused(one, os.path.join(place, "files")))
+                both = both_jobs(one, location)
+                facts[one.title] = (one, both, *refused(one, os.path.join(location, "files")))
                 jobs += both
             except Exception as error:
-                told.append(("no proof", proof.title, f"{type(error).__name__}: {error}"[:300]))
+                reported.append(("no proof", proof.title, f"{type(error).__name__}: {error}"[:300]))
         answers = prover.answers(jobs)
     prover.close()
     for one, both, answered, wrong in facts.values():
         illegal, legal = (answers[side["id"]] for side in both)
         word, why = verdict(one, answered, wrong, illegal, legal)
-        told.append((word, one.title.partition("#")[0].rstrip("-"), why))
-    told.sort()
-    lines = [f"{word:20} {title:30} {why}" for word, title, why in told]
-    count = {word: sum(one[0] == word for one in told) for word in sorted({one[0] for one in told})}
+        reported.append((word, one.title.partition("#")[0].rstrip("-"), why))
+    reported.sort()
+    lines = [f"{word:20} {title:30} {why}" for word, title, why in reported]
+    count = {word: sum(one[0] == word for one in reported) for word in sorted({one[0] for one in reported})}
     if out:
         with open(out, "w", encoding="utf-8") as handle:
             handle.write("\n".join(lines) + "\n")

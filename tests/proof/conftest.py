@@ -29,9 +29,9 @@ def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
 
 
 @pytest.fixture(scope="session")
-def place(interpreters: Warm) -> str:
+def location(interpreters: Warm) -> str:
     """The folder in which specs are compiled, with the models `tiny` and `teacher`, data files and a chat template."""
-    folder = interpreters.place
+    folder = interpreters.location
     script = os.path.join(REPOSITORY, "tests", "support", "tiny.py")
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "tiny"), program=script)
     assert built["status"] == [0], built["err"]
@@ -60,18 +60,18 @@ def place(interpreters: Warm) -> str:
 
 
 @pytest.fixture(scope="session")
-def ground(place: str) -> str:
-    """The same folder as `place`, with data files for every training method added."""
+def ground(location: str) -> str:
+    """The same folder as `location`, with data files for every training method added."""
     from method_runs import files
     from tiny import conversations
 
-    return put(place, files(conversations(64)))
+    return put(location, files(conversations(64)))
 
 
 @pytest.fixture(scope="session")
 def warm(ground: str, interpreters: Warm) -> Warm:
     """The warm interpreters of `interpreters`, once their folder has the models and all data files."""
-    assert ground == interpreters.place
+    assert ground == interpreters.location
     return interpreters
 
 

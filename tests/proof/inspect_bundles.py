@@ -99,11 +99,11 @@ def launched(folder: str) -> dict[str, Any]:
     for name, function in replaced.items():
         setattr(launch, name, function)
     # The default port may be in use by another program on this machine.
-    asked, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
+    requested, prepare.is_port_in_use = prepare.is_port_in_use, lambda *_: False
     try:
         launch.launch_command(_parser().parse_args(words))
     finally:
-        prepare.is_port_in_use = asked
+        prepare.is_port_in_use = requested
         for name, function in originals.items():
             setattr(launch, name, function)
     kept = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
@@ -168,11 +168,11 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
 
     original, reader.dist = reader.dist, World
     disks = importlib.import_module("deepspeed.runtime.swap_tensor.aio_config")
-    asked, disks.get_accelerator = disks.get_accelerator, lambda: Device(run["device"])
+    requested, disks.get_accelerator = disks.get_accelerator, lambda: Device(run["device"])
     try:
         config = reader.DeepSpeedConfig(path)
     finally:
-        reader.dist, disks.get_accelerator = original, asked
+        reader.dist, disks.get_accelerator = original, requested
     half = (config.float16_config.enabled, config.bfloat16_config.enabled) if hasattr(config, "float16_config") else (
         config.fp16_enabled, config.bfloat16_enabled
     )  # fmt: skip
@@ -329,12 +329,12 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     _remember_yaml()
     answers: dict[str, list[str]] = {}
     for folder in folders:
-        with listening() as said:
+        with listening() as output:
             try:
                 answers[folder] = list(inspect_bundle(folder, brief=True)["problems"])
             except (Exception, SystemExit) as error:
                 answers[folder] = [f"{type(error).__name__}: {error}"]
-        answers[folder] += [one for one in said if any(word in one.lower() for word in TELLING)]
+        answers[folder] += [one for one in output if any(word in one.lower() for word in TELLING)]
     return answers
 
 

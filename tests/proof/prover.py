@@ -95,8 +95,8 @@ def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if job.get("memory"):
             resource.setrlimit(resource.RLIMIT_DATA, (job["memory"] << 30, resource.RLIM_INFINITY))
-        place = tempfile.mkdtemp(dir=folder)
-        os.chdir(place)
+        location = tempfile.mkdtemp(dir=folder)
+        os.chdir(location)
         import small_run
 
         text = json.dumps(small_run.ranks(job)).encode()

@@ -66,10 +66,10 @@ class Meaning:
             self._completions_learned(ids, learned)
 
     def _all_learned(self, inputs: Mapping[str, Any], learned: Any) -> None:
-        mask, places = inputs.get("attention_mask"), inputs.get("position_ids")
+        mask, locations = inputs.get("attention_mask"), inputs.get("position_ids")
         wanted = learned | True if mask is None else mask.bool()
-        if places is not None and mask is None:
-            wanted = wanted & (places != 0)
+        if locations is not None and mask is None:
+            wanted = wanted & (locations != 0)
         if bool((learned != wanted).any()):
             self.found.append(f"{int(learned.sum())} tokens are learned of {int(wanted.sum())}")
 

@@ -40,7 +40,7 @@ def sentence(run: Run) -> str:
 
 
 @pytest.fixture
-def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
+def bundle(location: str, tmp_path: Any) -> Callable[..., str]:
     """A function that compiles a text in the folder of the tiny model. `edit` then changes the bundle's
     trainer_args.json.
 
@@ -53,12 +53,12 @@ def bundle(place: str, tmp_path: Any) -> Callable[..., str]:
         name: str = "refused",
         checked: bool = True,
     ) -> str:
-        out = os.path.join(place, f"{name}.bundle")
+        out = os.path.join(location, f"{name}.bundle")
         shutil.rmtree(out, ignore_errors=True)
         if checked:
-            compiled(text, place, out, f"{name}.xp")
+            compiled(text, location, out, f"{name}.xp")
         else:
-            write(lower(CheckedSpec.of(resolved(text, place, f"{name}.xp"))), out)
+            write(lower(CheckedSpec.of(resolved(text, location, f"{name}.xp"))), out)
         plan = payload(out)
         edit(plan)
         put(out, {"trainer_args.json": json.dumps(plan)})
@@ -78,7 +78,7 @@ def test_another_version_of_a_package(bundle: Callable[..., str], warm: Warm, tm
     assert "Traceback" not in run.output
 
 
-def test_data_that_is_gone(bundle: Callable[..., str], tmp_path: Any) -> None:
+def test_data_that_is_missing(bundle: Callable[..., str], tmp_path: Any) -> None:
     made = bundle(spec())
     os.remove(os.path.join(made, payload(made)["data"]["sources"][0]["bundled"]))
     assert "messages.jsonl" in sentence(launch(made, str(tmp_path)))
@@ -93,24 +93,24 @@ def test_data_that_was_changed(bundle: Callable[..., str], warm: Warm, tmp_path:
 
 def test_a_column_that_is_not_there(bundle: Callable[..., str], warm: Warm, tmp_path: Any) -> None:
     made = bundle(spec(), lambda plan: plan["data"]["sources"][0].update(columns=["turns"]))
-    said = sentence(warm.launch(made, str(tmp_path)))
-    assert "no column 'turns'" in said
-    assert "'messages'" in said  # the column that the rows have
+    printed = sentence(warm.launch(made, str(tmp_path)))
+    assert "no column 'turns'" in printed
+    assert "'messages'" in printed  # the column that the rows have
 
 
-def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str) -> None:
-    put(place, {"alien.jsonl": lines([{"conversations": [{"from": "alien", "value": "?"}]}])})
-    said = sentence(warm.launch(bundle(spec(data='"alien.jsonl"'), checked=False), str(tmp_path)))
-    assert "'alien' is no known speaker" in said
-    assert "alien.jsonl, row 0" in said
+def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], warm: Warm, tmp_path: Any, location: str) -> None:
+    put(location, {"alien.jsonl": lines([{"conversations": [{"from": "alien", "value": "?"}]}])})
+    printed = sentence(warm.launch(bundle(spec(data='"alien.jsonl"'), checked=False), str(tmp_path)))
+    assert "'alien' is no known speaker" in printed
+    assert "alien.jsonl, row 0" in printed
 
 
 def test_a_speaker_that_nobody_knows_further_down(
-    bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str
+    bundle: Callable[..., str], warm: Warm, tmp_path: Any, location: str
 ) -> None:
     known = [{"from": "human", "value": "2?"}, {"from": "gpt", "value": "4"}]
     rows: list[dict[str, object]] = [{"conversations": known} for _ in range(20)]
-    put(place, {"late.jsonl": lines([*rows, {"conversations": [{"from": "alien", "value": "?"}]}])})
+    put(location, {"late.jsonl": lines([*rows, {"conversations": [{"from": "alien", "value": "?"}]}])})
     run = warm.launch(bundle(spec(data='"late.jsonl"'), checked=False), str(tmp_path))
     assert run.done.returncode == 1
     assert "error: late.jsonl, row 20: 'alien' is no known speaker" in run.done.stderr
@@ -118,9 +118,9 @@ def test_a_speaker_that_nobody_knows_further_down(
     assert run.done.stderr.count("\n") == 1, run.done.stderr
 
 
-def test_a_model_without_a_chat_template(bundle: Callable[..., str], warm: Warm, tmp_path: Any, place: str) -> None:
-    shutil.copytree(os.path.join(place, "tiny"), os.path.join(place, "bare"), dirs_exist_ok=True)
-    os.remove(os.path.join(place, "bare", "chat_template.jinja"))
+def test_a_model_without_a_chat_template(bundle: Callable[..., str], warm: Warm, tmp_path: Any, location: str) -> None:
+    shutil.copytree(os.path.join(location, "tiny"), os.path.join(location, "bare"), dirs_exist_ok=True)
+    os.remove(os.path.join(location, "bare", "chat_template.jinja"))
     made = bundle(spec().replace('"tiny"', '"bare"'), checked=False)
     assert "no chat template" in sentence(warm.launch(made, str(tmp_path)))
 

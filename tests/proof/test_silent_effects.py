@@ -130,12 +130,12 @@ def _put(folder: str, arguments: dict[str, float]) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> str:
+def location(tmp_path_factory: pytest.TempPathFactory) -> str:
     return put(str(tmp_path_factory.mktemp("silent")), generated.FILES)
 
 
 @pytest.fixture(scope="module")
-def answers(place: str) -> dict[str, Any]:
+def answers(location: str) -> dict[str, Any]:
     """The problems of each specimen that an installed target can run."""
     found: dict[str, Any] = {}
     interpreter(DEFAULT)
@@ -144,7 +144,7 @@ def answers(place: str) -> dict[str, Any]:
         for specimen in SPECIMENS:
             if specimen.target == target:
                 number = 0 if "strategy fsdp" in specimen.lines else 1  # this spec keeps FSDP
-                job = step(specimen.name, specimen.text, place, number)[1]
+                job = step(specimen.name, specimen.text, location, number)[1]
                 _put(job["folder"], dict(specimen.put))
                 looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)
         found.update({answer["id"]: answer for answer in looker.collect()})
@@ -158,11 +158,11 @@ def test_a_step_tells_what_is_other_than_stated(specimen: Specimen, answers: dic
         pytest.skip("no interpreter of the target")
     answer = answers[specimen.name]
     raised = answer["raised"]
-    said = [*answer["silent_effects"], *([raised["message"]] if raised else [])]
+    output = [*answer["silent_effects"], *([raised["message"]] if raised else [])]
     if not specimen.says:
-        assert said == [], answer["output"]
+        assert output == [], answer["output"]
     else:
-        assert any(re.search(specimen.says, line) for line in said), (said, answer["output"])
+        assert any(re.search(specimen.says, line) for line in output), (output, answer["output"])
 
 
 @pytest.mark.parametrize("summed", [False, True])
@@ -185,5 +185,5 @@ def test_a_step_that_is_a_sum_instead_of_a_mean_shows(summed: bool) -> None:
         loss = trainer.compute_loss(model, given) / (1 if summed else 2)
         loss.backward()
         scale.after(float(loss.detach()))
-    said = scale.problems()
-    assert [line.split()[2] for line in said] == (["loss", "gradient"] if summed else [])
+    output = scale.problems()
+    assert [line.split()[2] for line in output] == (["loss", "gradient"] if summed else [])

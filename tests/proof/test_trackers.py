@@ -38,7 +38,7 @@ Tracked = Callable[[str, str], tuple[Trained, Trained]]
 @pytest.fixture(scope="module")
 def with_added(warm: Warm) -> Iterator[Warm]:
     """A fixture: warm interpreters that can import the additional trackers."""
-    made = Warm(warm.place, with_trackers)
+    made = Warm(warm.location, with_trackers)
     yield made
     made.close()
 

@@ -31,7 +31,7 @@ TEMPORARY = tempfile.gettempdir()
 """
 
 
-def _place() -> str:
+def _location() -> str:
     """The folder in which tiny models are kept, one for each version of transformers."""
     import transformers
 
@@ -42,10 +42,10 @@ def _once(name: str, make: Callable[[str], object]) -> str:
     """A folder whose content is made once per machine. If two processes make it at the same time, the first that
     finishes wins.
     """
-    folder = os.path.join(_place(), name)
+    folder = os.path.join(_location(), name)
     if not os.path.isdir(folder):
-        os.makedirs(_place(), exist_ok=True)
-        made = tempfile.mkdtemp(dir=_place())
+        os.makedirs(_location(), exist_ok=True)
+        made = tempfile.mkdtemp(dir=_location())
         try:
             make(made)
             with contextlib.suppress(OSError):
@@ -111,16 +111,16 @@ def rows(shape: str, number: int = 32) -> Any:
     from tiny import conversations
 
     turns = conversations(number)
-    asked = [row[0]["content"] for row in turns]
+    requested = [row[0]["content"] for row in turns]
     answered = [" " + row[1]["content"] for row in turns]
     made: dict[str, dict[str, Any]] = {
         "messages": {"messages": turns},
         "conversations": {"messages": turns},
-        "prompt_completion": {"prompt": asked, "completion": answered},
-        "text": {"text": [a + b for a, b in zip(asked, answered, strict=True)]},
-        "preference": {"prompt": asked, "chosen": answered, "rejected": answered[1:] + answered[:1]},
-        "unpaired": {"prompt": asked, "completion": answered, "label": [i % 2 == 0 for i in range(number)]},
-        "prompt": {"prompt": asked, "answer": answered},
+        "prompt_completion": {"prompt": requested, "completion": answered},
+        "text": {"text": [a + b for a, b in zip(requested, answered, strict=True)]},
+        "preference": {"prompt": requested, "chosen": answered, "rejected": answered[1:] + answered[:1]},
+        "unpaired": {"prompt": requested, "completion": answered, "label": [i % 2 == 0 for i in range(number)]},
+        "prompt": {"prompt": requested, "answer": answered},
         "tokens": {"input_ids": [[3 + (i + j) % 100 for j in range(8 + i % 4)] for i in range(number)]},
     }
     return datasets.Dataset.from_dict(made[shape])

@@ -64,9 +64,9 @@ def copied(folder: str, family: str) -> dict[str, Any]:
     """The values of every file of a family, by its path."""
     repository, commit, _ = SOURCES[family]
     out: dict[str, Any] = {"source": repository, "commit": commit, "files": {}}
-    for place, _, names in sorted(os.walk(os.path.join(folder, family))):
+    for location, _, names in sorted(os.walk(os.path.join(folder, family))):
         for name in sorted(names):
-            path = os.path.join(place, name)
+            path = os.path.join(location, name)
             short = os.path.relpath(path, os.path.join(folder, family)).replace(os.sep, "/")
             with open(path, encoding="utf-8") as handle:
                 found = yaml.safe_load(handle)

@@ -208,11 +208,11 @@ def bundle_value(key: str, found: View, target: str) -> Any:
     entry = NAMES.get(key, {})
     if "how" in entry:
         return HOW[entry["how"]](found)
-    path = _place(entry, target, "" if ":" in key else f"arguments.{key}")
+    path = _location(entry, target, "" if ":" in key else f"arguments.{key}")
     return at(found, path) if path else NOTHING
 
 
-def _place(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
+def _location(entry: Mapping[str, Any], target: str, otherwise: str) -> str:
     """The path of a published key's value in a target's bundle: the entry for the target's version of trl (such as
     `at-trl>=1`), otherwise `at`.
     """
@@ -260,7 +260,7 @@ def decided(keys: Mapping[str, Any], target: str) -> set[str]:
     out: set[str] = set()
     for key in keys:
         entry = NAMES.get(key, {})
-        path = _place(entry, target, f"arguments.{key}")
+        path = _location(entry, target, f"arguments.{key}")
         out |= {path.removeprefix("arguments."), *entry.get("decides", ())}
     return out
 

@@ -134,9 +134,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("ending", ["jsonl", "json", "parquet", "csv"])
 @pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
 def test_local_files_of_every_kind(tmp_path: Path, ending: str, folder: bool) -> None:
-    place = tmp_path / "rows"
-    place.mkdir()
-    write(place / f"train.{ending}", [{"prompt": f"{i}?", "completion": " no", "id": i} for i in range(3)])
+    location = tmp_path / "rows"
+    location.mkdir()
+    write(location / f"train.{ending}", [{"prompt": f"{i}?", "completion": " no", "id": i} for i in range(3)])
     named = "rows" if folder else f"rows/train.{ending}"
     train, _, plan = built(tmp_path, "data mix {", f'  "{named}"', "  format = prompt_completion", "  shuffle = false",
                            "}", train="mix")  # fmt: skip

@@ -79,8 +79,8 @@ def test_every_spec_of_the_folder_is_a_recipe() -> None:
 def test_the_header_cites_its_source(recipe: str) -> None:
     repository, commit, _ = SOURCES[RECIPES[recipe]["family"]]
     head = support.spec_text(recipe).partition("train ")[0]
-    place = RECIPES[recipe]["file"] if "/" in RECIPES[recipe]["file"] else ""
-    assert f"# {repository} at {commit}, {place}" in head
+    location = RECIPES[recipe]["file"] if "/" in RECIPES[recipe]["file"] else ""
+    assert f"# {repository} at {commit}, {location}" in head
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def section(recipe: str, target: str) -> str:
 
 
 @pytest.mark.parametrize("recipe", NEWEST)
-def test_names_that_are_gone_are_named(recipe: str) -> None:
+def test_names_that_are_missing_are_named(recipe: str) -> None:
     text, keys = section(recipe, DEFAULT), published(recipe)
     # FastChat loads in float32 by default
     for name in (name for name in GONE if keys.get(name) is not None):

@@ -26,7 +26,7 @@ def test_the_libraries_read_what_was_stated(target: str, tmp_path: Any) -> None:
     folders = {recipe: put(str(tmp_path / recipe), bundle(recipe, target)) for recipe in recipes}
     answers = looked_at(target, list(folders.values()))
     found = {recipe: answers[folder]["problems"] for recipe, folder in folders.items()}
-    told = {recipe: [one for one in found[recipe] if not any(word in one for word in KNOWN)] for recipe in recipes}
-    assert told == {recipe: [] for recipe in recipes}
+    reported = {recipe: [one for one in found[recipe] if not any(word in one for word in KNOWN)] for recipe in recipes}
+    assert reported == {recipe: [] for recipe in recipes}
     if target == DEFAULT:
         assert any("keep_end" in one for ones in found.values() for one in ones)

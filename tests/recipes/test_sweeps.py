@@ -80,7 +80,7 @@ def test_the_run_of_the_file_is_one_of_them(name: str, target: str) -> None:
 
 @EACH
 @pytest.mark.parametrize("target", STACKS)
-def test_the_loss_that_is_gone_is_refused_at_its_place(name: str, target: str) -> None:
+def test_the_loss_that_is_missing_is_refused_at_its_place(name: str, target: str) -> None:
     text = f"{support.spec_text(name)}\ntarget {target}\n".replace("[sigmoid, ipo]", "[sigmoid, kto_pair, ipo]")
     found = checked(text, SPECS, name + ".xp")
     assert errors(found) == ["XP106"]

@@ -27,29 +27,29 @@ def call(number: int = 0) -> dict[str, Any]:
     return {"id": f"abcdefgh{number}", "type": "function", "function": function}
 
 
-ASKED, ANSWER = turn("user", "And now?"), turn("assistant", "Sunny.")
+QUESTION, ANSWER = turn("user", "And now?"), turn("assistant", "Sunny.")
 CALL = turn("assistant", "", tool_calls=[call()])
 THOUGHT = turn("assistant", "Sunny.", reasoning_content="it shines")
 INLINE = turn("assistant", "<think>\nit shines\n</think>\n\nSunny.")
 RESULT = turn("tool", "sun", tool_call_id="abcdefgh0")
 KINDS: dict[str, list[dict[str, Any]]] = {
-    "system": [turn("system", "Be short."), ASKED, ANSWER],
-    "developer": [turn("developer", "Be short."), ASKED, ANSWER],
-    "late_system": [ASKED, ANSWER, turn("system", "Be short."), ASKED, ANSWER],
-    "two_questions": [ASKED, ASKED, ANSWER],
-    "two_answers": [ASKED, ANSWER, ANSWER],
-    "answer_first": [ANSWER, ASKED, ANSWER],
-    "tools": [ASKED, ANSWER],
-    "tool_calls": [ASKED, CALL],
-    "several_calls": [ASKED, turn("assistant", "", tool_calls=[call(), call(1)])],
-    "text_with_call": [ASKED, turn("assistant", "I look.", tool_calls=[call()])],
-    "tool": [ASKED, CALL, RESULT, ANSWER],
-    "reasoning": [ASKED, THOUGHT],
-    "early_reasoning": [ASKED, THOUGHT, ASKED, ANSWER],
-    "reasoning_twice": [ASKED, turn("assistant", INLINE["content"], reasoning_content="it shines")],
-    "inline_reasoning": [ASKED, INLINE],
-    "early_inline_reasoning": [ASKED, INLINE, ASKED, ANSWER],
-    "empty_answer": [ASKED, turn("assistant", "")],
+    "system": [turn("system", "Be short."), QUESTION, ANSWER],
+    "developer": [turn("developer", "Be short."), QUESTION, ANSWER],
+    "late_system": [QUESTION, ANSWER, turn("system", "Be short."), QUESTION, ANSWER],
+    "two_questions": [QUESTION, QUESTION, ANSWER],
+    "two_answers": [QUESTION, ANSWER, ANSWER],
+    "answer_first": [ANSWER, QUESTION, ANSWER],
+    "tools": [QUESTION, ANSWER],
+    "tool_calls": [QUESTION, CALL],
+    "several_calls": [QUESTION, turn("assistant", "", tool_calls=[call(), call(1)])],
+    "text_with_call": [QUESTION, turn("assistant", "I look.", tool_calls=[call()])],
+    "tool": [QUESTION, CALL, RESULT, ANSWER],
+    "reasoning": [QUESTION, THOUGHT],
+    "early_reasoning": [QUESTION, THOUGHT, QUESTION, ANSWER],
+    "reasoning_twice": [QUESTION, turn("assistant", INLINE["content"], reasoning_content="it shines")],
+    "inline_reasoning": [QUESTION, INLINE],
+    "early_inline_reasoning": [QUESTION, INLINE, QUESTION, ANSWER],
+    "empty_answer": [QUESTION, turn("assistant", "")],
 }
 
 

@@ -42,8 +42,8 @@ def test_json_of_two_places_and_of_none() -> None:
         {"file": "two.xp", "line": 100, "column": 14, "end_line": 100, "end_column": 23,
          "label": "compute capability 7.0"}
     ]  # fmt: skip
-    places = ("file", "line", "column", "end_line", "end_column", "label", "help")
-    assert [none[key] for key in places] == [None] * 7
+    locations = ("file", "line", "column", "end_line", "end_column", "label", "help")
+    assert [none[key] for key in locations] == [None] * 7
 
 
 def test_json_of_a_span_over_lines_is_exact_and_nothing_is_shortened() -> None:

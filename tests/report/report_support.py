@@ -29,11 +29,11 @@ save "out"
 STEPS = 10
 
 
-def compiled(place: Path, name: str = "x", text: str = SPEC) -> Path:
+def compiled(location: Path, name: str = "x", text: str = SPEC) -> Path:
     """Compile a spec with its rows into NAME.bundle, whose run writes into out/NAME."""
-    put(place, {f"{name}.xp": text.replace('"out"', f'"out/{name}"'), "rows.jsonl": ROWS})
-    assert main(["compile", str(place / f"{name}.xp"), "-o", str(place / f"{name}.bundle")]) == 0
-    return place / f"{name}.bundle"
+    put(location, {f"{name}.xp": text.replace('"out"', f'"out/{name}"'), "rows.jsonl": ROWS})
+    assert main(["compile", str(location / f"{name}.xp"), "-o", str(location / f"{name}.bundle")]) == 0
+    return location / f"{name}.bundle"
 
 
 def events(steps: int = STEPS, start: float = 4.0) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def measured(bundle: Path, steps: Sequence[int] = (0,), end: int = STEPS) -> lis
 
 
 def run(
-    place: Path,
+    location: Path,
     name: str = "x",
     steps: int = STEPS,
     starts: Sequence[int] = (0,),
@@ -74,7 +74,7 @@ def run(
     **summary: Any,
 ) -> Path:
     """The output folder of a run of the bundle NAME.bundle."""
-    bundle, out = place / f"{name}.bundle", place / "out" / name
+    bundle, out = location / f"{name}.bundle", location / "out" / name
     plan = json.loads((bundle / "trainer_args.json").read_text())
     digest = digest_of(str(bundle))
     settings = {f"arguments.{key}": value for key, value in plan["arguments"].items()}

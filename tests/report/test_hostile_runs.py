@@ -23,7 +23,7 @@ EVIL = "</td><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     compiled(tmp_path)
     return tmp_path
@@ -74,14 +74,14 @@ def evil(out: Path) -> None:
 
 
 @pytest.mark.parametrize("with_bundle", [True, False])
-def test_no_text_is_markup_or_a_command(place: Path, with_bundle: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(place)
+def test_no_text_is_markup_or_a_command(location: Path, with_bundle: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(location)
     evil(out)
     if not with_bundle:
-        (place / "x.bundle").rename(place / "x.kept")
-    out.rename(place / "out" / "<b>&x ##[z")
+        (location / "x.bundle").rename(location / "x.kept")
+    out.rename(location / "out" / "<b>&x ##[z")
     assert main(["report", "out/<b>&x ##[z", "--html", "r.html", "--format", "markdown"]) == 0
-    page, text = (place / "r.html").read_text(), capsys.readouterr().out
+    page, text = (location / "r.html").read_text(), capsys.readouterr().out
     assert main(["report", "out/<b>&x ##[z"]) == 0
     plain = capsys.readouterr().out
     tags = Tags()
@@ -98,9 +98,9 @@ def test_no_text_is_markup_or_a_command(place: Path, with_bundle: bool, capsys: 
     assert "<script" not in text
     assert len({line.count("|") - line.count("\\|") for line in text.splitlines() if line.startswith("| ")}) == 1
     assert main(["report", "out/<b>&x ##[z", "--json"]) == 0
-    told = capsys.readouterr().out
-    assert "##[" not in told
-    json.loads(told)
+    reported = capsys.readouterr().out
+    assert "##[" not in reported
+    json.loads(reported)
 
 
 def other_forms() -> list[Any]:
@@ -125,8 +125,8 @@ def other_forms() -> list[Any]:
 
 
 @pytest.mark.parametrize("value", other_forms(), ids=range(len(other_forms())))
-def test_values_of_another_form_count_as_missing(place: Path, value: Any) -> None:
-    out = run(place, starts=(0, 4))
+def test_values_of_another_form_count_as_missing(location: Path, value: Any) -> None:
+    out = run(location, starts=(0, 4))
     summary = json.loads((out / "summary.json").read_text())
     for name in summary:
         put(out, {"summary.json": json.dumps({**summary, name: value})})
@@ -145,11 +145,11 @@ def test_values_of_another_form_count_as_missing(place: Path, value: Any) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["metrics.jsonl", "measured.jsonl", "summary.json", "xpc_run.json"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "sparse", "folder", "nul", "deep", "digits", "latin"])
-def test_a_file_of_another_kind_is_named_and_not_read(place: Path, name: str, kind: str) -> None:
-    out = run(place)
+def test_a_file_of_another_kind_is_named_and_not_read(location: Path, name: str, kind: str) -> None:
+    out = run(location)
     path = out / name
     path.unlink()
-    secret = place / "secret.jsonl"
+    secret = location / "secret.jsonl"
     secret.write_text('{"step": 1, "loss": 777.5, "bundle": "sha256:777.5", "settings": {"arguments.x": 777.5}}\n')
     if kind == "link":
         path.symlink_to(secret)
@@ -170,17 +170,17 @@ def test_a_file_of_another_kind_is_named_and_not_read(place: Path, name: str, ki
         path.write_bytes(texts[kind] + b"\n")
     text, status = report(parse(["out/x", "--html", "r.html", "--json"]))
     assert status == 0
-    assert "777.5" not in text + (place / "r.html").read_text()
+    assert "777.5" not in text + (location / "r.html").read_text()
     if kind in ("link", "pipe", "sparse", "folder"):
         assert any(note.startswith(f"{name} is not read: ") for note in json.loads(text)["runs"][0]["notes"])
 
 
-def test_a_run_names_no_bundle_of_this_machine_without_its_digest(place: Path) -> None:
+def test_a_run_names_no_bundle_of_this_machine_without_its_digest(location: Path) -> None:
     """A stranger's run may state the path of another bundle, which is read only if the run has recorded its digest."""
-    out = run(place)
-    other = place / "private"
+    out = run(location)
+    other = location / "private"
     other.mkdir()
-    (place / "x.bundle").rename(other / "mine")
+    (location / "x.bundle").rename(other / "mine")
     start = json.loads((out / "measured.jsonl").read_text().splitlines()[0]) | {"bundle": str(other / "mine")}
     put(out, {"measured.jsonl": lines([start])})
     assert json.loads(report(parse(["out/x", "--json"]))[0])["runs"][0]["bundle"] == str(other / "mine")
@@ -190,10 +190,10 @@ def test_a_run_names_no_bundle_of_this_machine_without_its_digest(place: Path) -
     assert json.loads(text)["runs"][0]["bundle"] is None
 
 
-def test_many_events_are_thinned(place: Path) -> None:
-    out = run(place)
+def test_many_events_are_thinned(location: Path) -> None:
+    out = run(location)
     put(out, {"metrics.jsonl": lines([{"step": one, "loss": float(one % 7)} for one in range(50_000)])})
     report(parse(["out/x", "--html", "r.html"]))
-    page = (place / "r.html").read_text()
+    page = (location / "r.html").read_text()
     assert len(page) < 200_000
     assert len(re.findall(r"[ML][\d.]+ [\d.]+", page)) <= 700

@@ -23,7 +23,7 @@ from xpc.compiler.report.measured_rows import of_each
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     compiled(tmp_path)
     return tmp_path
@@ -41,8 +41,8 @@ def rows(*words: str) -> dict[str, dict[str, Any]]:
     return {"": found, **{row["name"]: row for row in found["rows"]}}
 
 
-def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(place: Path) -> None:
-    run(place)
+def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(location: Path) -> None:
+    run(location)
     found = rows("out/x")
     assert found[""]["status"] == "finished"
     assert found[""]["notes"] == []
@@ -77,8 +77,8 @@ def test_the_peaks_of_many_processes_are_summed_up() -> None:
     assert of_each(peaks) == "1.0 GiB to 1.1 GiB (process 63), median 1.0 GiB, of 64 processes"
 
 
-def test_a_slow_run_is_explained_by_what_it_measured(place: Path) -> None:
-    run(place, seconds=50_000.0)
+def test_a_slow_run_is_explained_by_what_it_measured(location: Path) -> None:
+    run(location, seconds=50_000.0)
     found = rows("out/x")
     assert found["hours"]["differs"]
     for reason in (
@@ -89,9 +89,9 @@ def test_a_slow_run_is_explained_by_what_it_measured(place: Path) -> None:
         assert reason in found["hours"]["why"]
 
 
-def test_every_setting_has_a_row_and_a_changed_argument_differs(place: Path) -> None:
-    plan = json.loads((place / "x.bundle" / "trainer_args.json").read_text())
-    run(place, arguments={**plan["arguments"], "learning_rate": 5.0}, world=4)
+def test_every_setting_has_a_row_and_a_changed_argument_differs(location: Path) -> None:
+    plan = json.loads((location / "x.bundle" / "trainer_args.json").read_text())
+    run(location, arguments={**plan["arguments"], "learning_rate": 5.0}, world=4)
     found = rows("out/x")
     changed = [name for name, row in found.items() if name and row["differs"]]
     assert {"optimizer.lr", "processes"} <= set(changed)
@@ -100,16 +100,16 @@ def test_every_setting_has_a_row_and_a_changed_argument_differs(place: Path) -> 
     assert sum(row["group"] == "Settings" for name, row in found.items() if name) > 40
 
 
-def test_other_versions_differ(place: Path) -> None:
-    run(place, versions={"trl": "0.1", "torch": "9.9+cu126"})
+def test_other_versions_differ(location: Path) -> None:
+    run(location, versions={"trl": "0.1", "torch": "9.9+cu126"})
     found = rows("out/x")
     assert found["trl"]["ran"] == "0.1"
     assert found["trl"]["differs"]
     assert found["torch"]["ran"] == "9.9+cu126"
 
 
-def test_a_run_that_died_says_where_and_what_goes_on(place: Path) -> None:
-    out = run(place, steps=6, finished=False)
+def test_a_run_that_died_says_where_and_what_goes_on(location: Path) -> None:
+    out = run(location, steps=6, finished=False)
     with open(out / "metrics.jsonl", "a", encoding="utf-8") as handle:
         handle.write('{"step": 7, "lo')
     found = rows("out/x")
@@ -121,8 +121,8 @@ def test_a_run_that_died_says_where_and_what_goes_on(place: Path) -> None:
     assert found[""]["notes"] == []
 
 
-def test_a_run_that_was_stopped_is_not_one_that_died(place: Path) -> None:
-    out = run(place, steps=6, finished=False)
+def test_a_run_that_was_stopped_is_not_one_that_died(location: Path) -> None:
+    out = run(location, steps=6, finished=False)
     (out / "checkpoint-6").mkdir()
     measured = (out / "measured.jsonl").read_text().splitlines()
     last = json.loads(measured[-1]) | {"step": 6, "stop": "SIGTERM"}
@@ -134,8 +134,8 @@ def test_a_run_that_was_stopped_is_not_one_that_died(place: Path) -> None:
     assert rows("out/x")["status"]["ran"] == "ended without a result"
 
 
-def test_a_run_that_is_going_has_the_lock(place: Path) -> None:
-    out = run(place, steps=6, finished=False)
+def test_a_run_that_is_going_has_the_lock(location: Path) -> None:
+    out = run(location, steps=6, finished=False)
     with open(out / "xpc_run.json", "a", encoding="utf-8") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         found = rows("out/x")
@@ -144,8 +144,8 @@ def test_a_run_that_is_going_has_the_lock(place: Path) -> None:
     assert rows("out/x")["status"]["ran"] == "ended without a result"
 
 
-def test_a_run_before_its_first_log_event(place: Path) -> None:
-    out = run(place, finished=False)
+def test_a_run_before_its_first_log_event(location: Path) -> None:
+    out = run(location, finished=False)
     (out / "metrics.jsonl").write_text("")
     (out / "measured.jsonl").unlink()
     found = rows("out/x")
@@ -153,30 +153,30 @@ def test_a_run_before_its_first_log_event(place: Path) -> None:
     assert "loss" not in found
 
 
-def test_restarts_are_rows_and_marks(place: Path) -> None:
-    run(place, starts=(0, 4))
+def test_restarts_are_rows_and_marks(location: Path) -> None:
+    run(location, starts=(0, 4))
     found = rows("out/x", "--html", "r.html")
     assert found["started again"]["ran"] == "2026-11-26T21:00:00Z, from step 4"
     assert found[""]["restarts"] == [4.0]
     assert found[""]["measured"]["seconds"] == {"load": 20.0, "train": 32.0, "save": 4.0}
-    assert (place / "r.html").read_text().count('class="restart"') == 3
+    assert (location / "r.html").read_text().count('class="restart"') == 3
     assert found["saves"]["ran"] == "4 checkpoints, 2.0 GiB, 4.0 s"
 
 
-def test_a_bundle_that_has_not_run_has_its_plan(place: Path) -> None:
+def test_a_bundle_that_has_not_run_has_its_plan(location: Path) -> None:
     found = rows("x.bundle")
     assert found["status"]["ran"] == "has not run yet"
     assert found["steps"]["planned"] == "10"
-    run(place)
+    run(location)
     assert rows("x.bundle")["status"]["ran"] == "finished"
 
 
-def test_a_bundle_is_found_by_its_digest_alone(place: Path) -> None:
-    out = run(place)
-    (place / "x.bundle").rename(place / "renamed.bundle")
-    assert rows("out/x")[""]["bundle"] == str(place / "renamed.bundle")
-    (place / "elsewhere").mkdir()
-    (place / "renamed.bundle").rename(place / "elsewhere" / "y")
+def test_a_bundle_is_found_by_its_digest_alone(location: Path) -> None:
+    out = run(location)
+    (location / "x.bundle").rename(location / "renamed.bundle")
+    assert rows("out/x")[""]["bundle"] == str(location / "renamed.bundle")
+    (location / "elsewhere").mkdir()
+    (location / "renamed.bundle").rename(location / "elsewhere" / "y")
     found = rows("out/x")
     assert found[""]["notes"] == ["the bundle of this run was not found: name it with --bundle DIR"]
     assert found["learning_rate"]["ran"]
@@ -186,16 +186,16 @@ def test_a_bundle_is_found_by_its_digest_alone(place: Path) -> None:
     assert "used another bundle" in rows("out/x", "--bundle", "elsewhere/y")[""]["notes"][0]
 
 
-def test_several_runs_are_columns_and_their_specs_are_compared(place: Path) -> None:
-    compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
-    run(place)
-    run(place, "y", steps=8, finished=False)
+def test_several_runs_are_columns_and_their_specs_are_compared(location: Path) -> None:
+    compiled(location, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
+    run(location)
+    run(location, "y", steps=8, finished=False)
     text, status = report(parse(["out/x", "out/y", "--html", "r.html", "--format", "markdown"]))
     assert status == 0
     assert "| Outcome: steps | 10 | 8 |" in text
     assert "## Spec of y, compared with x" in text
     assert "optimizer.lr  1e-05 -&gt; 3e-05" in text
-    page = (place / "r.html").read_text()
+    page = (location / "r.html").read_text()
     assert page.count("<svg") == 3
     assert page.count('stroke="#0072b2"') == page.count('stroke="#d55e00"') == 3
     found = json.loads(report(parse(["out/x", "out/y", "--json"]))[0])
@@ -205,20 +205,20 @@ def test_several_runs_are_columns_and_their_specs_are_compared(place: Path) -> N
     assert (change["before"], change["after"]) == (1e-05, 3e-05)
 
 
-def test_each_reward_function_of_several_runs_has_a_panel(place: Path) -> None:
-    compiled(place, "y", SPEC)
+def test_each_reward_function_of_several_runs_has_a_panel(location: Path) -> None:
+    compiled(location, "y", SPEC)
     means = ("rewards/format/mean", "rewards/accuracy/mean")
     for name in ("x", "y"):
-        out = run(place, name)
+        out = run(location, name)
         put(out, {"metrics.jsonl": lines([{**one, **dict.fromkeys(means, 0.5)} for one in events()])})
     assert report(parse(["out/x", "out/y", "--html", "r.html"]))[1] == 0
-    page = (place / "r.html").read_text()
+    page = (location / "r.html").read_text()
     assert page.index("reward accuracy by step") < page.index("reward format by step") < page.index("loss by step")
     assert rows("out/x")["rewards/format/mean"]["ran"] == "0.5 -> 0.5, best 0.5 at step 1"
 
 
-def test_a_sweep_is_its_members(place: Path) -> None:
-    put(place, {"s.xp": SPEC.replace('save "out"', "sweep { lr = [1e-5, 3e-5] }")})
+def test_a_sweep_is_its_members(location: Path) -> None:
+    put(location, {"s.xp": SPEC.replace('save "out"', "sweep { lr = [1e-5, 3e-5] }")})
     assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0
     found = json.loads(report(parse(["s.bundle", "--json"]))[0])
     jsonschema.validate(found, SCHEMA)
@@ -228,14 +228,14 @@ def test_a_sweep_is_its_members(place: Path) -> None:
     assert report(parse(["s.bundle"]))[0].count("has not run yet") == 4
 
 
-def test_members_have_the_order_of_the_spec_and_are_found_in_their_output_folder(place: Path) -> None:
-    put(place, {"s.xp": SPEC.replace('save "out"', 'save "out/s"\nsweep { lr = [5e-4, 1e-4, 1e-3] }')})
+def test_members_have_the_order_of_the_spec_and_are_found_in_their_output_folder(location: Path) -> None:
+    put(location, {"s.xp": SPEC.replace('save "out"', 'save "out/s"\nsweep { lr = [5e-4, 1e-4, 1e-3] }')})
     assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0
     names = ["lr=0.0005", "lr=0.0001", "lr=0.001"]
     for name in names:
         marker = {"bundle": digest_of(f"s.bundle/members/{name}"), "settings": {}}
-        put(place / "out" / "s" / name, {"xpc_run.json": lines([marker]), "metrics.jsonl": lines(events())})
-    (place / "out" / "s" / "link").symlink_to(place / "out" / "s" / names[0])
+        put(location / "out" / "s" / name, {"xpc_run.json": lines([marker]), "metrics.jsonl": lines(events())})
+    (location / "out" / "s" / "link").symlink_to(location / "out" / "s" / names[0])
     for folder in ("s.bundle", "out/s"):
         found = json.loads(report(parse([folder, "--json"]))[0])
         assert [one["name"] for one in found["runs"]] == names
@@ -244,11 +244,11 @@ def test_members_have_the_order_of_the_spec_and_are_found_in_their_output_folder
         report(parse(["out/s", "--bundle", "s.bundle"]))
 
 
-def test_rewards_come_before_a_loss_that_says_nothing(place: Path) -> None:
-    out = run(place)
+def test_rewards_come_before_a_loss_that_says_nothing(location: Path) -> None:
+    out = run(location)
     logged = [{**one, "reward": one["step"] / 10, "loss": 0.0} for one in events()]
     put(out, {"metrics.jsonl": lines(logged)})
-    bundle = place / "x.bundle" / "trainer_args.json"
+    bundle = location / "x.bundle" / "trainer_args.json"
     stated = json.loads(bundle.read_text())
     stated["method"]["rewarded"] = True
     bundle.write_text(json.dumps(stated))
@@ -267,8 +267,8 @@ def test_rewards_come_before_a_loss_that_says_nothing(place: Path) -> None:
         (["out/x", "--bundle", "out/x"], "cannot be read"),
     ],
 )
-def test_wrong_use_is_one_sentence(place: Path, words: list[str], sentence: str) -> None:
-    run(place)
+def test_wrong_use_is_one_sentence(location: Path, words: list[str], sentence: str) -> None:
+    run(location)
     with pytest.raises(UsageError, match=sentence):
         report(parse(words))
 
@@ -281,9 +281,9 @@ def test_wrong_use_is_one_sentence(place: Path, words: list[str], sentence: str)
     ],
 )
 def test_the_command_prints_text_or_markdown(
-    place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], title: str, loss: str
+    location: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], title: str, loss: str
 ) -> None:
-    run(place)
+    run(location)
     assert main(["report", "out/x", *words]) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{title}\n\nfinished at step 10 after 20.0 s of training; not as planned: ")
@@ -292,16 +292,16 @@ def test_the_command_prints_text_or_markdown(
     assert "messages" not in out
 
 
-def test_a_page_alone_is_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(place)
+def test_a_page_alone_is_one_line(location: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(location)
     assert main(["report", "out/x", "--html", "r.html"]) == 0
     assert capsys.readouterr().out == "wrote r.html\n"
 
 
-def test_the_text_of_several_runs_is_not_escaped(place: Path) -> None:
-    compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
-    run(place)
-    out = run(place, "y")
+def test_the_text_of_several_runs_is_not_escaped(location: Path) -> None:
+    compiled(location, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
+    run(location)
+    out = run(location, "y")
     put(out, {"metrics.jsonl": lines([{**one, "eval_loss": 2.0} for one in events()])})
     text = report(parse(["out/x", "out/y"]))[0]
     assert re.search(r"^Outcome: steps +10 +10$", text, re.M)
@@ -310,10 +310,10 @@ def test_the_text_of_several_runs_is_not_escaped(place: Path) -> None:
     assert "eval_loss" in text
 
 
-def test_the_text_of_several_runs_has_aligned_curves_and_only_rows_that_differ(place: Path) -> None:
-    compiled(place, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
-    run(place)
-    run(place, "y", steps=8, finished=False)
+def test_the_text_of_several_runs_has_aligned_curves_and_only_rows_that_differ(location: Path) -> None:
+    compiled(location, "y", SPEC.replace("lr=1e-5", "lr=3e-5"))
+    run(location)
+    run(location, "y", steps=8, finished=False)
     text = report(parse(["out/x", "out/y"]))[0]
     head = next(line for line in text.split("\n") if re.match(r" +x +y$", line))
     loss = next(line for line in text.split("\n") if line.startswith("Outcome: loss"))

@@ -30,16 +30,16 @@ function look(inside) {
 """
 
 
-def pages(place: Path, several: bool) -> str:
+def pages(location: Path, several: bool) -> str:
     """The page of one run with an evaluation and a long name, or of three runs."""
     for name, rate in (("x", "1e-5"), ("y", "3e-5"), ("z", "5e-5")):
-        compiled(place, name, SPEC.replace("1e-5", rate))
-        out = run(place, name, starts=(0, 4), finished=name != "y")
+        compiled(location, name, SPEC.replace("1e-5", rate))
+        out = run(location, name, starts=(0, 4), finished=name != "y")
         logged = events() + [{"step": one, f"eval_{'long' * 20}_loss": 2.0 / one} for one in (5, 10)]
         put(out, {"metrics.jsonl": lines(logged)})
-    folders = [str(place / "out" / name) for name in ("x", "y", "z")]
-    report(parse([*folders[: 3 if several else 1], "--html", str(place / "r.html")]))
-    return (place / "r.html").read_text(encoding="utf-8")
+    folders = [str(location / "out" / name) for name in ("x", "y", "z")]
+    report(parse([*folders[: 3 if several else 1], "--html", str(location / "r.html")]))
+    return (location / "r.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -169,8 +169,8 @@ def test_a_prompt_column() -> None:
     def source(*lines: str, **around: str) -> dict[str, Any]:
         return dict(plan(*lines, **around)["data"]["sources"][0])
 
-    asked = source("method grpo(rewards=format)", "data(prompt=question)", train=trained("qwen2.5-3b on gsm8k"))
-    assert some(asked, "shape", "columns") == {"shape": "prompt", "columns": ["question"]}
+    requested = source("method grpo(rewards=format)", "data(prompt=question)", train=trained("qwen2.5-3b on gsm8k"))
+    assert some(requested, "shape", "columns") == {"shape": "prompt", "columns": ["question"]}
     pairs = source("method dpo", "data(prompt=instruction)", train=PAIRS)
     assert pairs["columns"] == ["instruction", "chosen", "rejected"]
     kept = source("method sft", "data(prompt=question)", train=trained("qwen2.5-3b on alpaca"))
@@ -226,8 +226,8 @@ def test_a_teacher_that_is_not_there_is_named_otherwise(tmp_path, teacher, help)
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}")
     found = checked(spec(f'method distill(teacher="{teacher}")', train=ON["distill"]), str(tmp_path))
-    told = [one.help for one in found.problems if one.code == "XP118"]
-    assert [one.startswith(help) and "config =" not in one for one in told] == [True]
+    reported = [one.help for one in found.problems if one.code == "XP118"]
+    assert [one.startswith(help) and "config =" not in one for one in reported] == [True]
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def test_the_grid_is_the_product_of_lists_and_zips_in_the_order_of_the_block():
         "lr=2e-06,gbs=256,micro=8",
     ]
     assert [one.index for one in found.members] == [0, 1, 2, 3]
-    said = [tuple(get(one, path) for path in ("optimizer.lr", "batch.gbs", "batch.micro")) for one in found.members]
-    assert said == [(1e-6, 128, 16), (1e-6, 256, 8), (2e-6, 128, 16), (2e-6, 256, 8)]
+    output = [tuple(get(one, path) for path in ("optimizer.lr", "batch.gbs", "batch.micro")) for one in found.members]
+    assert output == [(1e-6, 128, 16), (1e-6, 256, 8), (2e-6, 128, 16), (2e-6, 256, 8)]
     assert [get(one, "batch.accum") for one in found.members] == [1, 4, 1, 4]
 
 
@@ -96,9 +96,9 @@ def test_settings_of_one_name_are_distinguished_by_their_paths():
 
 
 def test_names_are_names_of_files_however_odd_the_values_are():
-    odd = ['"a/b"', '"a-b"', '"a b"', '"ä"', '"' + "x" * 300 + '"', '"$(touch x)"', '".."', '"-rf"']
-    found = names(spec("track wandb", swept(f"track.project = [{', '.join(odd)}]", "lr = [1e-6]")))
-    assert len(set(found)) == len(odd)
+    unexpected = ['"a/b"', '"a-b"', '"a b"', '"ä"', '"' + "x" * 300 + '"', '"$(touch x)"', '".."', '"-rf"']
+    found = names(spec("track wandb", swept(f"track.project = [{', '.join(unexpected)}]", "lr = [1e-6]")))
+    assert len(set(found)) == len(unexpected)
     for name in found:
         assert len(name) <= 120
         assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.+=,")
@@ -189,9 +189,9 @@ def test_findings_that_differ_in_each_member_do_not_fill_the_screen():
 
 
 def test_a_name_of_several_clauses_is_answered_with_each_of_its_paths():
-    told = {"every": "`method.sync_reference.every`, `eval.every`, `save.every` or `track.every`",
+    reported = {"every": "`method.sync_reference.every`, `eval.every`, `save.every` or `track.every`",
             "rank": "`optimizer.rank` or `lora.rank`"}  # fmt: skip
-    for name, paths in told.items():
+    for name, paths in reported.items():
         found = only(checked(spec(swept(f"{name} = [1]"))), "XP101")
         assert sorted(found.help.replace(" or ", ", ").removeprefix("write ").split(", ")) == sorted(
             paths.replace(" or ", ", ").split(", ")

@@ -112,11 +112,11 @@ def test_new_tokens_are_reported_and_can_be_added():
 
 def test_a_local_vocabulary_is_read(tmp_path):
     tokens = '{"added_tokens": [{"content": "<|im_start|>"}, {"content": "<|im_end|>"}]}'
-    place = put(tmp_path, {"tiny/config.json": json.dumps(CONFIG), "tiny/tokenizer.json": tokens})
+    location = put(tmp_path, {"tiny/config.json": json.dumps(CONFIG), "tiny/tokenizer.json": tokens})
     on_tiny = {"train": trained('"tiny" on infinity-instruct'), "batch": "gbs=128 micro=16 seq=512"}
     # Zephyr's roles are words in angle brackets, not tokens.
     for name, new in (("chatml", False), ("llama3", True), ("gemma3", True), ("zephyr", False)):
-        assert ("XP560" in codes(checked(spec(f"model(chat_template={name})", **on_tiny), place))) == new, name
+        assert ("XP560" in codes(checked(spec(f"model(chat_template={name})", **on_tiny), location))) == new, name
 
 
 @pytest.mark.parametrize(
@@ -166,18 +166,18 @@ def test_arguments_are_lines_of_the_copy_and_a_row_still_decides():
     text = chat("qwen3(enable_thinking=false)", on="qwen3-4b")
     files = compiled(text)
     copy = files["files/qwen3.jinja"].decode()
-    asked = {"messages": [{"role": "user", "content": "2?"}], "add_generation_prompt": True}
+    requested = {"messages": [{"role": "user", "content": "2?"}], "add_generation_prompt": True}
     render = environment().from_string(copy).render
-    assert render(asked).endswith("<think>\n\n</think>\n\n")
-    assert render(asked, enable_thinking=False) == render(asked)
-    assert render(asked, enable_thinking=True).endswith("<|im_start|>assistant\n")
+    assert render(requested).endswith("<think>\n\n</think>\n\n")
+    assert render(requested, enable_thinking=False) == render(requested)
+    assert render(requested, enable_thinking=True).endswith("<|im_start|>assistant\n")
     assert "chat_template = qwen3(enable_thinking=false)" in files["spec.xp"].decode()
 
 
 def test_arguments_of_a_file_are_not_added_twice(tmp_path):
-    place = put(tmp_path, {**TINY, "own.jinja": "{{ word }}{{ pause }}{{ messages }}"})
+    location = put(tmp_path, {**TINY, "own.jinja": "{{ word }}{{ pause }}{{ messages }}"})
     text = spec('model(chat_template=file("own.jinja", word="a \\"b\\"", pause=1.5))', **ON_TINY)
-    files = compiled(text, place)
+    files = compiled(text, location)
     (name,) = [one for one in files if one.startswith("files/")]
     copy = files[name]
     assert copy.count(b"{% set") == 2

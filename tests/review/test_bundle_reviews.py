@@ -26,12 +26,12 @@ RECIPES = ("mistral-7b-constitutional-dpo-8xh100", "mistral-7b-ultrachat-qlora-1
 
 
 @cache
-def accepted(place, count):
+def accepted(location, count):
     """Generated specs that compile, with their bundles."""
     out = []
     for seed in range(10 * count):
         text = generator.spec(f"reviewed-{seed}")
-        files, checked = compile_text(text.encode(), "t.xp", Workspace(place))
+        files, checked = compile_text(text.encode(), "t.xp", Workspace(location))
         if files is not None:
             out.append((text, files, checked))
         if len(out) == count:
@@ -82,18 +82,18 @@ def only_the_digest(one, other):
     )
 
 
-def test_comments_spaces_and_order_change_nothing_but_the_digest_of_the_source(place):
-    for seed, (text, files, _) in enumerate(accepted(place, 12)):
+def test_comments_spaces_and_order_change_nothing_but_the_digest_of_the_source(location):
+    for seed, (text, files, _) in enumerate(accepted(location, 12)):
         other = reordered(text, random.Random(seed))
         assert other != text
-        assert only_the_digest(files, compiled(other, place)), other
+        assert only_the_digest(files, compiled(other, location)), other
 
 
 def test_a_comment_in_a_sweep_changes_one_line_of_one_file(tmp_path):
     text = spec("sweep {\n  lr = [1e-6, 2e-6]\n}")
     found = []
-    for name, said in (("a", text), ("b", text.replace("sweep {", "# both\nsweep {"))):
-        root = put(tmp_path / name, {"t.xp": said})
+    for name, output in (("a", text), ("b", text.replace("sweep {", "# both\nsweep {"))):
+        root = put(tmp_path / name, {"t.xp": output})
         assert xpc("compile", "t.xp", cwd=root).returncode == 0
         found.append(tree(os.path.join(root, "t.bundle")))
     assert {(name, a.split(b" = ")[0]) for name, a, _ in differences(*found) if not a.startswith(b"# The")} == {
@@ -133,9 +133,9 @@ def held(spec):
     return values, plain(data), plain(evaluated), plain(spec.extra), plain(spec.model), plain(spec.hardware)
 
 
-def test_the_spec_of_a_bundle_keeps_the_authors_lines_and_checks_clean(place):
-    for text, files, checked in accepted(place, 25):
-        out = os.path.join(place, "t.bundle")
+def test_the_spec_of_a_bundle_keeps_the_authors_lines_and_checks_clean(location):
+    for text, files, checked in accepted(location, 25):
+        out = os.path.join(location, "t.bundle")
         write(files, out)
         data, _, workspace = read_spec(os.path.join(out, "spec.xp"))
         again = check_text(data, "t.xp", workspace)
@@ -151,8 +151,10 @@ def test_bundles_of_recipes_check_clean_in_place(name, tmp_path):
     assert xpc("compile", path, "-o", out).returncode == 0
     before, after = (xpc("check", "--format", "concise", one) for one in (path, os.path.join(out, "spec.xp")))
     assert after.returncode == 0, after.stdout
-    told = [Counter(line.partition(": ")[2] for line in one.stdout.decode().splitlines()) for one in (before, after)]
-    assert not told[1] - told[0]
+    reported = [
+        Counter(line.partition(": ")[2] for line in one.stdout.decode().splitlines()) for one in (before, after)
+    ]
+    assert not reported[1] - reported[0]
 
 
 def test_a_bundle_that_was_moved_has_its_files_with_it(tmp_path):
@@ -176,9 +178,9 @@ def test_a_bundle_that_was_moved_has_its_files_with_it(tmp_path):
 def test_what_is_assumed_from_the_name_of_the_spec_is_assumed_in_its_bundle(tmp_path):
     root = put(tmp_path, {"mine.xp": SENTENCE})
     assert xpc("compile", "mine.xp", cwd=root).returncode == 0
-    told = [xpc("explain", f"{one}:save", cwd=root).stdout for one in ("mine.xp", "mine.bundle/spec.xp")]
-    assert told[0] == told[1]
-    assert b"out/mine" in told[0]
+    reported = [xpc("explain", f"{one}:save", cwd=root).stdout for one in ("mine.xp", "mine.bundle/spec.xp")]
+    assert reported[0] == reported[1]
+    assert b"out/mine" in reported[0]
 
 
 def test_silencing_comments_are_kept(tmp_path):

@@ -49,17 +49,17 @@ def stating(path, value):
     return f'xpc 1\n\nextends "t.xp"\n\n{line}\n'
 
 
-def checked(text, place):
-    found = check_text(text.encode(), "c.xp", Workspace(place, hashes=True))
+def checked(text, location):
+    found = check_text(text.encode(), "c.xp", Workspace(location, hashes=True))
     return found.spec if not found.members else None
 
 
 @cache
-def bases(place, count):
+def bases(location, count):
     out = []
     for seed in range(count * 8):
         text = generator.spec(f"diff-{seed}")
-        if len(out) < count and checked(text, place) is not None:
+        if len(out) < count and checked(text, location) is not None:
             out.append(text)
     return out
 
@@ -74,26 +74,26 @@ def flat(value, prefix=""):
     return {prefix: json.dumps(value)}
 
 
-def changed_settings(place):
+def changed_settings(location):
     """Pairs of specs that compile and state different values of one setting."""
     draw = random.Random(4)
-    for text in bases(place, 14):
-        put(place, {"t.xp": text})
+    for text in bases(location, 14):
+        put(location, {"t.xp": text})
         for path in draw.sample(sorted(VALUES), 6):
             train = next(line for line in text.split("\n") if line.startswith("train "))
             model, _, rest = train.removeprefix("train ").partition(" on ")
-            said = [
+            output = [
                 stating(path, value).replace("MODEL", model).replace("DATA", rest.split(" ")[0])
                 for value in VALUES[path]
             ]
-            specs = [checked(one, place) for one in said]
+            specs = [checked(one, location) for one in output]
             if None not in specs:
                 yield path, specs
 
 
-def test_one_changed_setting_is_shown_with_its_consequences(place):
+def test_one_changed_setting_is_shown_with_its_consequences(location):
     seen = set()
-    for path, (one, other) in changed_settings(place):
+    for path, (one, other) in changed_settings(location):
         before, after = Run("", one), Run("", other)
         found = compare(before, after)
         assert [change.name for change in found.settings] == [path]
@@ -125,9 +125,9 @@ def test_one_changed_setting_is_shown_with_its_consequences(place):
     assert len(seen) >= 12
 
 
-def test_the_same_spec_in_another_order_is_the_same_run(place):
-    for seed, text in enumerate(bases(place, 14)):
-        other = checked(reordered(text, random.Random(seed)), place)
-        found = compare(Run("", checked(text, place)), Run("", other))
+def test_the_same_spec_in_another_order_is_the_same_run(location):
+    for seed, text in enumerate(bases(location, 14)):
+        other = checked(reordered(text, random.Random(seed)), location)
+        found = compare(Run("", checked(text, location)), Run("", other))
         assert found.same, text
         assert [*found.files, *found.new, *found.gone, *found.runs_now, *found.ran_before] == []

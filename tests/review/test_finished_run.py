@@ -16,7 +16,7 @@ ROWS = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "
 
 
 @pytest.fixture
-def place(tmp_path):
+def location(tmp_path):
     text = spec(
         train='qwen2.5-3b on "rows.jsonl" for 2 epochs', hardware="2 x cpu", precision="fp32", batch="gbs=8 micro=2"
     )
@@ -25,11 +25,11 @@ def place(tmp_path):
     return tmp_path
 
 
-def noted(place):
+def noted(location):
     """The summary of a run that matches the bundle."""
-    bundle = str(place / "x.bundle")
+    bundle = str(location / "x.bundle")
     versions = pins(f"{bundle}/requirements.txt")
-    plan = json.loads((place / "x.bundle" / "trainer_args.json").read_text())
+    plan = json.loads((location / "x.bundle" / "trainer_args.json").read_text())
     seen = {**plan["arguments"], "report_to": [], "eos_token": "<EOS_TOKEN>", "deepspeed": f"{bundle}/deepspeed.json"}
     return {
         "bundle": _digest(bundle), "world": 2, "steps": 10, "sequences": 80, "tokens": 640.0, "data": {"left_out": 0},
@@ -38,18 +38,18 @@ def noted(place):
     }  # fmt: skip
 
 
-def verified(place, **changes):
-    found = noted(place)
+def verified(location, **changes):
+    found = noted(location)
     found["arguments"] |= changes.pop("arguments", {})
     found["versions"] |= changes.pop("versions", {})
-    put(place, {"out/summary.json": json.dumps({**found, **changes})})
-    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(place))
+    put(location, {"out/summary.json": json.dumps({**found, **changes})})
+    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(location))
     assert b"broke the compiler" not in done.stderr, done.stderr
     return done.returncode, done.stdout.decode() + done.stderr.decode()
 
 
-def test_run_that_matches_its_bundle_has_no_finding(place):
-    assert verified(place) == (0, "out is what x.bundle asks for: 10 steps, 80 sequences, 640 tokens\n")
+def test_run_that_matches_its_bundle_has_no_finding(location):
+    assert verified(location) == (0, "out is what x.bundle asks for: 10 steps, 80 sequences, 640 tokens\n")
 
 
 @pytest.mark.parametrize(
@@ -66,52 +66,52 @@ def test_run_that_matches_its_bundle_has_no_finding(place):
     ],
     ids=lambda one: str(one)[:40],
 )
-def test_differences_are_named(place, changes, message):
-    status, out = verified(place, **changes)
+def test_differences_are_named(location, changes, message):
+    status, out = verified(location, **changes)
     assert (status, message in out, "out is not what x.bundle asks for" in out) == (1, True, True), out
 
 
-def test_excluded_rows_may_shorten_a_run(place):
-    assert verified(place, steps=9, sequences=72, data={"left_out": 4})[0] == 0
+def test_excluded_rows_may_shorten_a_run(location):
+    assert verified(location, steps=9, sequences=72, data={"left_out": 4})[0] == 0
 
 
-def test_missing_and_older_summaries_are_refused(place):
-    done = xpc("verify", "x.bundle", "--run", "nowhere", cwd=str(place))
+def test_missing_and_older_summaries_are_refused(location):
+    done = xpc("verify", "x.bundle", "--run", "nowhere", cwd=str(location))
     assert (done.returncode, b"a run writes it when it ends" in done.stderr) == (2, True)
-    put(place, {"out/summary.json": "{}"})
-    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(place))
+    put(location, {"out/summary.json": "{}"})
+    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(location))
     assert (done.returncode, b"older bundle" in done.stderr) == (2, True)
-    assert not os.path.exists(place / "out" / "xpc_run.json")
+    assert not os.path.exists(location / "out" / "xpc_run.json")
 
 
-def finished(place):
+def finished(location):
     """The folder of a run that matches the bundle, as a run leaves it: metrics, weights and a sealed summary."""
     events = [{"step": 1, "loss": 2.5, "tokens": 64, "epoch": 0.2}, {"step": 10, "loss": 1.5, "tokens": 640.0}]
-    put(place / "out", {
+    put(location / "out", {
         "metrics.jsonl": "".join(json.dumps(one) + "\n" for one in events), "model.safetensors": b"w" * 5000,
         "config.json": "{}", "tokenizer.json": "{}", "merged/model.safetensors": b"m" * 50, "xpc_run.json": "{}\n",
         "checkpoint-10/model.safetensors": b"c", "runs/events": b"e", "_hub_pending": "",
     })  # fmt: skip
-    files = {name: list(seal) for name, seal in final_files(str(place / "out")).items()}
-    facts = {**noted(place), "first_loss": 2.5, "last_loss": 1.5, "epochs": 2.0, "files": files}
+    files = {name: list(seal) for name, seal in final_files(str(location / "out")).items()}
+    facts = {**noted(location), "first_loss": 2.5, "last_loss": 1.5, "epochs": 2.0, "files": files}
     text = json.dumps(facts, indent=2)
     seal = hashlib.sha256(text.encode()).hexdigest()
-    put(place / "out", {"summary.json": f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n'})
-    return place / "out"
+    put(location / "out", {"summary.json": f'{text[:-2]},\n  "seal": "sha256:{seal}"\n}}\n'})
+    return location / "out"
 
 
-def of_run(place):
-    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(place))
+def of_run(location):
+    done = xpc("verify", "x.bundle", "--run", "out", cwd=str(location))
     assert b"broke the compiler" not in done.stderr, done.stderr
     return done.returncode, done.stdout.decode() + done.stderr.decode()
 
 
-def test_a_finished_run_with_its_digests(place):
-    out = finished(place)
-    assert of_run(place)[0] == 0, of_run(place)
+def test_a_finished_run_with_its_digests(location):
+    out = finished(location)
+    assert of_run(location)[0] == 0, of_run(location)
     for name in ("checkpoint-10/model.safetensors", "runs/events", "xpc_run.json"):  # these values change after a run
         (out / name).write_text("x")
-    assert of_run(place)[0] == 0
+    assert of_run(location)[0] == 0
 
 
 FILES = ("metrics.jsonl", "model.safetensors", "config.json", "tokenizer.json", "merged/model.safetensors")
@@ -119,8 +119,8 @@ FILES = ("metrics.jsonl", "model.safetensors", "config.json", "tokenizer.json", 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("how", ["edited", "removed", "a link", "a pipe", "longer"])
-def test_a_tampered_file_of_a_run(place, name, how):
-    path = finished(place) / name
+def test_a_tampered_file_of_a_run(location, name, how):
+    path = finished(location) / name
     data = path.read_bytes()
     if how == "edited":
         path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
@@ -129,11 +129,11 @@ def test_a_tampered_file_of_a_run(place, name, how):
     else:
         os.remove(path)
     if how == "a link":
-        put(place, {"elsewhere": data})
-        os.symlink(place / "elsewhere", path)
+        put(location, {"elsewhere": data})
+        os.symlink(location / "elsewhere", path)
     if how == "a pipe":
         os.mkfifo(path)
-    status, out = of_run(place)
+    status, out = of_run(location)
     assert (status, name in out) == (1, True), out
 
 
@@ -150,8 +150,8 @@ def test_a_tampered_file_of_a_run(place, name, how):
     ids=lambda one: one.split(":")[0],
 )
 @pytest.mark.parametrize("sealed", [False, True])
-def test_an_edited_summary(place, old, new, sealed):
-    path = finished(place) / "summary.json"
+def test_an_edited_summary(location, old, new, sealed):
+    path = finished(location) / "summary.json"
     text = path.read_text()
     assert old in text
     text = text.replace(old, new, 1)
@@ -159,7 +159,7 @@ def test_an_edited_summary(place, old, new, sealed):
         above = text.rpartition(',\n  "seal"')[0]
         text = f'{above},\n  "seal": "sha256:{hashlib.sha256((above + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
     path.write_text(text)
-    status, out = of_run(place)
+    status, out = of_run(location)
     known = old.startswith(('"first_loss', '"last_loss', '"tokens'))  # metrics.jsonl repeats these numbers
     assert status == (1 if known or not sealed else 0), out
 
@@ -170,29 +170,29 @@ ADDED = (
 )  # fmt: skip
 
 
-def test_added_files_that_loading_the_model_would_read(place):
+def test_added_files_that_loading_the_model_would_read(location):
     """An adapter_config.json makes transformers load another model."""
-    out = finished(place)
+    out = finished(location)
     for name in ADDED:
         put(out, {name: "{}"})
-        status, text = of_run(place)
+        status, text = of_run(location)
         assert (status, f"{name} was added after the run" in text) == (1, True), text
         os.remove(out / name)
     os.rmdir(out / "additional_chat_templates")
-    os.symlink(place, out / "additional_chat_templates")
-    assert "additional_chat_templates was added" in of_run(place)[1]
+    os.symlink(location, out / "additional_chat_templates")
+    assert "additional_chat_templates was added" in of_run(location)[1]
     os.remove(out / "additional_chat_templates")
     put(out, {"notes.txt": "", "loss.png": "", "eval/results.json": "{}", "all_results.json": "{}", "_x/a.py": ""})
-    assert of_run(place)[0] == 0, of_run(place)
+    assert of_run(location)[0] == 0, of_run(location)
 
 
-def test_added_weights_and_a_summary_without_digests(place):
-    out = finished(place)
+def test_added_weights_and_a_summary_without_digests(location):
+    out = finished(location)
     put(out, {"model-00002.safetensors": b"x"})
-    assert "model-00002.safetensors was added" in of_run(place)[1]
+    assert "model-00002.safetensors was added" in of_run(location)[1]
     os.remove(out / "model-00002.safetensors")
-    put(out, {"summary.json": json.dumps(noted(place))})
-    status, text = of_run(place)
+    put(out, {"summary.json": json.dumps(noted(location))})
+    status, text = of_run(location)
     assert (status, "no digests" in text) == (1, True), text
 
 

@@ -23,14 +23,14 @@ SPECS = [path for part in ("specs/**", "tests/**", "golden/**")
          for path in glob.glob(os.path.join(REPOSITORY, part, "*.xp"), recursive=True)]  # fmt: skip
 
 
-def canonical(text, place, name="t.xp"):
+def canonical(text, location, name="t.xp"):
     """The canonical text, after checking that it keeps the meaning and does not change when formatted again."""
     data = text.encode() if isinstance(text, str) else text
-    out, problems = fmt.formatted(data, name, place)
+    out, problems = fmt.formatted(data, name, location)
     assert out is not None, problems
     if out.encode() != data:
-        assert meaning_of(out.encode(), name, place) == meaning_of(data, name, place)
-    assert fmt.formatted(out.encode(), name, place) == (out, ())
+        assert meaning_of(out.encode(), name, location) == meaning_of(data, name, location)
+    assert fmt.formatted(out.encode(), name, location) == (out, ())
     return out
 
 
@@ -71,8 +71,8 @@ def test_spacing_is_not_kept():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
-def test_generated_specs_keep_their_meaning(place, seed):
-    canonical(generator.spec(f"fmt-{seed}"), place)
+def test_generated_specs_keep_their_meaning(location, seed):
+    canonical(generator.spec(f"fmt-{seed}"), location)
 
 
 def test_comments_of_generated_specs_stay():

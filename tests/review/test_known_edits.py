@@ -228,11 +228,11 @@ LOCKS = {
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("edits")
-    put(place, FILES)
+    location = tmp_path_factory.mktemp("edits")
+    put(location, FILES)
     for name in "agks":
-        assert xpc("compile", f"{name}.xp", cwd=str(place)).returncode == 0
-    return place
+        assert xpc("compile", f"{name}.xp", cwd=str(location)).returncode == 0
+    return location
 
 
 def compared(before: Path, after: Path) -> tuple[str, int]:

@@ -62,7 +62,7 @@ class GitHub(BaseHTTPRequestHandler):
 
     comments: list[dict[str, object]]
     refusal = 0
-    asked: list[str]
+    requested: list[str]
 
     def do_GET(self):
         page = int(self.path.rpartition("page=")[2])
@@ -84,7 +84,7 @@ class GitHub(BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"]
 
     def answer(self, status: int, found: object) -> None:
-        self.asked.append(f"{self.command} {self.headers['Authorization']}")
+        self.requested.append(f"{self.command} {self.headers['Authorization']}")
         data = json.dumps(found).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
@@ -98,7 +98,7 @@ class GitHub(BaseHTTPRequestHandler):
 @pytest.fixture
 def api(tmp_path):
     """The class of the fake API, and the environment of a workflow that uses it."""
-    kind = type("Mine", (GitHub,), {"comments": [], "asked": []})
+    kind = type("Mine", (GitHub,), {"comments": [], "requested": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     event = tmp_path.parent / f"{tmp_path.name}.event.json"
@@ -162,15 +162,15 @@ def test_the_comment_is_written_once_and_changed_only_on_change(repository, api,
     assert main(environment, "main") == 0
     assert len(kind.comments) == 151
     assert kind.comments[-1]["body"].splitlines()[0] == MARKER
-    before = list(kind.asked)
+    before = list(kind.requested)
     assert main(environment, "main") == 0
-    assert [one.split()[0] for one in kind.asked[len(before) :]] == ["GET", "GET"]
+    assert [one.split()[0] for one in kind.requested[len(before) :]] == ["GET", "GET"]
     write(repository, "base.xp", BASE)
     commit("back")
     assert main(environment, "main") == 0
     assert len(kind.comments) == 151
     assert "No run changes" in kind.comments[-1]["body"]
-    assert set(kind.asked) == {"GET Bearer secret", "POST Bearer secret", "PATCH Bearer secret"}
+    assert set(kind.requested) == {"GET Bearer secret", "POST Bearer secret", "PATCH Bearer secret"}
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spec", "inputs", "status", "told"),
+    ("spec", "inputs", "status", "reported"),
     [
         ("one.xp", {}, 0, ""),
         ("wrong.xp", {}, 1, "title=XP"),
@@ -260,7 +260,7 @@ LARGE = "xpc 1\n\ntrain qwen2.5-32b on alpaca for 1 epochs\n\nhardware 1 x t4-16
     ],
     ids=["clean", "wrong", "unformatted-and-wrong", "too-large", "too-large-and-allowed"],
 )
-def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, status, told):
+def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, status, reported):
     """The action's script runs with this xpc. An unformatted file does not hide findings in other files."""
     write(repository, "large.xp", LARGE)
     write(repository, "wrong.xp", SPEC.replace("hardware ", "hardware   ").replace("alpaca", "alpacca"))
@@ -274,7 +274,7 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
     around = {"RUNNER_TEMP": str(repository), "SPECS": spec, "DENY": "", "ALLOW_OOM": "false", **inputs}
     words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as GitHub's runner starts it
     done = subprocess.run(words, env={**os.environ, **around}, capture_output=True, text=True, check=False)
-    assert (done.returncode, told in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
+    assert (done.returncode, reported in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
     if status:
         assert "::error" in done.stdout
 

@@ -46,12 +46,12 @@ def row(*images: object) -> str:
     return json.dumps({"messages": TALK, "images": list(images)}) + "\n"
 
 
-def lines(place: Path, bundle: str = "x.bundle", name: str = LIST) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (place / bundle / name).read_text().splitlines()]
+def lines(location: Path, bundle: str = "x.bundle", name: str = LIST) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (location / bundle / name).read_text().splitlines()]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A spec in a folder `s`, with rows and three pictures."""
     folder = tmp_path / "s"
     put(folder, {"x.xp": SPEC, "rows.jsonl": row("photos/cat.png") + row("photos/dog.png", "photos/cow.png") + row()})
@@ -60,8 +60,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def run(place: Path, *words: str, **env: str) -> tuple[int, str]:
-    done = xpc(*words, cwd=str(place), env={"XPC_CACHE": "", "XDG_CACHE_HOME": str(place.parent / "cache"), **env})
+def run(location: Path, *words: str, **env: str) -> tuple[int, str]:
+    done = xpc(
+        *words, cwd=str(location), env={"XPC_CACHE": "", "XDG_CACHE_HOME": str(location.parent / "cache"), **env}
+    )
     return done.returncode, done.stdout.decode() + done.stderr.decode()
 
 
@@ -80,148 +82,152 @@ def compared(*words: str) -> tuple[str, int]:
     return diff.run(diff.parse([*words, "--exit-code"]))
 
 
-def test_a_bundle_lists_the_images_in_the_order_of_the_rows(place: Path) -> None:
-    assert run(place, "compile", "x.xp")[0] == 0
-    data = (place / "photos" / "cat.png").read_bytes()
-    found = lines(place)
+def test_a_bundle_lists_the_images_in_the_order_of_the_rows(location: Path) -> None:
+    assert run(location, "compile", "x.xp")[0] == 0
+    data = (location / "photos" / "cat.png").read_bytes()
+    found = lines(location)
     assert [one["path"] for one in found] == ["photos/cat.png", "photos/dog.png", "photos/cow.png"]
     assert found[0] == {"path": "photos/cat.png", "bytes": 27, "sha256": sha256(data).hexdigest()}
-    digest = sha256((place / "x.bundle" / LIST).read_bytes()).hexdigest()
-    assert f'images = "sha256:{digest}"\nimage_files = 3\n' in (place / "x.bundle" / "bundle.toml").read_text()
+    digest = sha256((location / "x.bundle" / LIST).read_bytes()).hexdigest()
+    assert f'images = "sha256:{digest}"\nimage_files = 3\n' in (location / "x.bundle" / "bundle.toml").read_text()
 
 
 @pytest.mark.parametrize("column", ["images", "photo"])
-def test_images_of_preference_pairs_are_listed(place: Path, column: str) -> None:
+def test_images_of_preference_pairs_are_listed(location: Path, column: str) -> None:
     pair = {"prompt": "What?", "chosen": "A cat.", "rejected": "A dog.", column: ["photos/cat.png"]}
     named = "" if column == "images" else "data(format=image_preference, columns=[prompt, chosen, rejected, photo])\n"
-    (place / "rows.jsonl").write_text((json.dumps(pair) + "\n") * 4)
-    (place / "x.xp").write_text(SPEC.replace("method sft(assistant_only)", f"{named}method dpo"))
-    assert run(place, "compile", "x.xp")[0] == 0
-    assert [one["path"] for one in lines(place)] == ["photos/cat.png"]
-    (place / "photos" / "cat.png").write_bytes(b"a cat")
-    status, text = run(place, "verify", "x.bundle")
+    (location / "rows.jsonl").write_text((json.dumps(pair) + "\n") * 4)
+    (location / "x.xp").write_text(SPEC.replace("method sft(assistant_only)", f"{named}method dpo"))
+    assert run(location, "compile", "x.xp")[0] == 0
+    assert [one["path"] for one in lines(location)] == ["photos/cat.png"]
+    (location / "photos" / "cat.png").write_bytes(b"a cat")
+    status, text = run(location, "verify", "x.bundle")
     assert status == 1
     assert "photos/cat.png" in text
 
 
-def test_verify_names_the_image_that_changed(place: Path) -> None:
-    assert run(place, "compile", "x.xp")[0] == 0
-    assert run(place, "verify", "x.bundle") == (0, "x.bundle is what its spec compiles to\n")
-    put(place, {"photos/dog.png": b"dog" * 10})
-    status, out = run(place, "verify", "x.bundle")
+def test_verify_names_the_image_that_changed(location: Path) -> None:
+    assert run(location, "compile", "x.xp")[0] == 0
+    assert run(location, "verify", "x.bundle") == (0, "x.bundle is what its spec compiles to\n")
+    put(location, {"photos/dog.png": b"dog" * 10})
+    status, out = run(location, "verify", "x.bundle")
     assert (status, "1 image changed; photos/dog.png is the first that differs: 27 -> 30 bytes" in out) == (1, True)
-    put(place, {"photos/dog.png": b"god" * 9})
-    assert "photos/dog.png is the first that differs: sha256 " in run(place, "verify", "x.bundle")[1]
-    os.remove(place / "photos" / "dog.png")
-    assert "photos/dog.png is the first that differs: was there, and is not now" in run(place, "verify", "x.bundle")[1]
-    put(place, {"photos/dog.png": b"dog" * 9})
-    assert run(place, "verify", "x.bundle")[0] == 0
+    put(location, {"photos/dog.png": b"god" * 9})
+    assert "photos/dog.png is the first that differs: sha256 " in run(location, "verify", "x.bundle")[1]
+    os.remove(location / "photos" / "dog.png")
+    assert (
+        "photos/dog.png is the first that differs: was there, and is not now" in run(location, "verify", "x.bundle")[1]
+    )
+    put(location, {"photos/dog.png": b"dog" * 9})
+    assert run(location, "verify", "x.bundle")[0] == 0
 
 
-def test_verify_all_has_a_line_for_the_images(place: Path) -> None:
-    assert run(place, "compile", "x.xp")[0] == 0
-    status, out = run(place, "verify", "--all")
+def test_verify_all_has_a_line_for_the_images(location: Path) -> None:
+    assert run(location, "compile", "x.xp")[0] == 0
+    status, out = run(location, "verify", "--all")
     assert (status, "rows.jsonl: 3 images are those that x.bundle was compiled with\n" in out) == (0, True), out
-    put(place, {"photos/dog.png": b"dog" * 10})
-    status, out = run(place, "verify", "--all")
+    put(location, {"photos/dog.png": b"dog" * 10})
+    status, out = run(location, "verify", "--all")
     assert (status, "1 image changed; photos/dog.png is the first" in out) == (1, True), out
 
 
-def test_verify_finds_an_edited_list(place: Path) -> None:
-    assert run(place, "compile", "x.xp")[0] == 0
-    path = place / "x.bundle" / LIST
+def test_verify_finds_an_edited_list(location: Path) -> None:
+    assert run(location, "compile", "x.xp")[0] == 0
+    path = location / "x.bundle" / LIST
     path.write_text(path.read_text().replace('"bytes": 27', '"bytes": 28', 1))
-    status, out = run(place, "verify", "x.bundle")
+    status, out = run(location, "verify", "x.bundle")
     assert (status, f"x.bundle/{LIST}:1: " in out) == (1, True), out
 
 
-def test_quick_trusts_sizes_times_and_inodes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_trusts_sizes_times_and_inodes(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_digests, "SETTLED", -1.0)
-    assert run(place, "compile", "x.xp")[0] == 0
+    assert run(location, "compile", "x.xp")[0] == 0
     with monkeypatch.context() as patched:
         patched.setattr(image_digests, "size_and_digest", lambda *_: pytest.fail("read"))
-        status, out = run(place, "verify", "x.bundle", "--quick")
+        status, out = run(location, "verify", "x.bundle", "--quick")
     assert (status, "the files of images were compared by size, times and inode" in out) == (0, True), out
-    put(place, {"photos/dog.png": b"god" * 9})
-    assert run(place, "verify", "x.bundle", "--quick")[0] == 1
+    put(location, {"photos/dog.png": b"god" * 9})
+    assert run(location, "verify", "x.bundle", "--quick")[0] == 1
 
 
-def test_a_bundle_elsewhere_finds_its_images_below_the_data_root(place: Path) -> None:
-    assert run(place, "compile", "x.xp", "-o", "../away/x.bundle")[0] == 0
-    status, out = run(place, "verify", "../away/x.bundle")
+def test_a_bundle_elsewhere_finds_its_images_below_the_data_root(location: Path) -> None:
+    assert run(location, "compile", "x.xp", "-o", "../away/x.bundle")[0] == 0
+    status, out = run(location, "verify", "../away/x.bundle")
     assert (status, "are not here; XPC_DATA_ROOT names the folder" in out) == (1, True), out
-    assert run(place, "verify", "../away/x.bundle", XPC_DATA_ROOT=str(place))[0] == 0
+    assert run(location, "verify", "../away/x.bundle", XPC_DATA_ROOT=str(location))[0] == 0
 
 
-def test_the_lock_has_the_digest(place: Path) -> None:
-    assert run(place, "lock", "x.xp")[0] == 1  # model and packages are not pinned
-    assert '"rows.jsonl (images)" = "sha256:' in (place / "x.xp.lock").read_text()
-    put(place, {"photos/dog.png": b"god" * 9})
-    assert "rows.jsonl (images) has changed; `xpc lock` writes it again" in run(place, "compile", "x.xp", "--locked")[1]
+def test_the_lock_has_the_digest(location: Path) -> None:
+    assert run(location, "lock", "x.xp")[0] == 1  # model and packages are not pinned
+    assert '"rows.jsonl (images)" = "sha256:' in (location / "x.xp.lock").read_text()
+    put(location, {"photos/dog.png": b"god" * 9})
+    assert (
+        "rows.jsonl (images) has changed; `xpc lock` writes it again" in run(location, "compile", "x.xp", "--locked")[1]
+    )
 
 
-def test_check_reads_no_image(place: Path) -> None:
-    os.remove(place / "photos" / "cat.png")
-    os.mkfifo(place / "photos" / "cat.png")
-    assert run(place, "check", "x.xp")[0] == 0
+def test_check_reads_no_image(location: Path) -> None:
+    os.remove(location / "photos" / "cat.png")
+    os.mkfifo(location / "photos" / "cat.png")
+    assert run(location, "check", "x.xp")[0] == 0
 
 
-def test_diff_says_which_image_differs(place: Path) -> None:
+def test_diff_says_which_image_differs(location: Path) -> None:
     committed()
     assert compared("main:x.xp", "x.xp") == ("the same run\n", 0)
-    put(place, {"photos/cow.png": b"oom" * 99})
+    put(location, {"photos/cow.png": b"oom" * 99})
     text, status = compared("main:x.xp", "x.xp")
     assert (status, text.startswith("1 image changed; photos/cow.png is the first that differs: sha256 ")) == (1, True)
     assert "data.sources was [" not in text  # only this key differs
-    assert run(place, "compile", "x.xp", "-o", "y.bundle")[0] == 0
+    assert run(location, "compile", "x.xp", "-o", "y.bundle")[0] == 0
     git("checkout", "-q", "photos")
-    assert run(place, "compile", "x.xp")[0] == 0
+    assert run(location, "compile", "x.xp")[0] == 0
     assert compared("x.bundle", "y.bundle")[0].startswith("1 image changed; photos/cow.png is")
     assert compared("x.bundle", "x.xp")[1] == 0
     assert compared("y.bundle", "x.xp")[1] == 1
-    put(place, {"z.xp": SPEC})  # the bundle's spec is checked under this name, with the images of the bundle's list
+    put(location, {"z.xp": SPEC})  # the bundle's spec is checked under this name, with the images of the bundle's list
     assert compared("x.bundle", "z.xp")[1] == 0
 
 
-def test_the_first_line_names_an_image_next_to_a_setting(place: Path) -> None:
+def test_the_first_line_names_an_image_next_to_a_setting(location: Path) -> None:
     committed()
-    put(place, {"photos/cow.png": b"oom" * 99, "x.xp": SPEC.replace("rank=16", "rank=32")})
+    put(location, {"photos/cow.png": b"oom" * 99, "x.xp": SPEC.replace("rank=16", "rank=32")})
     first = compared("main:x.xp", "x.xp")[0].partition("\n")[0]
     assert first.startswith("lora.rank 16 -> 32; 1 image changed; photos/cow.png is the first that differs: ")
 
 
-def test_diff_counts_images_that_are_new_and_gone(place: Path) -> None:
+def test_diff_counts_images_that_are_new_and_gone(location: Path) -> None:
     committed()
-    put(place, {"photos/hen.png": b"hen", "rows.jsonl": row("photos/cat.png") + row("photos/hen.png")})
+    put(location, {"photos/hen.png": b"hen", "rows.jsonl": row("photos/cat.png") + row("photos/hen.png")})
     assert "1 image added, 2 removed; photos/hen.png is the first" in compared("main:x.xp", "x.xp")[0]
 
 
-def test_diff_reads_unchanged_images_once_and_copies_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_reads_unchanged_images_once_and_copies_none(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committed()
     file_digests._known.clear()
     read: list[str] = []
     monkeypatch.setattr(file_digests, "_read", lambda path: read.append(path) or sha256(path.encode()).hexdigest())
     assert compared("main:x.xp", "x.xp")[1] == 0
-    assert sorted(read) == [str(place / "photos" / f"{one}.png") for one in ("cat", "cow", "dog")]
+    assert sorted(read) == [str(location / "photos" / f"{one}.png") for one in ("cat", "cow", "dog")]
 
 
-def test_a_pointer_of_git_lfs_is_the_image_that_it_stands_for(place: Path) -> None:
-    data = (place / "photos" / "cow.png").read_bytes()
+def test_a_pointer_of_git_lfs_is_the_image_that_it_stands_for(location: Path) -> None:
+    data = (location / "photos" / "cow.png").read_bytes()
     text = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\nsize {len(data)}\n"
-    put(place, {"photos/cow.png": text})
+    put(location, {"photos/cow.png": text})
     committed()
     assert compared("main:x.xp", "x.xp")[1] == 0
-    put(place, {"photos/cow.png": data})
+    put(location, {"photos/cow.png": data})
     assert compared("main:x.xp", "x.xp")[1] == 0
-    put(place, {"photos/cow.png": data + b"!"})
+    put(location, {"photos/cow.png": data + b"!"})
     assert compared("main:x.xp", "x.xp")[1] == 1
 
 
-def test_the_comment_on_a_pull_request_names_the_image(place: Path) -> None:
-    put(place, {"other.xp": SPEC.replace("qwen2.5-vl-3b-instruct", "qwen2.5-0.5b").replace("rows.jsonl", "t.jsonl"),
+def test_the_comment_on_a_pull_request_names_the_image(location: Path) -> None:
+    put(location, {"other.xp": SPEC.replace("qwen2.5-vl-3b-instruct", "qwen2.5-0.5b").replace("rows.jsonl", "t.jsonl"),
                 "t.jsonl": json.dumps({"messages": TALK}) + "\n"})  # fmt: skip
     committed()
-    put(place, {"photos/cow.png": b"oom" * 99})
+    put(location, {"photos/cow.png": b"oom" * 99})
     git("commit", "-qam", "another cow")
     found = list(entries(".", "main"))
     assert [(one.path, one.line.partition(":")[0]) for one in found] == [
@@ -230,51 +236,51 @@ def test_the_comment_on_a_pull_request_names_the_image(place: Path) -> None:
 
 
 @pytest.mark.parametrize("stored", ["../secret.png", "photos/link.png", "/etc/hostname", "photos/pipe.png", "photos"])
-def test_nothing_is_followed_out_of_the_folder_of_the_rows(stored: str, place: Path) -> None:
-    put(place.parent, {"secret.png": b"secret"})
-    (place / "photos" / "link.png").symlink_to("../../secret.png")
-    os.mkfifo(place / "photos" / "pipe.png")
-    put(place, {"rows.jsonl": row(stored)})
-    assert run(place, "compile", "x.xp")[0] == 0
-    assert lines(place) == [{"path": stored, "bytes": None, "sha256": None}]
+def test_nothing_is_followed_out_of_the_folder_of_the_rows(stored: str, location: Path) -> None:
+    put(location.parent, {"secret.png": b"secret"})
+    (location / "photos" / "link.png").symlink_to("../../secret.png")
+    os.mkfifo(location / "photos" / "pipe.png")
+    put(location, {"rows.jsonl": row(stored)})
+    assert run(location, "compile", "x.xp")[0] == 0
+    assert lines(location) == [{"path": stored, "bytes": None, "sha256": None}]
     committed()
     assert compared("main:x.xp", "x.xp")[1] == 0
 
 
-def test_a_large_image_is_not_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open(place / "photos" / "cat.png", "wb") as handle:
+def test_a_large_image_is_not_read(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(location / "photos" / "cat.png", "wb") as handle:
         handle.truncate(2**40)
-    assert run(place, "compile", "x.xp")[0] == 0
-    assert lines(place)[0] == {"path": "photos/cat.png", "bytes": None, "sha256": None}
+    assert run(location, "compile", "x.xp")[0] == 0
+    assert lines(location)[0] == {"path": "photos/cat.png", "bytes": None, "sha256": None}
     assert image_digests.LARGEST == images.LARGEST
 
 
-def test_images_inside_the_rows_are_not_listed(place: Path) -> None:
-    put(place, {"rows.jsonl": row("data:image/png;base64,AAAA", {"bytes": "AAAA", "path": "x.png"})})
-    assert run(place, "compile", "x.xp")[0] == 0
-    assert not (place / "x.bundle" / LIST).exists()
-    assert '"images"' not in (place / "x.bundle" / "trainer_args.json").read_text().replace('"shape": "images"', "")
+def test_images_inside_the_rows_are_not_listed(location: Path) -> None:
+    put(location, {"rows.jsonl": row("data:image/png;base64,AAAA", {"bytes": "AAAA", "path": "x.png"})})
+    assert run(location, "compile", "x.xp")[0] == 0
+    assert not (location / "x.bundle" / LIST).exists()
+    assert '"images"' not in (location / "x.bundle" / "trainer_args.json").read_text().replace('"shape": "images"', "")
 
 
-def test_a_file_of_rows_that_is_not_copied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_rows_that_is_not_copied(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Image paths are read from JSON Lines only; for other formats, the run reports that images are not compared."""
     from xpc.compiler.data import contents
 
     monkeypatch.setattr(contents, "MAX_DATA", 100)
-    assert run(place, "compile", "x.xp")[0] == 0
-    assert len(lines(place)) == 3
-    assert run(place, "verify", "x.bundle")[0] == 0
-    rows = [json.loads(line) for line in (place / "rows.jsonl").read_text().splitlines()]
-    put(place, {"rows.json": json.dumps(rows), "x.xp": SPEC.replace("rows.jsonl", "rows.json")})
-    assert run(place, "compile", "x.xp")[0] == 0
-    source = json.loads((place / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
+    assert run(location, "compile", "x.xp")[0] == 0
+    assert len(lines(location)) == 3
+    assert run(location, "verify", "x.bundle")[0] == 0
+    rows = [json.loads(line) for line in (location / "rows.jsonl").read_text().splitlines()]
+    put(location, {"rows.json": json.dumps(rows), "x.xp": SPEC.replace("rows.jsonl", "rows.json")})
+    assert run(location, "compile", "x.xp")[0] == 0
+    source = json.loads((location / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
     assert (source["images"], source["images_sha256"]) == (None, None)
     assert compared("x.bundle", "x.xp")[1] == 0
 
 
 @pytest.mark.parametrize("name", ["rows.json", "rows.csv", "rows.parquet"])
 def test_compile_and_verify_say_which_images_have_no_digest(
-    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compiling does not read Parquet's rows, nor those of a JSON or CSV file that is not copied."""
     from xpc.compiler.data import contents
@@ -282,67 +288,70 @@ def test_compile_and_verify_say_which_images_have_no_digest(
     monkeypatch.setattr(contents, "MAX_DATA", 100)
     rows = [{"messages": TALK, "images": ["photos/cat.png"]}] * 4
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.Table.from_pylist(rows), place / "rows.parquet")
+    parquet.write_table(arrow.Table.from_pylist(rows), location / "rows.parquet")
     data = {"json": json.dumps(rows), "csv": "messages,images\n" + 'x,"photos/cat.png"\n' * 9}
-    put(place, {name: data.get(name.rpartition(".")[2], (place / "rows.parquet").read_bytes())})
-    put(place, {"x.xp": SPEC.replace("rows.jsonl", name)})
-    said = f"images that the rows of {name} name by path have no digest, so that changes are not noticed"
-    status, out = run(place, "compile", "x.xp")
-    assert (status, said in out) == (0, True), out
+    put(location, {name: data.get(name.rpartition(".")[2], (location / "rows.parquet").read_bytes())})
+    put(location, {"x.xp": SPEC.replace("rows.jsonl", name)})
+    output = f"images that the rows of {name} name by path have no digest, so that changes are not noticed"
+    status, out = run(location, "compile", "x.xp")
+    assert (status, output in out) == (0, True), out
     for words in (["x.bundle"], ["x.bundle", "--spec", "x.xp"], ["--all"], ["--all", "--quick"]):
-        status, out = run(place, "verify", *words)
-        assert (status, said in out, "by size" in out) == (0, True, False), out
+        status, out = run(location, "verify", *words)
+        assert (status, output in out, "by size" in out) == (0, True, False), out
 
 
-def test_images_of_a_folder_are_relative_to_it(place: Path) -> None:
-    put(place, {"rows/train.jsonl": row("cat.png"), "rows/cat.png": b"cat", "x.xp": SPEC.replace("rows.jsonl", "rows")})
-    assert run(place, "compile", "x.xp")[0] == 0
+def test_images_of_a_folder_are_relative_to_it(location: Path) -> None:
+    put(
+        location,
+        {"rows/train.jsonl": row("cat.png"), "rows/cat.png": b"cat", "x.xp": SPEC.replace("rows.jsonl", "rows")},
+    )
+    assert run(location, "compile", "x.xp")[0] == 0
     name = image_digests.list_name("rows")
-    assert lines(place, name=name) == [{"path": "cat.png", "bytes": 3, "sha256": sha256(b"cat").hexdigest()}]
-    assert run(place, "verify", "x.bundle")[0] == 0
+    assert lines(location, name=name) == [{"path": "cat.png", "bytes": 3, "sha256": sha256(b"cat").hexdigest()}]
+    assert run(location, "verify", "x.bundle")[0] == 0
 
 
-def test_members_of_a_sweep_share_the_list(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_a_sweep_share_the_list(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     listed = image_digests._listed
     monkeypatch.setattr(image_digests, "_listed", lambda source, *rest: made.append("") or listed(source, *rest))
-    put(place, {"x.xp": SPEC + "sweep { lr = [1e-5, 2e-5, 3e-5] }\n"})
-    assert run(place, "compile", "x.xp")[0] == 0
+    put(location, {"x.xp": SPEC + "sweep { lr = [1e-5, 2e-5, 3e-5] }\n"})
+    assert run(location, "compile", "x.xp")[0] == 0
     assert len(made) == 1
-    assert len(list((place / "x.bundle" / "members").glob(f"*/{LIST}"))) == 3
-    put(place, {"photos/dog.png": b"god" * 9})
-    assert run(place, "verify", "x.bundle")[0] == 1
+    assert len(list((location / "x.bundle" / "members").glob(f"*/{LIST}"))) == 3
+    put(location, {"photos/dog.png": b"god" * 9})
+    assert run(location, "verify", "x.bundle")[0] == 1
 
 
-def test_progress_is_shown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_shown(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_digests, "SHOWN", 30)
-    assert "hashing: 1 of 3 images" in run(place, "compile", "x.xp")[1]
+    assert "hashing: 1 of 3 images" in run(location, "compile", "x.xp")[1]
 
 
-def test_a_run_compares_its_images(place: Path) -> None:
+def test_a_run_compares_its_images(location: Path) -> None:
     """The message of a run with a changed image names the row, the image, and both digests."""
-    assert run(place, "compile", "x.xp")[0] == 0
-    source = json.loads((place / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
-    put(place, {"photos/dog.png": b"dog" * 10})
+    assert run(location, "compile", "x.xp")[0] == 0
+    source = json.loads((location / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
+    put(location, {"photos/dog.png": b"dog" * 10})
     stored = {"messages": TALK, "images": ["photos/dog.png"]}
     with pytest.raises(RunError) as refused:
-        images._read(str(place / "x.bundle"), images.to_row, source, stored, 4)
+        images._read(str(location / "x.bundle"), images.to_row, source, stored, 4)
     assert "row 4: image 0, 'photos/dog.png', is not the file" in str(refused.value)
     assert "it had 27 bytes (sha256 " in str(refused.value)
     assert "and has 30 (sha256 " in str(refused.value)
 
 
-def test_a_run_says_which_images_have_no_digest(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    os.remove(place / "photos" / "cow.png")
-    assert run(place, "compile", "x.xp")[0] == 0
-    source = json.loads((place / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
-    bundle = SimpleNamespace(folder=str(place / "x.bundle"), sources=lambda: [source])
+def test_a_run_says_which_images_have_no_digest(location: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.remove(location / "photos" / "cow.png")
+    assert run(location, "compile", "x.xp")[0] == 0
+    source = json.loads((location / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
+    bundle = SimpleNamespace(folder=str(location / "x.bundle"), sources=lambda: [source])
     assert images.Images().before_rows(bundle, None) == []
     assert "1 images were not there when the bundle was compiled" in capsys.readouterr().out
-    (place / "x.bundle" / LIST).write_text("{}\n")
+    (location / "x.bundle" / LIST).write_text("{}\n")
     images.listed.cache_clear()
     assert "is not the file that this bundle was compiled with" in images.Images().before_rows(bundle, None)[0]
     unlisted = {**source, "images": None, "images_sha256": None}
-    bundle = SimpleNamespace(folder=str(place / "x.bundle"), sources=lambda: [unlisted])
+    bundle = SimpleNamespace(folder=str(location / "x.bundle"), sources=lambda: [unlisted])
     assert images.Images().before_rows(bundle, None) == []
     assert "the bundle has no digests of its images" in capsys.readouterr().out

@@ -19,7 +19,7 @@ WEIGHTS = "models/tiny/model.safetensors"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     put(tmp_path / "models" / "tiny", LOCAL_MODEL)
     put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 40})
     monkeypatch.chdir(tmp_path)
@@ -51,13 +51,13 @@ def short(data: bytes) -> str:
 
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
-def test_bundles_of_other_weights_differ(place: Path, more: str) -> None:
+def test_bundles_of_other_weights_differ(location: Path, more: str) -> None:
     """Bundles that were compiled with other weights differ only in the digests in bundle.toml."""
-    put(place, {"x.xp": LOCAL + more})
+    put(location, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")
     assert compared("a.bundle", "b.bundle")[1] == 0
-    put(place, {WEIGHTS: b"v" * 4000})
+    put(location, {WEIGHTS: b"v" * 4000})
     compiled("c.bundle")
     text, status = compared("a.bundle", "c.bundle")
     assert status == 1
@@ -66,80 +66,80 @@ def test_bundles_of_other_weights_differ(place: Path, more: str) -> None:
     assert compared("c.bundle", "x.xp")[1] == 0
 
 
-def test_a_file_that_is_new_or_gone(place: Path) -> None:
+def test_a_file_that_is_new_or_gone(location: Path) -> None:
     compiled("a.bundle")
-    put(place, {"models/tiny/added_tokens.json": "{}"})
+    put(location, {"models/tiny/added_tokens.json": "{}"})
     text, status = compared("a.bundle", "x.xp")
     assert (status, "models/tiny/added_tokens.json absent -> " in text) == (1, True)
 
 
-def test_a_model_in_a_commit(place: Path) -> None:
+def test_a_model_in_a_commit(location: Path) -> None:
     committed("-A")
     assert compared("main:x.xp", "x.xp")[1] == 0
-    put(place, {"models/tiny/tokenizer.json": "{ }"})
+    put(location, {"models/tiny/tokenizer.json": "{ }"})
     text, status = compared("main:x.xp", "x.xp")
     assert (status, text.startswith("models/tiny/tokenizer.json ")) == (1, True), text
     git("commit", "-qam", "another tokenizer")
     assert [one.line.partition(" ")[0] for one in entries(".", "main")] == ["models/tiny/tokenizer.json"]
 
 
-def test_a_model_that_is_in_no_commit_is_not_read(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_in_no_commit_is_not_read(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     committed("x.xp", "rows.jsonl")
     file_digests._known.clear()
     monkeypatch.setattr(file_digests, "_read", lambda path: pytest.fail(path))
     assert compared("main:x.xp", "x.xp")[1] == 0
 
 
-def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(place: Path) -> None:
-    data = (place / WEIGHTS).read_bytes()
-    put(place, {WEIGHTS: f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\n"
+def test_a_pointer_of_git_lfs_is_the_file_that_it_stands_for(location: Path) -> None:
+    data = (location / WEIGHTS).read_bytes()
+    put(location, {WEIGHTS: f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(data).hexdigest()}\n"
                          f"size {len(data)}\n"})  # fmt: skip
     committed("-A")
-    put(place, {WEIGHTS: data})
+    put(location, {WEIGHTS: data})
     assert compared("main:x.xp", "x.xp")[1] == 0
-    put(place, {WEIGHTS: data + b"!"})
+    put(location, {WEIGHTS: data + b"!"})
     assert compared("main:x.xp", "x.xp")[1] == 1
 
 
-def test_the_first_line_names_a_file_next_to_a_setting(place: Path) -> None:
+def test_the_first_line_names_a_file_next_to_a_setting(location: Path) -> None:
     compiled("a.bundle")
-    put(place, {WEIGHTS: b"v" * 4000, "x.xp": LOCAL.replace("seq = 256", "seq = 128")})
+    put(location, {WEIGHTS: b"v" * 4000, "x.xp": LOCAL.replace("seq = 256", "seq = 128")})
     assert f"; {WEIGHTS} {short(b'w' * 4000)} -> " in compared("a.bundle", "x.xp")[0].partition("\n")[0]
 
 
-def test_another_model_is_a_setting(place: Path) -> None:
-    put(place / "models" / "other", {**LOCAL_MODEL, "model.safetensors": b"v"})
-    put(place, {"y.xp": LOCAL.replace("models/tiny", "models/other")})
+def test_another_model_is_a_setting(location: Path) -> None:
+    put(location / "models" / "other", {**LOCAL_MODEL, "model.safetensors": b"v"})
+    put(location, {"y.xp": LOCAL.replace("models/tiny", "models/other")})
     text = compared("x.xp", "y.xp")[0]
     assert text.startswith("model models/tiny -> models/other")
     assert "Files of local models" not in text
 
 
-def test_pipes_and_links_to_nothing_are_not_waited_for(place: Path) -> None:
+def test_pipes_and_links_to_nothing_are_not_waited_for(location: Path) -> None:
     compiled("a.bundle")
-    os.remove(place / WEIGHTS)
-    os.mkfifo(place / WEIGHTS)
+    os.remove(location / WEIGHTS)
+    os.mkfifo(location / WEIGHTS)
     text, status = compared("a.bundle", "x.xp")
     assert (status, "-> unreadable" in text) == (1, True)
 
 
-def test_a_new_file_in_a_folder_of_the_model(place: Path) -> None:
+def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
     """Transformers uses `additional_chat_templates/tool_use.jinja` for rows with tools."""
     compiled("a.bundle")
     committed(".")
-    put(place, {"models/tiny/additional_chat_templates/tool_use.jinja": "x"})
+    put(location, {"models/tiny/additional_chat_templates/tool_use.jinja": "x"})
     for before in ("main:x.xp", "a.bundle"):
         text, status = compared(before, "x.xp")
         assert (status, "additional_chat_templates/tool_use.jinja absent -> " in text) == (1, True), text
 
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
-def test_a_bundle_without_its_digests_of_the_model(place: Path, more: str) -> None:
+def test_a_bundle_without_its_digests_of_the_model(location: Path, more: str) -> None:
     """A launch of such a bundle compares no file of the model."""
-    put(place, {"x.xp": LOCAL + more})
+    put(location, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")
-    for manifest in (place / "b.bundle").rglob("bundle.toml"):
+    for manifest in (location / "b.bundle").rglob("bundle.toml"):
         above, _, rest = manifest.read_text().partition("[weights]\n")
         manifest.write_text(above + "[" + rest.partition("\n[")[2])
     for one, other in (("a.bundle", "b.bundle"), ("b.bundle", "a.bundle")):

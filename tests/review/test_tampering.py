@@ -34,21 +34,21 @@ def verified(folder):
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
-    place = tmp_path_factory.mktemp("bundle")
+    location = tmp_path_factory.mktemp("bundle")
     text = spec(
         'model {\n  chat_template = file("chat.jinja")\n}\n', train='qwen2.5-3b on "rows.jsonl" for 1 epochs'
     ).replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n')  # fmt: skip
-    put(place, {"t.xp": text, "base.xp": "seed = 7\n", "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
-    assert xpc("compile", "t.xp", cwd=str(place)).returncode == 0
-    return place / "t.bundle"
+    put(location, {"t.xp": text, "base.xp": "seed = 7\n", "chat.jinja": MARKED, "rows.jsonl": ROW * 40})
+    assert xpc("compile", "t.xp", cwd=str(location)).returncode == 0
+    return location / "t.bundle"
 
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory):
-    place = tmp_path_factory.mktemp("sweep")
-    put(place, {"t.xp": spec("sweep {\n  lr = [1e-6, 2e-6]\n}"), "rows.jsonl": ROW * 40})
-    assert xpc("compile", "t.xp", cwd=str(place)).returncode == 0
-    return place / "t.bundle"
+    location = tmp_path_factory.mktemp("sweep")
+    put(location, {"t.xp": spec("sweep {\n  lr = [1e-6, 2e-6]\n}"), "rows.jsonl": ROW * 40})
+    assert xpc("compile", "t.xp", cwd=str(location)).returncode == 0
+    return location / "t.bundle"
 
 
 @pytest.fixture

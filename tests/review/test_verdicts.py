@@ -238,7 +238,7 @@ OF_RUN: Sequence[Edit] = (
 
 
 def nothing_wrong(
-    edits: Sequence[Edit], kind: str, one: str, folder: str, place: Callable[[random.Random], str]
+    edits: Sequence[Edit], kind: str, one: str, folder: str, location: Callable[[random.Random], str]
 ) -> None:
     """Apply each edit to a copy and check the verdict in both directions; an unedited copy is the same run."""
     draw = random.Random(f"{kind} 32")
@@ -247,7 +247,7 @@ def nothing_wrong(
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(folder, copy)
         edit = draw.choice(edits)
-        wanted = edit(draw, os.path.join(copy, place(draw)))
+        wanted = edit(draw, os.path.join(copy, location(draw)))
         assert verdict(one, copy) == wanted, edit.__name__
         assert verdict(copy, one) == wanted, edit.__name__
 

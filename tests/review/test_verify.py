@@ -57,9 +57,9 @@ def test_bundles_of_recipes_compile_to_the_same_bytes_again(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_generated_bundles_compile_to_the_same_bytes_again(place):
-    for text, files, _ in accepted(place, 12):
-        out = os.path.join(place, "v.bundle")
+def test_generated_bundles_compile_to_the_same_bytes_again(location):
+    for text, files, _ in accepted(location, 12):
+        out = os.path.join(location, "v.bundle")
         shutil.rmtree(out, ignore_errors=True)
         write(files, out)
         assert verify.run(verify.parse([out])) == (f"{out} is what its spec compiles to\n", 0), text

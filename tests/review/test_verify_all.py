@@ -17,9 +17,9 @@ from xpc.compiler.review.installed import pins
 from xpc.runtime.core.checkpoint_integrity import final_files
 
 
-def git(place, *words):
+def git(location, *words):
     names = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    subprocess.run(["git", "-C", str(place), *names, *words], check=True, capture_output=True)
+    subprocess.run(["git", "-C", str(location), *names, *words], check=True, capture_output=True)
 
 
 def run_of(bundle, out):
@@ -38,7 +38,7 @@ def run_of(bundle, out):
 
 
 @pytest.fixture
-def place(tmp_path):
+def location(tmp_path):
     root = tmp_path / "r"
     put(root / "specs" / "models" / "tiny", MODEL)
     put(root / "specs", {"base.xp": "seed = 7\n", "x.xp": LOCAL.replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n'),
@@ -54,14 +54,14 @@ def place(tmp_path):
     return root
 
 
-def chain(place, *words):
-    done = xpc("verify", "--all", *words, cwd=str(place))
+def chain(location, *words):
+    done = xpc("verify", "--all", *words, cwd=str(location))
     assert b"broke the compiler" not in done.stderr, done.stderr
     return done.returncode, (done.stdout + done.stderr).decode().splitlines()
 
 
-def test_a_complete_chain(place):
-    status, lines = chain(place)
+def test_a_complete_chain(location):
+    status, lines = chain(location)
     assert lines[0].startswith("commit "), lines
     assert lines[0].endswith("tracked files are as in it"), lines
     assert lines[1:] == [
@@ -92,35 +92,35 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("name", "old", "new", "line"), BROKEN.values(), ids=BROKEN)
-def test_a_broken_link_of_the_chain(name, old, new, line, place):
-    path = place / name
+def test_a_broken_link_of_the_chain(name, old, new, line, location):
+    path = location / name
     data = path.read_bytes()
     assert old in data
     path.write_bytes(data.replace(old, new, 1))
-    status, lines = chain(place)
+    status, lines = chain(location)
     assert status == 1, lines
     assert any(one.startswith(line) and "is what" not in one for one in lines), lines
     assert lines[0].endswith("differs from it"), lines
 
 
-def test_a_lock_has_a_line(place):
-    xpc("lock", "specs/x.xp", cwd=str(place))
-    status, lines = chain(place)
+def test_a_lock_has_a_line(location):
+    xpc("lock", "specs/x.xp", cwd=str(location))
+    status, lines = chain(location)
     assert any(one.startswith("specs/x.xp.lock: the packages of requirements.txt are not resolved") for one in lines)
     assert status == 1
 
 
-def test_links_pipes_and_hidden_folders_are_not_entered(place, tmp_path):
-    os.symlink("/", place / "root")
-    os.symlink(place / "specs" / "x.xp", place / "link.xp")
-    os.mkfifo(place / "pipe.xp")
-    put(place, {".venv/x.xp": "nonsense"})
-    assert chain(place)[0] == 0
+def test_links_pipes_and_hidden_folders_are_not_entered(location, tmp_path):
+    os.symlink("/", location / "root")
+    os.symlink(location / "specs" / "x.xp", location / "link.xp")
+    os.mkfifo(location / "pipe.xp")
+    put(location, {".venv/x.xp": "nonsense"})
+    assert chain(location)[0] == 0
 
 
-def test_without_git_and_with_nothing_there(place, tmp_path):
-    shutil.rmtree(place / ".git")
-    assert chain(place)[1][0].endswith(": not in a commit")
+def test_without_git_and_with_nothing_there(location, tmp_path):
+    shutil.rmtree(location / ".git")
+    assert chain(location)[1][0].endswith(": not in a commit")
     put(tmp_path, {"empty/a.txt": ""})
     assert xpc("verify", "--all", "empty", cwd=str(tmp_path)).returncode == 2
     for words in (["--all", "--env"], ["--all", "a", "b"], []):

@@ -71,7 +71,7 @@ def test_a_spec_of_each_form(form, tmp_path):
 def test_golden_spec(name, tmp_path):
     if not name.endswith(".xp"):
         return
-    place = shutil.copytree(os.path.join(REPOSITORY, "golden", "specs"), tmp_path / "specs")
-    compiled_to(os.path.join(place, name), os.path.join(place, "t.bundle"))
-    text, status = verify.run(verify.parse([os.path.join(place, "t.bundle")]))
+    location = shutil.copytree(os.path.join(REPOSITORY, "golden", "specs"), tmp_path / "specs")
+    compiled_to(os.path.join(location, name), os.path.join(location, "t.bundle"))
+    text, status = verify.run(verify.parse([os.path.join(location, "t.bundle")]))
     assert (status, "is what its spec compiles to" in text) == (0, True), text

@@ -23,5 +23,5 @@ def digest(name: str) -> str | None:
 
 
 if __name__ == "__main__":
-    told = {name: digest(name) for name in json.load(sys.stdin)}
-    print("\n" + json.dumps(told))
+    reported = {name: digest(name) for name in json.load(sys.stdin)}
+    print("\n" + json.dumps(reported))

@@ -22,8 +22,8 @@ OTHER = {"temperature": 0.6, "top_p": 0.5, "repetition_penalty": 1.3}
 
 def sampled(model) -> dict[str, float]:
     """The values with which `generate` would really sample if it is called with the values STATED."""
-    asked = GenerationConfig(do_sample=True, max_new_tokens=2, **STATED)
-    prepared, _ = model._prepare_generation_config(asked)
+    requested = GenerationConfig(do_sample=True, max_new_tokens=2, **STATED)
+    prepared, _ = model._prepare_generation_config(requested)
     return {name: getattr(prepared, name) for name in STATED}
 
 

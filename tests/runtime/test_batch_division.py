@@ -88,9 +88,9 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_go_on_says_why(name: str) -> None:
     both, change, why = REFUSED[name]
-    said = differences({**BEGAN, **both}, {**BEGAN, **both, **change})
-    assert why in said
-    assert all(key in said for key in change if key.startswith("run.") and "write `gbs" not in said)
+    output = differences({**BEGAN, **both}, {**BEGAN, **both, **change})
+    assert why in output
+    assert all(key in output for key in change if key.startswith("run.") and "write `gbs" not in output)
 
 
 def test_a_loss_of_micro_batches_goes_on_where_they_stay() -> None:

@@ -59,9 +59,9 @@ def results(function: Function, rows: list[str]) -> tuple[list[Any], list[str], 
     """The ids that the function returns, the rows that it was called with, and the core."""
     tokenizer, called = Tokenizer(), list[str]()
 
-    def of_row(place: int) -> dict[str, Any]:
-        called.append(rows[place])
-        return {"ids": function(tokenizer, rows[place])}
+    def of_row(location: int) -> dict[str, Any]:
+        called.append(rows[location])
+        return {"ids": function(tokenizer, rows[location])}
 
     found = Recorder(tokenizer).results(of_row, range(len(rows)))
     assert type(tokenizer) is Tokenizer
@@ -132,8 +132,8 @@ def test_masks_are_those_of_apply_chat_template() -> None:
     class Chars:
         """An encoding with one token for each character."""
 
-        def char_to_token(self, place: int) -> int | None:
-            return place if place < 4 else None
+        def char_to_token(self, location: int) -> int | None:
+            return location if location < 4 else None
 
     assert batched_calls.assistant_mask(6, [(1, 3)], Chars()) == [0, 1, 1, 0, 0, 0]
     assert batched_calls.assistant_mask(6, [(2, 9)], Chars()) == [0, 0, 1, 1, 1, 1]

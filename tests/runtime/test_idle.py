@@ -17,7 +17,7 @@ from xpc.runtime.features.optimizer.idle import FEWEST, WINDOW, Idle
 LEARNS = {"loss": 1.0, "grad_norm": 0.5, "lr": 1e-5}
 
 
-def judge(
+def checker(
     tmp_path: Path,
     events: list[dict[str, Any]],
     idle: str = "warn",
@@ -67,21 +67,21 @@ def varied(count: int, **same: Any) -> list[dict[str, Any]]:
 def test_each_idle_run_is_reported_once_with_its_cause(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], same: dict[str, Any], arguments: dict[str, Any], words: str
 ) -> None:
-    assert judge(tmp_path, varied(3 * WINDOW, **same), **arguments) == [WINDOW - 1]
+    assert checker(tmp_path, varied(3 * WINDOW, **same), **arguments) == [WINDOW - 1]
     assert words in capsys.readouterr().out
     with pytest.raises(RunError, match="nothing is learned"):
-        judge(tmp_path, varied(WINDOW, **same), "stop", **arguments)
+        checker(tmp_path, varied(WINDOW, **same), "stop", **arguments)
 
 
 def test_a_short_run_is_judged_at_its_end(tmp_path: Path) -> None:
-    assert judge(tmp_path, varied(5, grad_norm=0.0), last=5) == [4]
-    assert judge(tmp_path, varied(FEWEST - 1, grad_norm=0.0), last=FEWEST - 1) == []
+    assert checker(tmp_path, varied(5, grad_norm=0.0), last=5) == [4]
+    assert checker(tmp_path, varied(FEWEST - 1, grad_norm=0.0), last=FEWEST - 1) == []
 
 
 def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
-    assert judge(tmp_path, varied(100)) == []
-    assert judge(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule may end at 0
-    assert judge(tmp_path, [*varied(50, lr=0.0), *varied(50)], warmup=50) == []
-    assert judge(tmp_path, [*varied(9, grad_norm=0.0), *varied(1), *varied(9, grad_norm=0.0)]) == []
-    assert judge(tmp_path, varied(50, loss=0.0, reward_std=0.2), generates=True) == []  # on-policy: always near 0
-    assert judge(tmp_path, varied(50, **{"completions/clipped_ratio": 1.0}), mask_truncated_completions=False) == []
+    assert checker(tmp_path, varied(100)) == []
+    assert checker(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule may end at 0
+    assert checker(tmp_path, [*varied(50, lr=0.0), *varied(50)], warmup=50) == []
+    assert checker(tmp_path, [*varied(9, grad_norm=0.0), *varied(1), *varied(9, grad_norm=0.0)]) == []
+    assert checker(tmp_path, varied(50, loss=0.0, reward_std=0.2), generates=True) == []  # on-policy: always near 0
+    assert checker(tmp_path, varied(50, **{"completions/clipped_ratio": 1.0}), mask_truncated_completions=False) == []

@@ -176,8 +176,8 @@ def test_a_changed_image_is_opened_again_although_the_datasets_library_keeps_con
         arguments={}, method="sft",
     )  # fmt: skip
 
-    def sizes(place: str = "rows.jsonl") -> list[list[int]]:
-        source = {**SOURCE, "path": place}
+    def sizes(location: str = "rows.jsonl") -> list[list[int]]:
+        source = {**SOURCE, "path": location}
         rows = data.mapped(bundle, None, source)  # type: ignore[arg-type]
         opened.append(str(rows.cache_files))
         return [[one["width"] for one in row["images"]] for row in rows]

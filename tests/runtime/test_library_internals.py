@@ -69,7 +69,7 @@ def stand_ins(path: Path) -> set[str]:
             dicts = [one for one in node.args if ast.unparse(node.func) == "replaced" and isinstance(one, ast.Dict)]
         else:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            named = [one for one in targets if ast.unparse(one).startswith("stand_ins")]
+            named = [one for one in targets if ast.unparse(one).startswith("replacements")]
             found |= {one.slice.value for one in named if isinstance(one, ast.Subscript)}  # type: ignore[attr-defined]
             dicts = [node.value] if named and isinstance(node.value, ast.Dict) else []
         found |= {key.value for one in dicts for key in one.keys if isinstance(key, ast.Constant)}
@@ -161,8 +161,8 @@ def test_no_other_private_method_is_overridden() -> None:
     from xpc.runtime.library_internals.repeated_prompts import RepeatedPromptsTrainer
     from xpc.runtime.library_internals.rollout_rounds import RolloutRoundsTrainer
 
-    meant = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
-    meant |= {"_load_rng_state", "_save_rng_state", "_get_train_sampler"}
+    intended = {"_maybe_log_save_evaluate", "_save_checkpoint", "_load_from_checkpoint", "_get_output_dir"}
+    intended |= {"_load_rng_state", "_save_rng_state", "_get_train_sampler"}
     public = {"save_model", "create_optimizer", "training_step", "get_batch_samples", "evaluate", "prediction_step"}
     public |= {"get_eval_dataloader", "init_hf_repo", "create_model_card"}
     mixins = (FaultTolerant, RandomStatesTrainer, RepeatedPromptsTrainer, RolloutRoundsTrainer, EvaluatingTrainer,
@@ -175,4 +175,4 @@ def test_no_other_private_method_is_overridden() -> None:
         if callable(value) and not name.startswith("__")
     }
     theirs = {name for kind in (trl.SFTTrainer, trl.DPOTrainer, trl.GRPOTrainer) for name in dir(kind)}
-    assert ours & theirs == meant | public
+    assert ours & theirs == intended | public

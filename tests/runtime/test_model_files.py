@@ -24,7 +24,7 @@ MODEL = {**LOCAL_MODEL, "optimizer.pt": "state", "trainer_state.json": "{}", "su
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A compiled bundle of a local model, without cached digests."""
     put(tmp_path / "models" / "tiny", MODEL)
     put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 40})
@@ -45,12 +45,12 @@ def found(folder: str = "x.bundle") -> list[str]:
     return bundle_integrity.problems(bundles.read(folder, FEATURES))
 
 
-def test_an_unchanged_model(place: Path) -> None:
+def test_an_unchanged_model(location: Path) -> None:
     assert found() == []
 
 
-def test_a_changed_file_stops_the_run_with_both_digests(place: Path) -> None:
-    put(place, {"models/tiny/model.safetensors": b"v" * 4000})
+def test_a_changed_file_stops_the_run_with_both_digests(location: Path) -> None:
+    put(location, {"models/tiny/model.safetensors": b"v" * 4000})
     (line,) = found()
     was, now = (sha256(one * 4000).hexdigest()[:16] for one in (b"w", b"v"))
     assert line == (
@@ -62,54 +62,54 @@ def test_a_changed_file_stops_the_run_with_both_digests(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
-def test_the_tokenizer_and_the_configuration_count(name: str, place: Path) -> None:
-    with open(place / "models" / "tiny" / name, "a", encoding="utf-8") as handle:
+def test_the_tokenizer_and_the_configuration_count(name: str, location: Path) -> None:
+    with open(location / "models" / "tiny" / name, "a", encoding="utf-8") as handle:
         handle.write(" ")
     assert f"models/tiny/{name} has sha256 " in found()[0]
 
 
-def test_missing_and_new_files(place: Path) -> None:
-    put(place, {"models/tiny/added_tokens.json": "{}"})
+def test_missing_and_new_files(location: Path) -> None:
+    put(location, {"models/tiny/added_tokens.json": "{}"})
     assert "models/tiny/added_tokens.json is new, and was not there when this bundle was compiled; put" in found()[0]
-    os.remove(place / "models" / "tiny" / "tokenizer.json")
+    os.remove(location / "models" / "tiny" / "tokenizer.json")
     assert (
         "models/tiny/tokenizer.json is missing, and was there when this bundle was compiled (1 more differ)"
         in found()[0]
     )
 
 
-def test_files_that_a_new_run_does_not_read(place: Path) -> None:
-    put(place / "models" / "tiny", {"optimizer.pt": "x", "summary.json": "x", "checkpoint-1/model.safetensors": "x"})
+def test_files_that_a_new_run_does_not_read(location: Path) -> None:
+    put(location / "models" / "tiny", {"optimizer.pt": "x", "summary.json": "x", "checkpoint-1/model.safetensors": "x"})
     assert found() == []
 
 
-def test_a_model_that_did_not_exist_when_the_bundle_was_compiled(place: Path) -> None:
-    text = (place / "x.bundle" / "bundle.toml").read_text()
-    (place / "x.bundle" / "bundle.toml").write_text(text.replace('"models/tiny/', '"models/other/'))
+def test_a_model_that_did_not_exist_when_the_bundle_was_compiled(location: Path) -> None:
+    text = (location / "x.bundle" / "bundle.toml").read_text()
+    (location / "x.bundle" / "bundle.toml").write_text(text.replace('"models/tiny/', '"models/other/'))
     assert found() == []
 
 
 def test_the_model_below_the_data_root_is_the_one_that_is_compared(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    location: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(place / "far" / "models" / "tiny", {**MODEL, "model.safetensors": b"v" * 4000})
-    monkeypatch.setenv("XPC_DATA_ROOT", str(place / "far"))
+    put(location / "far" / "models" / "tiny", {**MODEL, "model.safetensors": b"v" * 4000})
+    monkeypatch.setenv("XPC_DATA_ROOT", str(location / "far"))
     assert len(found()) == 1
 
 
-def test_unchanged_files_are_read_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_files_are_read_once(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_digests, "SETTLED", -1.0)
     assert found() == []
     read: list[str] = []
     monkeypatch.setattr(model_files, "_digest", lambda path: read.append(os.path.basename(path)) or "0")
     assert found() == []
     assert read == []
-    put(place, {"models/tiny/model.safetensors": b"v" * 4000})
+    put(location, {"models/tiny/model.safetensors": b"v" * 4000})
     assert len(found()) == 1
     assert read == ["model.safetensors"]
 
 
-def test_the_entries_are_those_of_the_compiler(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entries_are_those_of_the_compiler(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiler and launch use the same cache of digests: a launch after `compile` hashes no file, and neither does
     `verify --quick` after a launch.
     """
@@ -120,18 +120,18 @@ def test_the_entries_are_those_of_the_compiler(place: Path, monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setattr(model_files, "_digest", lambda path: pytest.fail(path))
         assert found() == []
-    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "another"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(location / "another"))
     assert found() == []
     file_digests._known.clear()
     monkeypatch.setattr(file_digests, "_read", lambda path: pytest.fail(path))
     assert xpc("verify", "x.bundle", "--quick", env={"XPC_CACHE": "", **os.environ}).returncode == 0
 
 
-def test_what_others_can_write_is_not_believed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_can_write_is_not_believed(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_digests, "SETTLED", -1.0)
     assert found() == []
-    folder = place / "cache" / "xpc" / "data"
-    path = place / "models" / "tiny" / "tokenizer.json"
+    folder = location / "cache" / "xpc" / "data"
+    path = location / "models" / "tiny" / "tokenizer.json"
     assert known_digests.recall(str(path)) is not None
     assert {stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()} == {0o600}
     folder.chmod(0o777)
@@ -143,8 +143,8 @@ def test_what_others_can_write_is_not_believed(place: Path, monkeypatch: pytest.
     monkeypatch.setenv("XPC_CACHE", "off")
     assert known_digests.recall(str(path)) is None
     monkeypatch.delenv("XPC_CACHE")
-    (place / "cache" / "xpc").rename(place / "elsewhere")
-    (place / "cache" / "xpc").symlink_to(place / "elsewhere")
+    (location / "cache" / "xpc").rename(location / "elsewhere")
+    (location / "cache" / "xpc").symlink_to(location / "elsewhere")
     assert known_digests.recall(str(path)) is None
     known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # this function never raises
 

@@ -20,18 +20,20 @@ from xpc.runtime.features.distributed import (
     node_protocol,
     node_rendezvous,
 )
-from xpc.runtime.features.distributed.node_protocol import Seat
+from xpc.runtime.features.distributed.node_protocol import Rendezvous
 from xpc.runtime.library_internals import torch_distributed, torch_exit_barrier
 
 VARIABLES = {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}
 
 
 def test_the_seat_is_read_from_the_environment() -> None:
-    assert node_protocol.read_seat(2, VARIABLES) == Seat(1, 2, "10.0.0.1", 29500, 300)
-    assert node_protocol.read_seat(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Seat(1, 2, "10.0.0.1", 29500, 20)
-    assert node_protocol.read_seat(1, VARIABLES) is None
-    assert node_protocol.read_seat(2, {}) is None
-    assert node_protocol.read_seat(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
+    assert node_protocol.read_rendezvous(2, VARIABLES) == Rendezvous(1, 2, "10.0.0.1", 29500, 300)
+    assert node_protocol.read_rendezvous(2, {**VARIABLES, "XPC_NODE_WAIT": "20"}) == Rendezvous(
+        1, 2, "10.0.0.1", 29500, 20
+    )
+    assert node_protocol.read_rendezvous(1, VARIABLES) is None
+    assert node_protocol.read_rendezvous(2, {}) is None
+    assert node_protocol.read_rendezvous(2, {**VARIABLES, "WORLD_SIZE": "2"}) is None
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ def test_the_seat_is_read_from_the_environment() -> None:
 )
 def test_a_seat_that_cannot_be(changes: dict[str, str], words: str) -> None:
     with pytest.raises(RunError, match=words.replace("(", "\\(")):
-        node_protocol.read_seat(2, {**VARIABLES, **changes})
+        node_protocol.read_rendezvous(2, {**VARIABLES, **changes})
 
 
 def test_gloo_is_given_the_interface_that_the_others_reach(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,24 +130,24 @@ def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from torch.distributed.elastic.agent.server import api
 
-    said: list[str] = []
+    output: list[str] = []
 
     class Store:
         def wait(self, keys: list[str], _: timedelta) -> None:
-            said.append(f"waits for {', '.join(keys)}")
+            output.append(f"waits for {', '.join(keys)}")
 
         def set(self, key: str, _: str) -> None:
-            said.append(f"sets {key}")
+            output.append(f"sets {key}")
             raise RuntimeError("the store is gone")
 
     for rank in (0, 2):
-        handler = SimpleNamespace(shutdown=lambda: said.append("closes") is None)
+        handler = SimpleNamespace(shutdown=lambda: output.append("closes") is None)
         group = SimpleNamespace(group_world_size=3, group_rank=rank, spec=SimpleNamespace(rdzv_handler=handler))
-        monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: said.append("barrier"))
+        monkeypatch.setattr(api.SimpleElasticAgent, "_exit_barrier", lambda self: output.append("barrier"))
         torch_exit_barrier.last_to_leave({"NODE_RANK": str(rank)})
         api.SimpleElasticAgent._exit_barrier(SimpleNamespace(_worker_group=group, _store=Store()))
         assert handler.shutdown()
-    assert said == [
+    assert output == [
         *("barrier", "closes", "waits for xpc/left/1, xpc/left/2"),
         *("barrier", "closes", "sets xpc/left/2"),
     ]

@@ -193,11 +193,11 @@ def test_merged_weights_are_named() -> None:
 
 
 def test_a_picture_that_fails_ends_no_run(tmp_path: Path) -> None:
-    said: list[str] = []
+    output: list[str] = []
     (tmp_path / "picture.svg").mkdir()
-    assert not result.draw(str(tmp_path), said.append)
-    assert said
-    assert said[0].startswith("no picture was drawn: ")
+    assert not result.draw(str(tmp_path), output.append)
+    assert output
+    assert output[0].startswith("no picture was drawn: ")
 
 
 def test_the_lines_of_use_are_python() -> None:
@@ -236,8 +236,8 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     (tmp_path / "rows.jsonl").write_text("")
     out = tmp_path / "out"
     (out / "merged").mkdir(parents=True)
-    for place in (out, out / "merged"):
-        (place / "README.md").write_text("# x\n")
+    for location in (out, out / "merged"):
+        (location / "README.md").write_text("# x\n")
     (out / "picture.svg").write_text("<svg/>")
     found = result.results([{"step": 1, "loss": 2.0}, {"step": 2, "loss": "nan"}], rewarded=False)
     facts = {"results": {"loss": {name: str(one) if one != one else one for name, one in found["loss"].items()}},

@@ -71,10 +71,10 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     for folder in (here, tmp_path, root):  # each is preferred to the ones before
         (folder / "d.jsonl").write_text("")
         assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
-    assert local_sources.place_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
+    assert local_sources.path_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")
 
 
-def test_a_local_file_of_a_sweeps_member_is_found_beside_the_sweep(tmp_path: Path) -> None:
+def test_a_local_file_of_a_sweeps_member_is_found_next_to_the_sweep(tmp_path: Path) -> None:
     folder = tmp_path / "s.bundle" / "members" / "lr=1e-06"
     folder.mkdir(parents=True)
     (tmp_path / "tiny").mkdir()
@@ -89,7 +89,7 @@ def test_a_bundled_name_never_leads_out(tmp_path: Path) -> None:
         made(tmp_path).inside("../secret")
 
 
-def test_findings_are_told_at_once() -> None:
+def test_findings_are_reported_at_once() -> None:
     assert str(findings(["one"])) == "one"
     assert str(findings(["one", "two"])).splitlines()[1:] == ["  - one", "  - two"]
 
@@ -117,9 +117,9 @@ def checkpoint(out: Path, step: int) -> Path:
 def test_the_newest_whole_checkpoint_is_used(tmp_path: Path) -> None:
     for step in (9, 10, 100):
         checkpoint(tmp_path, step)
-    used, told = checkpoints.newest_complete(str(tmp_path), 1, PLAIN)
+    used, reported = checkpoints.newest_complete(str(tmp_path), 1, PLAIN)
     assert used == str(tmp_path / "checkpoint-100")
-    assert told == [
+    assert reported == [
         "checkpoint-100 has no xpc_files.json: the structure of its files was checked, not every byte",
     ]
 

@@ -58,14 +58,14 @@ def test_tokens_are_counted_before_they_are_cut(capsys: pytest.CaptureFixture[st
     }  # fmt: skip
 
 
-def test_what_is_not_cut_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_cut_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
     for most, more in ((9, {}), (None, {}), (4, {"packing": True, "packing_strategy": "wrapped"})):
         bundle, found, rows = prepared([2, 9], most, **more)
         truncation.settle(bundle, found, 2, rows)
     assert capsys.readouterr().out == ""
 
 
-def test_rows_that_the_trainer_leaves_out_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_the_trainer_leaves_out_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     bundle, found, rows = prepared([2, 9], 4)
     truncation.settle(bundle, found, 2, rows.select([0]))
     assert "1 of 2 rows are left out by the trainer" in capsys.readouterr().out
@@ -89,7 +89,7 @@ def test_nothing_left_is_an_error() -> None:
      (b"7", "row 1 (line 3) is not an object"), (b"{}", None)],
 )  # fmt: skip
 def test_the_first_wrong_line_is_named(tmp_path: Path, line: bytes, words: str | None) -> None:
-    place = tmp_path / "rows.jsonl"
-    place.write_bytes(b'{"text": "a"}\n\n' + line + b"\n")
-    found = local_sources._first_wrong(str(place))
+    location = tmp_path / "rows.jsonl"
+    location.write_bytes(b'{"text": "a"}\n\n' + line + b"\n")
+    found = local_sources._first_wrong(str(location))
     assert found is None if words is None else found is not None and words in found

@@ -72,19 +72,19 @@ def test_a_damaged_small_file_is_passed_over(tmp_path: Path, zero: bool, name: s
     if name == checkpoint_integrity.RECORD or name.endswith("index.json"):
         (newest / "surplus").write_bytes(b"")
     for digests in (False, True):
-        used, told = checkpoints.newest_complete(str(tmp_path), 1, STATES[zero], digests)
+        used, reported = checkpoints.newest_complete(str(tmp_path), 1, STATES[zero], digests)
         if not (name.endswith("index.json") and zero):  # DeepSpeed's shards have the weights
-            assert used == str(tmp_path / "checkpoint-2"), told
-            assert told[0].startswith("checkpoint-4 is skipped: "), told
+            assert used == str(tmp_path / "checkpoint-2"), reported
+            assert reported[0].startswith("checkpoint-4 is skipped: "), reported
 
 
 def test_the_draw_that_failed_a_first_run(tmp_path: Path) -> None:
     """This case was found by XPC_SEED=2064391426: one bit of `latest` is flipped, so it is no UTF-8 any more."""
     newest = folder(tmp_path, deepspeed=True)
     (newest / "latest").write_bytes(b"global_step4"[:-1] + b"\xb4")
-    used, told = checkpoints.newest_complete(str(tmp_path), 1, DeepSpeed().check_checkpoint)
+    used, reported = checkpoints.newest_complete(str(tmp_path), 1, DeepSpeed().check_checkpoint)
     assert used == str(tmp_path / "checkpoint-2")
-    assert told == ["checkpoint-4 is skipped: latest is damaged"]
+    assert reported == ["checkpoint-4 is skipped: latest is damaged"]
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
@@ -115,8 +115,8 @@ def test_data_that_goes_away_while_it_is_read_is_one_sentence(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     bundle = made(tmp_path)
     row = {**bundle.data["sources"][0], "path": "data.jsonl", "sha256": "0" * 64}
-    told = data_sources.unreadable(bundle, row, None, FileNotFoundError(2, "No such file or directory"))
-    assert told.startswith("cannot read data.jsonl (train): 'data.jsonl' was not found")
+    reported = data_sources.unreadable(bundle, row, None, FileNotFoundError(2, "No such file or directory"))
+    assert reported.startswith("cannot read data.jsonl (train): 'data.jsonl' was not found")
     (tmp_path / "data.jsonl").write_text("{}\n")
     with pytest.raises(RunError, match="is not the file that this bundle was compiled with"):
         local_sources.files(bundle, row, "train")

@@ -85,7 +85,7 @@ def test_a_holdout_that_leaves_nothing_is_one_sentence() -> None:
         mixture.mix([numbers("a", 1)], [{}], 1, True, {"fraction": 0.9})
 
 
-def test_rows_of_different_kinds_are_told() -> None:
+def test_rows_of_different_kinds_are_reported() -> None:
     other = datasets.Dataset.from_dict({"id": [1, 2]})
     with pytest.raises(RunError, match="rows of different kinds"):
         mixture.mix([numbers("a", 2), other], [{}, {}], 1, True, None)
@@ -105,13 +105,13 @@ def test_from_value_turns_become_messages_with_the_system_prompt() -> None:
     }
 
 
-@pytest.mark.parametrize(("said", "role"), [
+@pytest.mark.parametrize(("output", "role"), [
     ("human", "user"), ("user", "user"), ("gpt", "assistant"), ("assistant", "assistant"), ("chatgpt", "assistant"),
     ("model", "assistant"), ("bot", "assistant"), ("system", "system"), ("tool", "tool"), ("function", "tool"),
     ("observation", "tool"),
 ])  # fmt: skip
-def test_every_speaker_has_the_role_of_a_template(said: str, role: str) -> None:
-    made = prompts.to_row(CHAT, {"conversations": [{"from": said, "value": "hi"}]}, 0, text="text")
+def test_every_speaker_has_the_role_of_a_template(output: str, role: str) -> None:
+    made = prompts.to_row(CHAT, {"conversations": [{"from": output, "value": "hi"}]}, 0, text="text")
     assert made == {"messages": [{"role": role, "content": "hi"}]}
 
 
@@ -167,7 +167,7 @@ def test_the_input_of_alpaca_may_be_no_column() -> None:
     assert made["prompt"].endswith("### Instruction:\nGreet {input}.\n\n### Response:\n")
 
 
-def test_a_missing_column_is_told_with_what_there_is() -> None:
+def test_a_missing_column_is_reported_with_what_there_is() -> None:
     data_sources.check_columns(prompts.FORMAT, source("x"), ["messages"])
     with pytest.raises(RunError, match=r"^x has no column 'messages'; it has 'chat'$"):
         data_sources.check_columns(prompts.FORMAT, source("x"), ["chat"])
@@ -303,8 +303,8 @@ def test_a_row_that_lacks_something_is_named(shape: dict[str, object], row: dict
 def test_an_empty_turn_is_empty_and_never_the_word_none() -> None:
     turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None}]
     assert prompts.to_row(source("x"), {"messages": turns}, 0, system=None, text="text")["messages"][1]["content"] == ""
-    said = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": None}]
-    assert prompts.to_row(CHAT, {"conversations": said}, 0, system=None, text="text")["messages"][1]["content"] == ""
+    output = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": None}]
+    assert prompts.to_row(CHAT, {"conversations": output}, 0, system=None, text="text")["messages"][1]["content"] == ""
 
 
 def test_prompts_and_completions_of_both_kinds() -> None:

@@ -68,12 +68,12 @@ def test_the_score_of_a_reward_model_is_always_trained() -> None:
         ({"parameters": ["x"]}, "x"),
     ],
 )
-def test_a_name_that_finds_nothing_is_told(plan: dict[str, Any], name: str) -> None:
+def test_a_name_that_finds_nothing_is_reported(plan: dict[str, Any], name: str) -> None:
     with pytest.raises(RunError, match=f"`freeze` names '{name}', and this model has no weight there"):
         trained(**plan)
 
 
-def test_a_model_without_a_list_of_layers_is_told() -> None:
+def test_a_model_without_a_list_of_layers_is_reported() -> None:
     made = model()
     made.model.layers.append(made.model.layers[0])
     with pytest.raises(RunError, match="finds no list of 3 layers in Model"):

@@ -62,7 +62,7 @@ def test_a_run_that_does_not_push_asks_nothing(server: Hub, tmp_path: Path, monk
     bundle = pushes(tmp_path, push_to_hub=False)
     assert pushing.Hub().check_access(bundle) == []
     pushing.Hub().output_folder_locked(bundle)
-    assert (bundle.repository, server.asked) == (None, [])
+    assert (bundle.repository, server.requested) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_keeps_it_from_pushing_is_found_before(
     found = pushing.Hub().check_access(pushes(tmp_path, name))
     assert len(found) == 1
     assert words in found[0]
-    assert not [one for one in server.asked if one.startswith("POST")], "asking changes nothing on the hub"
+    assert not [one for one in server.requested if one.startswith("POST")], "asking changes nothing on the hub"
 
 
 @pytest.mark.parametrize("name", pushing.OFFLINE)
@@ -94,7 +94,7 @@ def test_offline_is_found_before(server: Hub, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv(name, "1")
     (found,) = pushing.Hub().check_access(pushes(tmp_path))
     assert f"{name}=1 disables the network; unset it, or remove `hub` from the spec" in found
-    assert server.asked == []
+    assert server.requested == []
 
 
 def test_the_preflight_tells_it(server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +107,8 @@ def test_the_preflight_tells_it(server: Hub, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_hub_that_does_not_answer_is_found_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Hub() as gone:
-        at(gone, monkeypatch)
+    with Hub() as removed:
+        at(removed, monkeypatch)
     (found,) = pushing.Hub().check_access(pushes(tmp_path))
     assert "cannot be reached" in found
 
@@ -183,8 +183,8 @@ def test_each_strategy_pushes_what_transformers_does(
         strategy, set()
     )
     assert {name.partition("/")[0] for name in model.files() if "/" in name} == below
-    for place in below:
-        assert {name.partition("/")[2] for name in model.files() if name.startswith(place + "/")} >= STATE
+    for location in below:
+        assert {name.partition("/")[2] for name in model.files() if name.startswith(location + "/")} >= STATE
     top = {name for name in model.files() if "/" not in name}
     kept = set() if strategy == "end" else {"config.json", "tokenizer.json"}
     assert top == {".gitattributes", "model.safetensors"} | kept
@@ -209,8 +209,8 @@ def test_each_checkpoint_has_a_branch_of_its_own(
         assert files["model.safetensors"] == weights(step)
         assert set(files) & STATE == {"trainer_state.json"}  # as in Open-R1: no *.pt and no *.pth
     assert model.titles() == ["initial commit"]
-    told = capsys.readouterr().out
-    assert f"pushed     {server.url}/me/model (branches v1-step-000000100, v1-step-000000200, v1)" in told
+    reported = capsys.readouterr().out
+    assert f"pushed     {server.url}/me/model (branches v1-step-000000100, v1-step-000000200, v1)" in reported
 
 
 def test_what_was_not_pushed_is_pushed_by_the_next_start(
@@ -225,7 +225,7 @@ def test_what_was_not_pushed_is_pushed_by_the_next_start(
     assert set(server.repositories["me/model"].branches) == {"main", "main-step-000000008"}
 
 
-def test_a_failed_push_is_told_and_does_not_stop_the_run(
+def test_a_failed_push_is_reported_and_does_not_stop_the_run(
     server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at(server, monkeypatch)
@@ -236,11 +236,12 @@ def test_a_failed_push_is_told_and_does_not_stop_the_run(
     (tmp_path / "out" / "model.safetensors").write_text("the end")
     with pytest.raises(RunError) as caught:
         one.finish()
-    told = str(caught.value)
-    assert "checkpoint-2 to me/model, branch main-step-000000002" in told
-    assert "storage limit reached" in told
+    reported = str(caught.value)
+    assert "checkpoint-2 to me/model, branch main-step-000000002" in reported
+    assert "storage limit reached" in reported
     assert (
-        f"push the model with: hf upload me/model {tmp_path / 'out'} . --exclude '_*' --exclude 'checkpoint-*'" in told
+        f"push the model with: hf upload me/model {tmp_path / 'out'} . --exclude '_*' --exclude 'checkpoint-*'"
+        in reported
     )
     assert "not pushed: checkpoint-2" in capsys.readouterr().out
     assert "main-step-000000004" in server.repositories["me/model"].branches
@@ -286,6 +287,6 @@ def test_the_next_launch_pushes_what_a_killed_one_did_not(
     assert output_folder.finished(bundle, done) == 0
     assert "End of training" in server.repositories["me/model"].titles()
     assert "pushed     " in capsys.readouterr().out
-    server.asked.clear()
+    server.requested.clear()
     assert output_folder.finished(bundle, done) == 0
-    assert server.asked == [], "it is pushed once"
+    assert server.requested == [], "it is pushed once"

@@ -72,7 +72,7 @@ def test_a_build_without_cuda_says_so(torch: Any, monkeypatch: pytest.MonkeyPatc
     assert machine.no_gpu_reason() == f": Torch not compiled with CUDA enabled (torch {torch.__version__})"
 
 
-def test_an_older_python_is_told_of_before_anything_is_imported(tmp_path: Path) -> None:
+def test_an_older_python_is_reported_of_before_anything_is_imported(tmp_path: Path) -> None:
     started = "import sys; sys.version_info = (3, 10, 4); import xpc.runtime.core.bundle"
     done = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -170,8 +170,8 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
     assert "nvcc" in deepspeed.missing(cuda=True)[0]
     program(tmp_path / "cuda" / "bin", "nvcc", "echo 'Cuda compilation tools, release 11.8, V11.8.89'")
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    (told,) = deepspeed.missing(cuda=True)
-    assert "Installed CUDA version 11.8 does not match the version torch was compiled with 13.0" in told
+    (reported,) = deepspeed.missing(cuda=True)
+    assert "Installed CUDA version 11.8 does not match the version torch was compiled with 13.0" in reported
     monkeypatch.setattr(torch.version, "cuda", "11.7")
     assert deepspeed.missing(cuda=True) == []
 

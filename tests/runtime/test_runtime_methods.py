@@ -108,15 +108,15 @@ def test_a_missing_file_and_no_reward_at_all(tmp_path: Path) -> None:
 
 def test_a_call_that_cannot_be_made_is_found_before_the_model_is_loaded(tmp_path: Path) -> None:
     bundle = made(tmp_path, functions=("even", "needs_more", "asked"))
-    even, more, asked = rewards.functions(bundle)
+    even, more, requested = rewards.functions(bundle)
     assert rewards.problem(bundle, even, ["prompt", "row"]) is None
     assert "missing a required argument: 'row'" in str(rewards.problem(bundle, even, ["prompt"]))
-    told = str(rewards.problem(bundle, more, ["prompt", "level"]))
-    assert "the reward needs_more cannot be called" in told  # needs_more has no **columns, and requires prompts
-    assert told.endswith(", ".join([*bundle.stack["reward_given"], "level"]))
-    assert rewards.problem(bundle, asked, ["prompt"]) is None
+    reported = str(rewards.problem(bundle, more, ["prompt", "level"]))
+    assert "the reward needs_more cannot be called" in reported  # needs_more has no **columns, and requires prompts
+    assert reported.endswith(", ".join([*bundle.stack["reward_given"], "level"]))
+    assert rewards.problem(bundle, requested, ["prompt"]) is None
     bundle.stack["reward_async"] = False
-    assert "asynchronous" in str(rewards.problem(bundle, asked, ["prompt"]))
+    assert "asynchronous" in str(rewards.problem(bundle, requested, ["prompt"]))
 
 
 # -- rewards with a name ----------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
     assert shaped(completions("4"), ["?"]) == [None]
 
 
-def test_what_is_no_reward_is_told(tmp_path: Path) -> None:
+def test_what_is_no_reward_is_reported(tmp_path: Path) -> None:
     bundle = made(tmp_path, names=("format", "cosine", "soft_overlong_punishment"))
     punish = rewards.functions(bundle)[2]
     # The run's `max_completion` of 64 tokens, and its last quarter.
@@ -257,19 +257,19 @@ def test_a_quantized_base_is_what_the_bundle_says(tmp_path: Path, monkeypatch: p
 # -- needs ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_installed_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_reported_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "find_spec", lambda _: None)
     bundle = made(tmp_path, names=("format", "accuracy"), use_vllm=True, optim="paged_adamw_8bit", report_to=["wandb"])
     bundle.lora = {**LORA, "bits": 4}
-    told = packages.Packages().missing_packages(bundle)
-    assert [one.split(" is not")[0] for one in told] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
-    assert "a base of 4 bits needs it" in told[1]
-    assert told[3].endswith("(pip install vllm)")
-    assert "the reward 'accuracy' needs it" in told[4]
+    reported = packages.Packages().missing_packages(bundle)
+    assert [one.split(" is not")[0] for one in reported] == ["peft", "bitsandbytes", "wandb", "vllm", "math-verify"]
+    assert "a base of 4 bits needs it" in reported[1]
+    assert reported[3].endswith("(pip install vllm)")
+    assert "the reward 'accuracy' needs it" in reported[4]
     bundle.stack["quantized_on_cpu"] = False
     assert packages.Packages().missing_packages(bundle) == [
         "a quantized base needs a GPU: this version of transformers cannot load one on a CPU",
-        *told,
+        *reported,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
     assert len(packages.Packages().missing_packages(bundle)) == 1  # pins have their own check
@@ -288,8 +288,8 @@ def test_flash_attention_is_asked_for_where_nothing_brings_it(
         monkeypatch.setattr(packages, "find_spec", lambda name, there=there: name if name == there else None)
         assert packages.Packages().missing_packages(bundle) == []
     monkeypatch.setattr(packages, "find_spec", lambda _: None)
-    (told,) = packages.Packages().missing_packages(bundle)
-    assert told.startswith(f"{package} is not installed, and the attention {attention} needs it")
+    (reported,) = packages.Packages().missing_packages(bundle)
+    assert reported.startswith(f"{package} is not installed, and the attention {attention} needs it")
     bundle.model["attn_implementation"] = "sdpa"
     assert packages.Packages().missing_packages(bundle) == []
 
@@ -307,7 +307,7 @@ def test_bitsandbytes_is_asked_for_by_its_own_optimizers(
 
 
 @pytest.mark.parametrize(
-    ("mode", "key", "found", "told"),
+    ("mode", "key", "found", "reported"),
     [
         (None, None, False, True),
         (None, None, True, False),
@@ -317,7 +317,7 @@ def test_bitsandbytes_is_asked_for_by_its_own_optimizers(
     ],
 )
 def test_wandb_without_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, key: str | None, found: bool, told: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str | None, key: str | None, found: bool, reported: bool
 ) -> None:
     stub = ModuleType("wandb")
     stub.__spec__ = ModuleSpec("wandb", None)
@@ -330,7 +330,7 @@ def test_wandb_without_a_key(
             monkeypatch.setenv(name, value)
     assert [
         one[:29] for one in packages.Packages().check_access(made(tmp_path, report_to=["tensorboard", "wandb"]))
-    ] == (["this run reports to wandb, an"] if told else [])
+    ] == (["this run reports to wandb, an"] if reported else [])
 
 
 @pytest.mark.parametrize(("method", "vllm", "host"), [("grpo", True, "10.0.0.7"), ("grpo", False, None)])

@@ -36,7 +36,7 @@ def made(tmp_path: Path, pins: str = "") -> Bundle:
     return read(write(str(tmp_path), plan("tiny", [source("d.jsonl")]), pins))
 
 
-def test_the_best_evaluation_is_told_where_its_weights_are_saved(tmp_path: Path) -> None:
+def test_the_best_evaluation_is_reported_where_its_weights_are_saved(tmp_path: Path) -> None:
     from xpc.runtime.features.evaluation.during_training import Evaluation
 
     last_evaluation = Evaluation().last_evaluation
@@ -64,7 +64,7 @@ def test_versions_are_held_against_the_pins(tmp_path: Path) -> None:
     assert found[1].startswith("no-such-package 3 is not installed")
 
 
-def test_too_small_a_disk_is_told(tmp_path: Path) -> None:
+def test_too_small_a_disk_is_reported(tmp_path: Path) -> None:
     bundle = made(tmp_path)
     assert preflight.disk(bundle) == []
     bundle.run["disk"] = {"model": 2**30, "checkpoint": 2**60, "checkpoints": 2}

@@ -26,7 +26,7 @@ from xpc.runtime.features.distributed import (
     node_rendezvous,
     shared_folder,
 )
-from xpc.runtime.features.distributed.node_protocol import Node, Seat
+from xpc.runtime.features.distributed.node_protocol import Node, Rendezvous
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_all_reduce, "reduce", lambda bundle, rank, count, meeting, out: out.update(gloo=1.0))
 
 
-def seat(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "127.0.0.1") -> Seat:
-    return Seat(rank, count, address, port, wait)
+def rendezvous(rank: int, port: int, count: int = 2, wait: int = 3, address: str = "127.0.0.1") -> Rendezvous:
+    return Rendezvous(rank, count, address, port, wait)
 
 
-def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
+def hold(seats: list[Rendezvous], bundles: list[Bundle], found: list[list[str]]) -> list[str]:
     """Let all nodes meet at once; return each node's error, or "" for a node that passed."""
-    said = [""] * len(seats)
+    output = [""] * len(seats)
 
     def one(index: int) -> None:
         try:
             node_rendezvous.meet(bundles[index], seats[index], lambda: list(found[index]))
         except RunError as error:
-            said[index] = str(error)
+            output[index] = str(error)
 
     threads = [threading.Thread(target=one, args=(index,)) for index in range(len(seats))]
     for thread in threads:
@@ -72,23 +72,23 @@ def hold(seats: list[Seat], bundles: list[Bundle], found: list[list[str]]) -> li
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-    return said
+    return output
 
 
 def test_nodes_that_agree_pass_and_the_port_is_free(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):  # the second rendezvous can use the port at once
-        assert hold([seat(rank, port, 3) for rank in range(3)], [bundle] * 3, [[], [], []]) == ["", "", ""]
+        assert hold([rendezvous(rank, port, 3) for rank in range(3)], [bundle] * 3, [[], [], []]) == ["", "", ""]
     assert capsys.readouterr().out.splitlines()[-1] == "[run] 3 nodes meet; all-reduce over them: gloo 1 GB/s"
     assert not os.path.exists(bundle.output_dir)
     assert [name for name in os.listdir(os.path.dirname(bundle.output_dir)) if name.startswith(".xpc")] == []
 
 
-def test_findings_are_told_by_node_0_with_their_nodes(bundle: Bundle, port: int) -> None:
-    seats, host = [seat(rank, port, 3) for rank in range(3)], socket.gethostname()
-    said = hold(seats, [bundle] * 3, [["no disk"], ["no disk", "no GPU"], ["no disk", "no data"]])
-    assert said == [
+def test_findings_are_reported_by_node_0_with_their_nodes(bundle: Bundle, port: int) -> None:
+    seats, host = [rendezvous(rank, port, 3) for rank in range(3)], socket.gethostname()
+    output = hold(seats, [bundle] * 3, [["no disk"], ["no disk", "no GPU"], ["no disk", "no data"]])
+    assert output == [
         f"3 things stop this run:\n  - every node: no disk\n  - node 1 ({host}): no GPU\n  - node 2 ({host}): no data",
         f"node 1 ({host}) stops with the others; node 0 says why",
         f"node 2 ({host}) stops with the others; node 0 says why",
@@ -102,20 +102,20 @@ def test_a_check_that_breaks_does_not_leave_the_others_waiting(bundle: Bundle, p
         def __iter__(self) -> Iterator[str]:
             raise KeyError("params")
 
-    said = hold([seat(0, port, wait=300), seat(1, port, wait=300)], [bundle] * 2, [[], Broken()])
-    assert "its check failed (KeyError: 'params')" in said[0]
-    assert "stops with the others" in said[1]
+    output = hold([rendezvous(0, port, wait=300), rendezvous(1, port, wait=300)], [bundle] * 2, [[], Broken()])
+    assert "its check failed (KeyError: 'params')" in output[0]
+    assert "stops with the others" in output[1]
 
 
 @pytest.mark.slow
-def test_who_is_missing_is_told_in_time(bundle: Bundle, port: int) -> None:
-    said = hold([seat(0, port, 4, wait=1), seat(2, port, 4, wait=1)], [bundle] * 2, [[], ["no GPU"]])
-    assert said[0].splitlines()[1:] == [
+def test_who_is_missing_is_reported_in_time(bundle: Bundle, port: int) -> None:
+    output = hold([rendezvous(0, port, 4, wait=1), rendezvous(2, port, 4, wait=1)], [bundle] * 2, [[], ["no GPU"]])
+    assert output[0].splitlines()[1:] == [
         "  - nodes 1, 3 did not connect within 1 s",
         f"  - node 2 ({socket.gethostname()}): no GPU",
     ]
-    assert "stops with the others" in said[1]
-    alone = hold([seat(1, port, wait=1)], [bundle], [["no GPU"]])
+    assert "stops with the others" in output[1]
+    alone = hold([rendezvous(1, port, wait=1)], [bundle], [["no GPU"]])
     assert f"did not reach node 0 within 1 s: nothing listens on 127.0.0.1:{port}" in alone[0]
     assert "that is an address of this node itself" in alone[0]
     assert alone[0].endswith("- no GPU")  # what this node found is also reported
@@ -124,20 +124,24 @@ def test_who_is_missing_is_told_in_time(bundle: Bundle, port: int) -> None:
 def test_the_same_number_twice_and_one_too_high(bundle: Bundle, port: int) -> None:
     host = socket.gethostname()
     started = time.monotonic()
-    said = hold([seat(0, port, 3, 900), seat(1, port, 3, 900), seat(1, port, 3, 900)], [bundle] * 3, [[], [], []])
-    assert f"{host} and {host} both have NODE_RANK 1" in said[0]
-    assert all("stops with the others" in one for one in said[1:])
-    said = hold([seat(0, port, wait=900), seat(7, port, wait=900)], [bundle] * 2, [[], []])
-    assert said[0] == f"{host} has NODE_RANK 7, and this run has the nodes 0 to 1"
-    assert said[1] == "NODE_RANK is 7, and this run has the nodes 0 to 1"
+    output = hold(
+        [rendezvous(0, port, 3, 900), rendezvous(1, port, 3, 900), rendezvous(1, port, 3, 900)],
+        [bundle] * 3,
+        [[], [], []],
+    )
+    assert f"{host} and {host} both have NODE_RANK 1" in output[0]
+    assert all("stops with the others" in one for one in output[1:])
+    output = hold([rendezvous(0, port, wait=900), rendezvous(7, port, wait=900)], [bundle] * 2, [[], []])
+    assert output[0] == f"{host} has NODE_RANK 7, and this run has the nodes 0 to 1"
+    assert output[1] == "NODE_RANK is 7, and this run has the nodes 0 to 1"
     assert time.monotonic() - started < 600, "nobody waits for the right one"
 
 
 def test_a_taken_port_names_who_has_it(bundle: Bundle, port: int) -> None:
     with socket.create_server(("", port)):
-        said = hold([seat(0, port)], [bundle], [[]])
-    assert said[0].startswith(f"port {port} cannot be used for the rendezvous: Address already in use (by process ")
-    assert f"process {os.getpid()}," in said[0]
+        output = hold([rendezvous(0, port)], [bundle], [[]])
+    assert output[0].startswith(f"port {port} cannot be used for the rendezvous: Address already in use (by process ")
+    assert f"process {os.getpid()}," in output[0]
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"[1]\n", b"\xff\xfe\n", b"{}\n"])
@@ -153,9 +157,9 @@ def test_another_program_at_the_port_is_not_taken_for_node_0(bundle: Bundle, por
 
         thread = threading.Thread(target=speak, daemon=True)
         thread.start()
-        said = hold([seat(1, port)], [bundle], [[]])
+        output = hold([rendezvous(1, port)], [bundle], [[]])
         thread.join(10)
-    assert said[0].startswith(f"what listens on 127.0.0.1:{port} is not node 0 of this run")
+    assert output[0].startswith(f"what listens on 127.0.0.1:{port} is not node 0 of this run")
 
 
 @pytest.mark.parametrize(
@@ -184,10 +188,10 @@ def test_a_node_0_that_ends_or_hangs_after_its_greeting_is_one_sentence(
 
         thread = threading.Thread(target=greet, daemon=True)
         thread.start()
-        said = hold([seat(1, port, wait=0)], [bundle], [[]])
+        output = hold([rendezvous(1, port, wait=0)], [bundle], [[]])
         done.set()
         thread.join(10)
-    assert said[0].startswith(words)
+    assert output[0].startswith(words)
 
 
 NOBODY = b'{"xpc": 1, "rank": 1, "facts": {"host": "nobody"}, "found": []}\n'
@@ -217,27 +221,27 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
 
     thread = threading.Thread(target=knock)
     thread.start()
-    said = hold([seat(0, port, wait=300), seat(1, port, wait=300)], [bundle, bundle], [[], Late()])
+    output = hold([rendezvous(0, port, wait=300), rendezvous(1, port, wait=300)], [bundle, bundle], [[], Late()])
     thread.join()
     assert knocked.is_set()
-    assert said == ["", ""]
+    assert output == ["", ""]
 
 
 def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, tmp_path: Path) -> None:
     other = made(tmp_path / "other")
     with open(os.path.join(other.folder, "accelerate.yaml"), "a", encoding="utf-8") as handle:
         handle.write("# by hand\n")
-    said = hold([seat(0, port), seat(1, port)], [bundle, other], [[], []])
-    assert ": its bundle is sha256:" in said[0]
-    assert said[0].endswith("the file accelerate.yaml differs")
+    output = hold([rendezvous(0, port), rendezvous(1, port)], [bundle, other], [[], []])
+    assert ": its bundle is sha256:" in output[0]
+    assert output[0].endswith("the file accelerate.yaml differs")
     first, second = node_facts.local_facts(bundle), node_facts.local_facts(bundle)
     assert node_facts.differences(first, second) == []
     second["versions"] = {**second["versions"], "Python": "3.99"}
     second["files"] = {}
-    told = node_facts.differences(first, second)
-    assert "and node 0 has sha256:" in told[0]
-    assert " more differ" in told[0]
-    assert told[1:] == [f"Python is 3.99, and {first['versions']['Python']} on node 0"]
+    reported = node_facts.differences(first, second)
+    assert "and node 0 has sha256:" in reported[0]
+    assert " more differ" in reported[0]
+    assert reported[1:] == [f"Python is 3.99, and {first['versions']['Python']} on node 0"]
 
 
 def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundle) -> None:
@@ -279,26 +283,26 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
 def test_a_clock_that_is_off_is_a_warning(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seconds, error, said in ((-40.0, 0.1, "40 s behind"), (6.0, 0.5, "6 s ahead of"), (6.0, 2.0, "")):
+    for seconds, error, output in ((-40.0, 0.1, "40 s behind"), (6.0, 0.5, "6 s ahead of"), (6.0, 2.0, "")):
         monkeypatch.setattr(node_protocol, "skew", lambda one, found=(seconds, error): found)
-        assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
-        told = f"warning: the clock of node 1 ({socket.gethostname()}) is {said} node 0's"
-        assert (told if said else "") in (out := capsys.readouterr().out)
-        assert ("the clock" in out) is bool(said)
+        assert hold([rendezvous(0, port), rendezvous(1, port)], [bundle] * 2, [[], []]) == ["", ""]
+        reported = f"warning: the clock of node 1 ({socket.gethostname()}) is {output} node 0's"
+        assert (reported if output else "") in (out := capsys.readouterr().out)
+        assert ("the clock" in out) is bool(output)
 
 
 def test_a_folder_that_another_node_does_not_see(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_folder, "sees", lambda *_: False)
-    said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
-    assert said[0].endswith(
+    output = hold([rendezvous(0, port), rendezvous(1, port)], [bundle] * 2, [[], []])
+    assert output[0].endswith(
         f"it does not see {bundle.output_dir} of node 0, where this run writes, and every process writes its part of a "
         "checkpoint there; start from a folder that all nodes share"
     )
     for none in ({"save_strategy": "no"}, {"save_only_model": True}):
         monkeypatch.setattr(bundle, "arguments", {**bundle.arguments, **none})
-        assert hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []]) == ["", ""]
+        assert hold([rendezvous(0, port), rendezvous(1, port)], [bundle] * 2, [[], []]) == ["", ""]
         assert "could not save there" in capsys.readouterr().out
         assert shared_folder.needed(bundle) == ""
 
@@ -334,11 +338,11 @@ def test_an_all_reduce_that_fails_stops_the_run(
 ) -> None:
     monkeypatch.setattr(node_all_reduce, "bounded", lambda work: dict(out))
     monkeypatch.setattr(node_all_reduce, "thread_hangs", False)
-    said = hold([seat(0, port), seat(1, port)], [bundle] * 2, [[], []])
-    assert said[0].startswith(f"every node: {words}")
+    output = hold([rendezvous(0, port), rendezvous(1, port)], [bundle] * 2, [[], []])
+    assert output[0].startswith(f"every node: {words}")
 
 
-def test_a_slow_network_is_told_in_the_line() -> None:
+def test_a_slow_network_is_reported_in_the_line() -> None:
     assert node_all_reduce.speeds({"gloo": 0.05}) == "gloo 0.05 GB/s, which is slow (below 0.1)"
     assert node_all_reduce.speeds({"gloo": 1.25, "nccl": 41.0}) == "gloo 1.2 GB/s, nccl 41 GB/s"
 
@@ -360,9 +364,9 @@ def test_work_that_hangs_or_fails_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         gate.wait(600)
 
     monkeypatch.setattr(node_all_reduce.threading, "Thread", Thread)
-    told = node_all_reduce.bounded(hangs, 0.1)
+    reported = node_all_reduce.bounded(hangs, 0.1)
     gate.set()
-    assert told == {"trying": "nccl", "error": "it did not end within 0 s"}
+    assert reported == {"trying": "nccl", "error": "it did not end within 0 s"}
     assert node_all_reduce.thread_hangs
 
     def fails(out: dict[str, Any]) -> None:

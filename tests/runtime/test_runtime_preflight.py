@@ -59,7 +59,7 @@ def test_the_planned_gpus_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ({"free": 12.0}, "GPU 0 has 12.0 GiB free, and the plan counts on 31.7 GiB: something else uses it"),
     ],
 )
-def test_other_gpus_are_told(
+def test_other_gpus_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str
 ) -> None:
     found = gpus(tmp_path, monkeypatch, **changes)
@@ -67,7 +67,7 @@ def test_other_gpus_are_told(
     assert len(found) == (1 if "count" in changes else 2)  # each GPU has its own finding
 
 
-def test_every_kind_of_finding_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_finding_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = made(tmp_path)
     bundle.arguments["output_dir"] = str(tmp_path)  # this folder also contains the bundle
     monkeypatch.setattr(machine, "devices", lambda _: ["gpu"])

@@ -63,7 +63,7 @@ def test_pairs_of_texts() -> None:
     assert (same["chosen"], same["rejected"]) == ("s", "s")  # both answers have a token left
 
 
-def test_answers_without_a_common_prompt_are_told_with_their_row() -> None:
+def test_answers_without_a_common_prompt_are_reported_with_their_row() -> None:
     with pytest.raises(RunError, match="x, row 0: the chosen and the rejected answer share no prompt"):
         preference({"chosen": [GOOD], "rejected": [BAD]})
 
@@ -172,8 +172,8 @@ def test_kto_takes_pairs_apart_and_mixes_them(tmp_path: Path, shuffle: bool) -> 
     datasets = pytest.importorskip("datasets")
     rows = [{"prompt": str(i), "chosen": f"good {i}", "rejected": f"bad {i}"} for i in range(20)]
     train, _ = data.build(made(tmp_path, "preference", "trl.KTOConfig", rows, shuffle=shuffle, seed=3), Letters())
-    asked = [row["prompt"][0]["content"] if isinstance(row["prompt"], list) else row["prompt"] for row in train]
-    assert sorted(zip(asked, train["completion"], train["label"], strict=True)) == sorted(
+    requested = [row["prompt"][0]["content"] if isinstance(row["prompt"], list) else row["prompt"] for row in train]
+    assert sorted(zip(requested, train["completion"], train["label"], strict=True)) == sorted(
         (str(i), f"{word} {i}", word == "good") for i in range(20) for word in ("good", "bad")
     )
     if shuffle:

@@ -42,12 +42,12 @@ def filled(folder: Path, *names: str) -> Path:
 NAMES = ("me/tiny@main", "me/rows[train]@v1", "me/rows[test]@v1")
 
 
-def missing(folder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def missing(folder: Path, location: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """Run `stage.py DIR --missing`; return its messages and its exit status."""
-    status = stage.main(bundle(folder), [str(place), "--missing"])
-    told = capsys.readouterr().err
-    assert (status == 0) is (told == "")
-    return [line.removeprefix("error: ").removeprefix("  - ") for line in told.splitlines()]
+    status = stage.main(bundle(folder), [str(location), "--missing"])
+    reported = capsys.readouterr().err
+    assert (status == 0) is (reported == "")
+    return [line.removeprefix("error: ").removeprefix("  - ") for line in reported.splitlines()]
 
 
 def test_what_is_there_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,16 +55,18 @@ def test_what_is_there_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = filled(tmp_path / "staged", "me/tiny@main", "me/rows[train]@v2", "me/rows[test]@v1")
-    (place / "rows" / "2").write_text("12")
-    _, other, cut = missing(tmp_path, place, capsys)
-    assert other.startswith(f"{place} has no me/rows[train]@v1, and has me/rows[train]@v2: `launch.sh --stage {place}`")
-    assert cut.startswith(f"{place} lacks rows/2 of me/rows[test]@v1, or it is cut off")
+    location = filled(tmp_path / "staged", "me/tiny@main", "me/rows[train]@v2", "me/rows[test]@v1")
+    (location / "rows" / "2").write_text("12")
+    _, other, cut = missing(tmp_path, location, capsys)
+    assert other.startswith(
+        f"{location} has no me/rows[train]@v1, and has me/rows[train]@v2: `launch.sh --stage {location}`"
+    )
+    assert cut.startswith(f"{location} lacks rows/2 of me/rows[test]@v1, or it is cut off")
 
 
 def test_an_empty_folder_lacks_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = missing(tmp_path, tmp_path / "none", capsys)
-    assert [any(f"has no {name}:" in line for line in told) for name in NAMES] == [True] * len(NAMES)
+    reported = missing(tmp_path, tmp_path / "none", capsys)
+    assert [any(f"has no {name}:" in line for line in reported) for name in NAMES] == [True] * len(NAMES)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"me/tiny@main": 1}', '{"me/tiny@main": {"files": 3}}'])

@@ -30,8 +30,8 @@ class Words:
 
     def apply_chat_template(self, messages: list[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
         """Speakers and contents. The generation prompt is the next speaker, without the beginning of a turn."""
-        said = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
-        return " ".join([*said, "assistant:"] if add_generation_prompt else said)
+        output = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
+        return " ".join([*output, "assistant:"] if add_generation_prompt else output)
 
 
 def test_marks_that_are_there():
@@ -84,7 +84,7 @@ def before_rows(bundle: Any) -> list[str]:
 
 
 @pytest.mark.slow  # imports Liger's kernels
-def test_a_family_that_liger_has_no_kernels_for_is_told(tmp_path: Path) -> None:
+def test_a_family_that_liger_has_no_kernels_for_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("liger_kernel")
     facts = plan(str(tmp_path), [source("d.jsonl")])
     facts["model"].update(liger=True)

@@ -32,8 +32,8 @@ TINY = os.path.join(ROOT, "tests", "support", "tiny.py")
 class Stacks:
     """The warm interpreter of each stack and its tiny model, made when they are first used."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, location: Path) -> None:
+        self.location = location
         self.servers: dict[str, Forks] = {}
 
     def of(self, target: str) -> Forks:
@@ -54,9 +54,9 @@ class Stacks:
         return str(self.fork(target, folder, cwd, *words, program=str(path))["out"])
 
     def tiny(self, target: str) -> str:
-        made = str(self.place / target)
+        made = str(self.location / target)
         if not os.path.exists(made):
-            self.fork(target, made, str(self.place), made, program=TINY)
+            self.fork(target, made, str(self.location), made, program=TINY)
         return made
 
     def close(self) -> None:
@@ -72,11 +72,11 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stacks]:
 
 
 def bundle(tmp_path: Path, stacks: Stacks, target: str, **shape: int) -> tuple[str, str, str, dict[str, Any]]:
-    place, folder = stacks.tiny(target), tmp_path / "bundle"
+    location, folder = stacks.tiny(target), tmp_path / "bundle"
     folder.mkdir()
     cwd = tmp_path / "here"
     cwd.mkdir()
-    facts = plan(place, [source(os.path.join(place, "messages.jsonl"))], stack=target, **shape)
+    facts = plan(location, [source(os.path.join(location, "messages.jsonl"))], stack=target, **shape)
     return str(folder), str(cwd), stacks.of(target).python, facts
 
 
@@ -255,7 +255,12 @@ def alpaca(instruction: str, more: str) -> str:
     )
 
 
-ASKED = [("Add.", "1 2", "3"), ("Greet {input}.", "", "Hi"), ("Say it.", "{instruction}", "it"), ("Greet.", None, "Ho")]
+QUESTION = [
+    ("Add.", "1 2", "3"),
+    ("Greet {input}.", "", "Hi"),
+    ("Say it.", "{instruction}", "it"),
+    ("Greet.", None, "Ho"),
+]
 WORDED = {
     "alpaca": ("", ("instruction", "input", "output"), alpaca),
     "named": (
@@ -264,7 +269,7 @@ WORDED = {
     "context": (
         "data { format = prompt_completion, prompt = question, context = passage }",
         ("question", "passage", "completion"),
-        lambda asked, more: f"{asked}\n\n{more}" if more else asked,
+        lambda requested, more: f"{requested}\n\n{more}" if more else requested,
     ),
 }  # fmt: skip
 
@@ -278,7 +283,7 @@ def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: 
 
     line, names, words = WORDED[how]
     folder, cwd, _, facts = bundle(tmp_path, stacks, target)
-    rows = [dict(zip(names, row, strict=True)) for row in ASKED]
+    rows = [dict(zip(names, row, strict=True)) for row in QUESTION]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = (
         f'xpc 1\ntrain qwen2.5-3b on "rows.jsonl" for 1 steps\nhardware cpu\nbatch {{ gbs = 4, micro = 4 }}\n{line}\n'
@@ -290,7 +295,7 @@ def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: 
     facts["arguments"]["max_length"] = 1024
     write(folder, facts)
     end, seen = json.loads(stacks.program(target, TOKENS, folder, cwd, folder).splitlines()[-1])
-    expected = [[words(asked, more) + answer + end, answer + end] for asked, more, answer in ASKED]
+    expected = [[words(requested, more) + answer + end, answer + end] for requested, more, answer in QUESTION]
     assert sorted(seen) == sorted(expected)
 
 
@@ -340,7 +345,7 @@ def test_a_failure_after_the_start_ends_in_a_line_of_each(
 
 
 @pytest.mark.parametrize("started", [1, 3])
-def test_torchrun_with_another_count_is_told_once(tmp_path: Path, stacks: Stacks, started: int) -> None:
+def test_torchrun_with_another_count_is_reported_once(tmp_path: Path, stacks: Stacks, started: int) -> None:
     folder, cwd, python, facts = bundle(tmp_path, stacks, DEFAULT, world=2)
     write(folder, facts)
     words = ["torch.distributed.run", "--standalone", "--nproc_per_node", str(started)]
@@ -365,9 +370,9 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
     while time.monotonic() < deadline and not os.path.exists(os.path.join(cwd, "out", "metrics.jsonl")):
         time.sleep(0.1)
     started.terminate()
-    said = started.communicate(timeout=HUNG)[1]
+    output = started.communicate(timeout=HUNG)[1]
     assert started.returncode == 75
-    assert said.startswith("launch.sh: stopped as asked: the same command resumes from checkpoint-")
+    assert output.startswith("launch.sh: stopped as asked: the same command resumes from checkpoint-")
     size = os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl"))
     time.sleep(1)
     assert os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl")) == size

@@ -19,24 +19,24 @@ def modules(own):
     """
     made = []
     trainer, other = ModuleType("trainer"), ModuleType("generation_of_a_test")
-    place = trainer if own else other
-    place.LLM = lambda **given: made.append(given)
+    location = trainer if own else other
+    location.LLM = lambda **given: made.append(given)
     if not own:
         trainer.VLLMGeneration = type("VLLMGeneration", (), {"__module__": other.__name__})
         sys.modules[other.__name__] = other
-    return trainer, place, made
+    return trainer, location, made
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["in-the-trainer", "in-a-module-of-its-own"])
 @pytest.mark.parametrize("id", ["me/model", None])
 def test_the_commit_reaches_vllm(own, id):
-    trainer, place, made = modules(own)
-    kept = place.LLM
+    trainer, location, made = modules(own)
+    kept = location.LLM
     with sampling.vllm_at_commit(bundle(id=id, path=None, revision="1" * 40), trainer):
-        place.LLM(model="me/model", seed=3)
+        location.LLM(model="me/model", seed=3)
     commit = {} if id is None else {"revision": "1" * 40, "tokenizer_revision": "1" * 40}
     assert made == [{"model": "me/model", "seed": 3, **commit}]
-    assert place.LLM is kept
+    assert location.LLM is kept
 
 
 def test_without_vllm_nothing_is_replaced():

@@ -11,7 +11,7 @@ from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.rows import chat, prompts
 from xpc.runtime.features.rows.prompt_template import PromptTemplate
 
-ASKED = {"shape": "prompt_completion", "columns": ["question", "answer"], "path": "rows.jsonl", "id": None}
+QUESTION = {"shape": "prompt_completion", "columns": ["question", "answer"], "path": "rows.jsonl", "id": None}
 TALKS = {"shape": "messages", "columns": None, "path": "rows.jsonl", "id": None}
 TURNS = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
 
@@ -35,23 +35,23 @@ def read(source: dict[str, Any], row: dict[str, Any], system: str | None = None,
 )
 def test_a_template_makes_the_prompt(template: str, more: dict[str, Any], prompt: str) -> None:
     row = {"question": "2 + 2?", "answer": "4", **more}
-    assert read(ASKED, row, prompt_template=template) == {"prompt": prompt, "completion": "4"}
+    assert read(QUESTION, row, prompt_template=template) == {"prompt": prompt, "completion": "4"}
 
 
 def test_a_template_makes_the_question_of_a_conversation() -> None:
-    found = read({**ASKED, "wording": "chat"}, {"question": "2 + 2?", "answer": "4", "system": "Count."},
+    found = read({**QUESTION, "wording": "chat"}, {"question": "2 + 2?", "answer": "4", "system": "Count."},
                  prompt_template="Q: {{ question }}", system_column="system")  # fmt: skip
     assert [turn["content"] for turn in found["prompt"]] == ["Count.", "Q: 2 + 2?"]
 
 
 @pytest.mark.parametrize("template", ["{{ absent }}", "{{ question", "{% if %}", "{{ question.__class__.__mro__ }}"])
-def test_a_template_that_cannot_be_filled_in_is_told_with_its_row(template: str) -> None:
+def test_a_template_that_cannot_be_filled_in_is_reported_with_its_row(template: str) -> None:
     with pytest.raises(RunError, match=r"row 3: prompt_template"):
-        read(ASKED, {"question": "2 + 2?", "answer": "4"}, prompt_template=template)
+        read(QUESTION, {"question": "2 + 2?", "answer": "4"}, prompt_template=template)
 
 
 @pytest.mark.parametrize(
-    ("row", "spec", "said"),
+    ("row", "spec", "output"),
     [
         ({"persona": "Be kind."}, "Be brief.", "Be kind."),
         ({"persona": ""}, "Be brief.", "Be brief."),
@@ -60,10 +60,10 @@ def test_a_template_that_cannot_be_filled_in_is_told_with_its_row(template: str)
     ],
 )
 def test_the_system_prompt_of_a_row_comes_before_that_of_the_spec(
-    row: dict[str, Any], spec: str | None, said: str | None
+    row: dict[str, Any], spec: str | None, output: str | None
 ) -> None:
     found = read(TALKS, {"messages": TURNS, **row}, spec, system_column="persona")["messages"]
-    assert [turn["content"] for turn in found if turn["role"] == "system"] == ([said] if said else [])
+    assert [turn["content"] for turn in found if turn["role"] == "system"] == ([output] if output else [])
 
 
 def test_a_conversation_keeps_its_own_system_prompt() -> None:

@@ -38,12 +38,12 @@ def audited(folder: Path, commands: list[list[str]]) -> dict[str, object]:
         capture_output=True, text=True, timeout=HUNG, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told: dict[str, object] = json.loads(done.stdout)
-    return told
+    reported: dict[str, object] = json.loads(done.stdout)
+    return reported
 
 
-def clean(folder: Path, told: dict[str, object]) -> None:
-    assert told["findings"] == []
+def clean(folder: Path, reported: dict[str, object]) -> None:
+    assert reported["findings"] == []
     assert not [one for one in folder.rglob("*") if MARK in one.name and "bundle" not in str(one)]
 
 
@@ -80,9 +80,9 @@ def test_every_recipe_and_example(tmp_path: Path) -> None:
     commands = [["check", one] for one in names]
     commands += [["compile", one, "-o", f"bundles/{one.replace('/', '-')}"] for one in names]
     commands += [["explain", f"{names[0]}:gbs"], ["explain", "XP301"], ["explain", "trust_remote_code"]]
-    told = audited(folder, commands)
-    clean(folder, told)
-    assert told["statuses"].count(0) > 50  # type: ignore[attr-defined]
+    reported = audited(folder, commands)
+    clean(folder, reported)
+    assert reported["statuses"].count(0) > 50  # type: ignore[attr-defined]
     bundle = min(os.listdir(folder / "bundles"))
     again = audited(folder, [["import", f"bundles/{bundle}", "-o", "back.xp"]])
     clean(folder, again)
@@ -95,8 +95,8 @@ def test_payloads_in_every_slot(slot: str, tmp_path: Path) -> None:
     texts = [SLOTS[slot](quoted(one.replace("pwned", MARK))) for one in PAYLOADS]
     put(folder, {f"{number}.xp": text for number, text in enumerate(texts)})
     names = [f"{number}.xp" for number in range(len(texts))]
-    told = audited(folder, [["check", *names], *(["compile", one, "-o", f"{one}.bundle"] for one in names)])
-    assert told["findings"] == []
+    reported = audited(folder, [["check", *names], *(["compile", one, "-o", f"{one}.bundle"] for one in names)])
+    assert reported["findings"] == []
 
 
 def test_files_that_a_spec_names_are_never_run(tmp_path: Path) -> None:
@@ -126,9 +126,9 @@ def test_files_that_a_spec_names_are_never_run(tmp_path: Path) -> None:
         "base.xp": "xpc 1\nextends \"evil.py\"\n" + spec().split("\n", 1)[1],
     })  # fmt: skip
     names = ("template", "reward", "tasks", "model", "base")
-    told = audited(folder, [["compile", f"{one}.xp", "-o", f"{one}.bundle"] for one in names])
-    assert told["findings"] == []
-    assert told["statuses"] == [0, 0, 0, 0, 1]
+    reported = audited(folder, [["compile", f"{one}.xp", "-o", f"{one}.bundle"] for one in names])
+    assert reported["findings"] == []
+    assert reported["statuses"] == [0, 0, 0, 0, 1]
 
 
 PUBLISHED = {
@@ -189,9 +189,9 @@ def test_published_files_that_are_hostile(tmp_path: Path) -> None:
     small = [one for one in PUBLISHED if len(PUBLISHED[one]) < 50_000]
     commands += [["import", one, "--from", kind] for one in small for kind in kinds]
     commands += [["import", "--command", f"torchrun $(touch {MARK}) train.py --model_name_or_path `touch {MARK}`"]]
-    told = audited(folder, commands)
-    assert told["findings"] == []
-    assert set(told["statuses"]) <= {0, 1, 2}  # type: ignore[call-overload]
-    clean(folder, told)
+    reported = audited(folder, commands)
+    assert reported["findings"] == []
+    assert set(reported["statuses"]) <= {0, 1, 2}  # type: ignore[call-overload]
+    clean(folder, reported)
     written = [one for one in os.listdir(folder) if one not in (*PUBLISHED, "evil.py")]
     assert all(one.endswith((".xp", ".jinja")) for one in written), written

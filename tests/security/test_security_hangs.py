@@ -38,8 +38,8 @@ def test_token_after_the_mark_is_found(tmp_path: Path) -> None:
     found = {}
     for name, text in {"right": MARKED, "wrong": wrong, "inside": inside, "twice": MARKED + wrong}.items():
         root = put(tmp_path, {"a.jinja": text})
-        told = checked(spec('model(chat_template=file("a.jinja"))', "method sft(assistant_only)"), root)
-        found[name] = set(codes(told, "warning")) | set(codes(told, "error"))
+        reported = checked(spec('model(chat_template=file("a.jinja"))', "method sft(assistant_only)"), root)
+        found[name] = set(codes(reported, "warning")) | set(codes(reported, "error"))
     assert found["right"] == found["inside"]
     assert found["wrong"] == found["twice"] != found["right"]
 

@@ -39,8 +39,8 @@ def test_payloads_in_the_files_of_engines(engine: str, slot: str) -> None:
     names = ENGINES[engine]
 
     def text(value: str) -> str:
-        said = ", ".join(f"{name}={quoted(value if name == slot else usual)}" for name, usual in names.items())
-        return spec("nodes 2", f"launch {engine}({said})", batch="gbs=256 micro=16")
+        output = ", ".join(f"{name}={quoted(value if name == slot else usual)}" for name, usual in names.items())
+        return spec("nodes 2", f"launch {engine}({output})", batch="gbs=256 micro=16")
 
     def shape(value: object) -> object:
         if isinstance(value, dict):
@@ -68,6 +68,6 @@ def test_payloads_in_the_files_of_engines(engine: str, slot: str) -> None:
 
 def test_launch_sh_has_nothing_of_them() -> None:
     for engine, names in ENGINES.items():
-        said = ", ".join(f'{name}="zq7mark"' for name in names)
-        files = compiled(spec("nodes 2", f"launch {engine}({said})", batch="gbs=256 micro=16"))
+        output = ", ".join(f'{name}="zq7mark"' for name in names)
+        files = compiled(spec("nodes 2", f"launch {engine}({output})", batch="gbs=256 micro=16"))
         assert b"zq7mark" not in files["launch.sh"]

@@ -24,21 +24,21 @@ PYTHON = "#!/usr/bin/env bash\nenv\n"
 @pytest.fixture(scope="module", params=["8 x h100-80gb", "2 x cpu", "cpu"])
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle next to a fake python that prints its environment."""
-    place = tmp_path_factory.mktemp("launched")
-    put(place, {"rows.jsonl": ROW * 40, "python": PYTHON})
-    os.chmod(place / "python", 0o755)
+    location = tmp_path_factory.mktemp("launched")
+    put(location, {"rows.jsonl": ROW * 40, "python": PYTHON})
+    os.chmod(location / "python", 0o755)
     cpu = request.param != "8 x h100-80gb"
     more = {"precision": "fp32", "batch": "gbs=8 micro=4"} if cpu else {}
     text = spec(train='qwen2.5-3b on "rows.jsonl" for 1 epochs', hardware=request.param, **more)
     text = text.replace("strategy zero2\n", "") if cpu else text
-    write(compiled(text, str(place)), str(place / "b"))
-    return place
+    write(compiled(text, str(location)), str(location / "b"))
+    return location
 
 
-def launched(place: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def launched(location: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(place / "b" / "launch.sh")], cwd=place, capture_output=True, text=True, timeout=60, check=False,
-        env={**os.environ, "PYTHON": str(place / "python"), **environment},
+        [str(location / "b" / "launch.sh")], cwd=location, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PYTHON": str(location / "python"), **environment},
     )  # fmt: skip
 
 

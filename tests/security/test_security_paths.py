@@ -63,10 +63,10 @@ def test_a_file_of_somebody_elses_is_not_read(name: str, way: str, specs: Path) 
         assert found.spec is None, (path, shown(found))
         assert set(errors(found)) <= {"XP114", "XP107", "XP129", "XP106", "XP660"}, shown(found)
         text = SECRETS[name]
-        told = "\n".join(
+        reported = "\n".join(
             f"{one.message} {one.help} {one.primary and one.primary.source.text}" for one in found.problems
         )
-        assert not [line for line in text.splitlines() if len(line) > 8 and line in told]
+        assert not [line for line in text.splitlines() if len(line) > 8 and line in reported]
 
 
 def test_files_next_to_the_specs_folder_are_read(specs: Path) -> None:
@@ -82,8 +82,8 @@ def test_files_next_to_the_specs_folder_are_read(specs: Path) -> None:
 
 def test_data_of_a_hidden_folder_is_reported(specs: Path) -> None:
     put(specs, {"../.cache/rows.jsonl": ROW, ".mine/rows.jsonl": ROW})
-    told = checked(spec(train='qwen2.5-3b on "../.cache/rows.jsonl" for 3 epochs'), str(specs))
-    assert "hidden folder" in only(told, "XP590").message
+    reported = checked(spec(train='qwen2.5-3b on "../.cache/rows.jsonl" for 3 epochs'), str(specs))
+    assert "hidden folder" in only(reported, "XP590").message
     assert "XP590" not in codes(checked(spec(train='qwen2.5-3b on ".mine/rows.jsonl" for 3 epochs'), str(specs)))
 
 
@@ -121,9 +121,9 @@ def evil_bundle(folder: Path, bundled: str, path: str = "rows.jsonl") -> None:
     """A bundle whose trainer_args.json names a hostile path for its copy of the data."""
     put(folder / "in", {"rows.jsonl": ROW})
     files = compiled(spec(train='qwen2.5-3b on "rows.jsonl" for 3 epochs'), str(folder / "in"))
-    told = json.loads(files["trainer_args.json"])
-    told["data"]["sources"][0].update(bundled=bundled, path=path)
-    put(folder / "evil", {**files, "trainer_args.json": json.dumps(told), "up/a/b/x": "", "up/.profile": "evil"})
+    reported = json.loads(files["trainer_args.json"])
+    reported["data"]["sources"][0].update(bundled=bundled, path=path)
+    put(folder / "evil", {**files, "trainer_args.json": json.dumps(reported), "up/a/b/x": "", "up/.profile": "evil"})
     os.symlink("up/a/b", folder / "evil" / "link")
 
 
@@ -189,12 +189,12 @@ def test_the_memory_of_somebody_else_is_not_believed(tmp_path: Path, monkeypatch
     environment = {"XPC_CACHE": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
     assert first.returncode == 1
-    place = tmp_path / "cache" / "xpc" / "data"
-    (entry,) = place.iterdir()
+    location = tmp_path / "cache" / "xpc" / "data"
+    (entry,) = location.iterdir()
     table = json.loads(entry.read_text())
     facts = {name: {**fact, "wrong": None} for name, fact in table["facts"].items()}
     entry.write_text(json.dumps({**table, "facts": facts}))
     assert xpc("check", "a.xp", cwd=str(tmp_path), env=environment).returncode == 0  # the user's own entries are used
-    place.chmod(0o777)
+    location.chmod(0o777)
     again = xpc("check", "a.xp", cwd=str(tmp_path), env=environment)
     assert (again.returncode, again.stdout) == (1, first.stdout)

@@ -124,8 +124,8 @@ def test_the_code_of_a_task_is_that_of_the_bundle(how: str, tmp_path: Path) -> N
     put(tmp_path / "in", {"mine.yaml": TASK, "helpers.py": REWARD})
     write(compiled(spec('eval(tasks=["mine.yaml"])'), str(tmp_path / "in")), str(tmp_path / "b"))
     bundle = read(str(tmp_path / "b"))
-    told = json.loads((tmp_path / "b" / "evaluation.json").read_text())
-    folder = os.path.dirname(told["tasks"][0]["file"])
+    reported = json.loads((tmp_path / "b" / "evaluation.json").read_text())
+    folder = os.path.dirname(reported["tasks"][0]["file"])
     if how in ("task", "helper"):
         edit(bundle, f"{folder}/{'mine.yaml' if how == 'task' else 'helpers.py'}")
     elif how != "none":
@@ -206,12 +206,12 @@ def bundle_of(folder: Path, **model: Any) -> Bundle:
 def test_what_is_pinned_is_what_is_loaded(tmp_path: Path) -> None:
 
     commit = "3aab1f1954e9cc14eb9509a215f9e5ca08227a9b"
-    asked = {"id": "org/x", "path": None, "revision": commit, "trust_remote_code": True}
-    assert bundle_of(tmp_path, **asked).loading() == {"revision": commit, "trust_remote_code": True}
+    requested = {"id": "org/x", "path": None, "revision": commit, "trust_remote_code": True}
+    assert bundle_of(tmp_path, **requested).loading() == {"revision": commit, "trust_remote_code": True}
     assert bundle_of(tmp_path).loading() == {"revision": "main", "trust_remote_code": False}
     files = compiled(spec("model(trust_remote_code)", train=f"org/x@{commit} on infinity-instruct for 3 epochs"))
-    told = json.loads(files["trainer_args.json"])["model"]
-    assert (told["revision"], told["trust_remote_code"], told["pickle"]) == (commit, True, False)
+    reported = json.loads(files["trainer_args.json"])["model"]
+    assert (reported["revision"], reported["trust_remote_code"], reported["pickle"]) == (commit, True, False)
 
 
 def test_no_service_converts_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

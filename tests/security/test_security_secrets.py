@@ -56,8 +56,8 @@ SPECS = {
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home folder with every file in which tools keep tokens."""
-    place = tmp_path_factory.mktemp("secrets") / "planted-home"
-    put(place, {
+    location = tmp_path_factory.mktemp("secrets") / "planted-home"
+    put(location, {
         ".cache/huggingface/token": PLANTED["HF_TOKEN"],
         ".cache/huggingface/stored_tokens": f"[me]\nhf_token = {PLANTED['HF_TOKEN']}\n",
         ".netrc": f"machine api.wandb.ai login user password {PLANTED['WANDB_API_KEY']}\n",
@@ -74,8 +74,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512,
         }),
     })  # fmt: skip
-    put(place / "planted-folder" / "specs", {f"{name}.xp": text for name, text in SPECS.items()})
-    return place
+    put(location / "planted-folder" / "specs", {f"{name}.xp": text for name, text in SPECS.items()})
+    return location
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +86,12 @@ def outputs(home: Path) -> Mapping[str, Mapping[str, bytes]]:
     lines = [["check", f"{name}.xp", "--format", "sarif"] for name in SPECS]
     lines += [["check", "wrong.xp", "--format", format] for format in ("full", "json")]
     lines += [["compile", f"{name}.xp", "-o", f"../../out/{name}"] for name in SPECS]
-    said: dict[str, dict[str, bytes]] = {name: {} for name in SPECS}
+    output: dict[str, dict[str, bytes]] = {name: {} for name in SPECS}
     for line, done in zip(lines, xpc_in_turn(lines, str(home / "planted-folder" / "specs"), environment), strict=True):
         name = line[1].removesuffix(".xp")
         assert done.returncode == (1 if name == "wrong" else 0), done.stdout + done.stderr
-        said[name][" ".join(line)] = done.stdout + done.stderr
-    return said
+        output[name][" ".join(line)] = done.stdout + done.stderr
+    return output
 
 
 @pytest.mark.parametrize("name", SPECS)

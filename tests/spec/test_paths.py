@@ -22,7 +22,7 @@ MISTAKES = (
     'spec.flag("optimizer")',
     'spec.get("method.bta")',
     'spec.written("lr")',
-    'spec.place("batch.bgs")',
+    'spec.location("batch.bgs")',
     'spec.integer("optimizer.lr")',
     'spec.text("batch.gbs")',
     'spec.names("method.loss")',
@@ -41,7 +41,7 @@ def spec(tmp_path_factory):
     return Spec(**{name: value for name, value in vars(found).items() if name not in ("problems", "silenced")})
 
 
-@pytest.mark.parametrize("getter", ["get", "written", "label", "place", "flag", "integer", "text", "names"])
+@pytest.mark.parametrize("getter", ["get", "written", "label", "location", "flag", "integer", "text", "names"])
 def test_misspelled_path_is_an_error_and_not_an_unset_value(spec, getter):
     with pytest.raises(KeyError):
         getattr(spec, getter)("memory.chekpointing")

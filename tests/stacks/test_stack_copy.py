@@ -24,8 +24,8 @@ COPY = "trl-9.9"
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package `xpc`, in which a copy of the default stack is the default."""
-    place = tmp_path_factory.mktemp("copy")
-    package = place / "xpc"
+    location = tmp_path_factory.mktemp("copy")
+    package = location / "xpc"
     for part in ("grammar", "compiler", "runtime"):
         shutil.copytree(os.path.join(ROOT, part), package / part, ignore=shutil.ignore_patterns("__pycache__"))
     (package / "__init__.py").touch()
@@ -35,7 +35,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text, found = re.subn(r"(?m)^DEFAULT = .*$", f'DEFAULT = "{COPY}"', module.read_text(encoding="utf-8"))
     assert found == 1
     module.write_text(text, encoding="utf-8")
-    return place
+    return location
 
 
 def test_a_spec_is_compiled_for_the_copy(package: Path) -> None:

@@ -45,14 +45,14 @@ def expected(tree: ast.AST) -> Iterator[ast.AST]:
     stack's name.
     """
     for one in (one.test for one in ast.walk(tree) if isinstance(one, ast.Assert)):
-        asked = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}
-        yield from (part for part in ast.walk(one) if id(part) not in asked)
+        requested = {id(part) for node in ast.walk(one) if isinstance(node, ast.IfExp) for part in ast.walk(node.test)}
+        yield from (part for part in ast.walk(one) if id(part) not in requested)
 
 
 def compared(tree: ast.AST, asserted: bool) -> Iterator[ast.AST]:
     """The places where a stack's name is compared, looked up or listed; assertions are left out if they are allowed."""
-    told = set(map(id, expected(tree))) if asserted else set()
-    for node in (one for one in ast.walk(tree) if id(one) not in told):
+    reported = set(map(id, expected(tree))) if asserted else set()
+    for node in (one for one in ast.walk(tree) if id(one) not in reported):
         match node:
             case ast.Compare():
                 yield from (one for one in (node.left, *node.comparators) if named(one))

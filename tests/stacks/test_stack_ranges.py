@@ -51,15 +51,15 @@ def test_every_number_has_a_range_or_a_reason(name: str) -> None:
 @pytest.mark.parametrize("name", stacks.names())
 def test_every_range_and_reason_is_of_a_name_that_can_be_written(name: str) -> None:
     stack = stack_of(name)
-    said = stack.table["policy"]
+    output = stack.table["policy"]
     known = {f"{head}{one}" for method in METHODS if stack.refused(method) is None
              for one in extras.legal_names(stack, "trl", method) for head in ("", f"{method}.")}  # fmt: skip
     known |= {f"{file}.{one}" for file in ("accelerate", "deepspeed") for one in extras.legal_names(stack, file)}
     for part in ("legal", "free"):
-        table = said[part]
+        table = output[part]
         assert isinstance(table, dict)
-        gone = sorted(set(table) - known)
-        assert not gone, f"{policy(name)}: no spec can write {', '.join(gone)} any more; take it out of [{part}]"
+        removed = sorted(set(table) - known)
+        assert not removed, f"{policy(name)}: no spec can write {', '.join(removed)} any more; take it out of [{part}]"
 
 
 @pytest.mark.parametrize("name", stacks.names())
@@ -83,8 +83,8 @@ def test_the_default_is_within_the_range_and_what_lies_outside_is_refused(name: 
             bound = legal.get(limit)
             if isinstance(bound, int | float):
                 beyond = bound + step if whole else float(bound) + step
-                said = extras.wrong_value(stack, "trl", one, beyond, method)
-                assert str(bound) in str(said), (one, limit, said)
+                output = extras.wrong_value(stack, "trl", one, beyond, method)
+                assert str(bound) in str(output), (one, limit, output)
                 within = extras.wrong_value(stack, "trl", one, bound if whole else float(bound), method)
                 assert (within is None) is (step != 0), (one, limit, within)
 
@@ -93,8 +93,8 @@ def test_a_range_in_words() -> None:
     stack = stack_of("trl-0.18")
     assert extras.wrong_value(stack, "trl", "torch_empty_cache_steps", 0) == "a number of at least 1"
     assert extras.wrong_value(stack, "trl", "label_smoothing_factor", 1.0) == "a number of at least 0 and below 1"
-    said = extras.wrong_value(stack, "trl", "f_alpha_divergence_coef", 0.0, "dpo")
-    assert said == "a number from -1000 to 1000 and other than 0"
+    output = extras.wrong_value(stack, "trl", "f_alpha_divergence_coef", 0.0, "dpo")
+    assert output == "a number from -1000 to 1000 and other than 0"
     assert extras.wrong_value(stack, "trl", "label_pad_token_id", -1, "orpo") == "-100"
     assert extras.wrong_value(stack, "trl", "label_pad_token_id", -1, "kto") is None
     assert extras.wrong_value(stack_of("trl-1.16"), "trl", "pad_to_multiple_of", "8") == "a number from 1 to 1048576"

@@ -129,10 +129,10 @@ def modules(family: str) -> dict[str, str]:
             for old, new in renamed.items():
                 if path.endswith(f".{new}"):
                     where = path.removesuffix(f".{new}")
-                    place = f"{where}.{new}".removesuffix(".weight") if new.endswith(".weight") else where
+                    location = f"{where}.{new}".removesuffix(".weight") if new.endswith(".weight") else where
                     pair = [one for one, other in renamed.items() if other == new]
                     name = re.sub(r"\.\d+(?=\.|$)", ".N", f"{where}.{old}")
-                    if "l" not in found.get(name, "") and adapts(build, pair, "l", place):
+                    if "l" not in found.get(name, "") and adapts(build, pair, "l", location):
                         found[name] = "l" + found.get(name, "")
             if weight.ndim == 3:
                 found.setdefault(re.sub(r"\.\d+(?=\.|$)", ".N", path), "p")
@@ -156,6 +156,6 @@ if __name__ == "__main__":
     parser.add_argument("-o", "--output")
     options = parser.parse_args()
     text = table()
-    place = options.output or os.path.join(ROOT, "compiler", "stacks", options.stack, "modules.json")
-    with open(place, "w", encoding="utf-8", newline="\n") as out:
+    location = options.output or os.path.join(ROOT, "compiler", "stacks", options.stack, "modules.json")
+    with open(location, "w", encoding="utf-8", newline="\n") as out:
         out.write(text)

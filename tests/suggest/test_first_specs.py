@@ -45,11 +45,11 @@ def dialog(n):
 
 
 def model(folder, eos, template=None):
-    said = {"eos_token": eos, **({"chat_template": template} if template else {})}
+    output = {"eos_token": eos, **({"chat_template": template} if template else {})}
     tokens = [{"content": one} for one in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")]
     return {
         f"{folder}/config.json": json.dumps(CONFIG),
-        f"{folder}/tokenizer_config.json": json.dumps(said),
+        f"{folder}/tokenizer_config.json": json.dumps(output),
         f"{folder}/tokenizer.json": json.dumps({"added_tokens": tokens}),
     }
 
@@ -81,10 +81,10 @@ def test_the_second_check_is_clean(name, tmp_path):
     spec = TRIALS[name]["spec"].lstrip()
     folder = put(tmp_path, FILES)
     found = checked(spec, folder).problems
-    told = "\n".join([one.help or "" for one in found] + [edit.text for one in found for edit in one.edits])
-    for wrong, right, *said in TRIALS[name]["fix"]:
+    reported = "\n".join([one.help or "" for one in found] + [edit.text for one in found for edit in one.edits])
+    for wrong, right, *output in TRIALS[name]["fix"]:
         assert spec.count(wrong) == 1, wrong
-        assert (said[0] if said else right) in told, (right, told)
+        assert (output[0] if output else right) in reported, (right, reported)
         spec = spec.replace(wrong, right)
     after = checked(spec, folder)
     assert errors(after) == [], (spec, after.problems)

@@ -47,18 +47,18 @@ def test_key_of_nested_block_gets_help_in_its_own_form(code, strategy, inside, t
 
 @pytest.mark.parametrize("form", BLOCKS)
 @pytest.mark.parametrize(
-    ("escape", "strategy", "code", "inside"),
+    ("library", "strategy", "code", "inside"),
     [
         ("trl", "zero2", "XP561", "dataloader_prefetch_factor = 2"),
         ("trl", "zero2", "XP561", "dataloader_persistent_workers = true"),
         ("deepspeed", "zero3", "XP442", "zero_optimization.stage3_gather_16bit_weights_on_model_save = false"),
     ],
 )
-def test_an_edit_fits_the_form_of_the_block_that_it_stands_in(escape, strategy, code, inside, form):
+def test_an_edit_fits_the_form_of_the_block_that_it_stands_in(library, strategy, code, inside, form):
     block, _, last = inside.rpartition(".")
-    text = f"{HEAD} {strategy}\nextra {escape} {{\n  {block}{form.format(last)}\n}}\n"
-    if escape == "trl":
-        text = f"{HEAD} {strategy}\nextra {escape}{form.format(inside)}\n"
+    text = f"{HEAD} {strategy}\nextra {library} {{\n  {block}{form.format(last)}\n}}\n"
+    if library == "trl":
+        text = f"{HEAD} {strategy}\nextra {library}{form.format(inside)}\n"
     after = checked(edited(text, first(text, code)))
     assert after.spec is not None, shown(after)
 

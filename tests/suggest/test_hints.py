@@ -196,7 +196,7 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
 
 
 @pytest.mark.parametrize(
-    ("clause", "meant"),
+    ("clause", "intended"),
     [
         ("schedule cosine_with_min_lr(min_lr=0.1)", "cosine"),
         ("schedule wsdd(decay=10%)", "wsd"),
@@ -210,13 +210,13 @@ def test_a_budget_is_above_0_and_a_count_per_epoch_a_share():
         ("precision bfloat", "bf16"),
     ],
 )
-def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, meant: str) -> None:
+def test_default_left_by_a_misspelt_choice_is_not_reported(clause: str, intended: str) -> None:
     """The help for `method dop(beta=0.1)` was once to leave out `beta`, because it is no setting of sft."""
     text = f"xpc 1\n\n{LINE} for 1 epochs\n\nhardware 8 x h100-80gb\nbatch(gbs=128, micro=8, seq=1024)\n{clause}\n"
     wrong = [one for one in checked(text).problems if one.severity == ERROR]
     assert [one.code for one in wrong] == ["XP106"]
-    assert f"write `{meant}`" in wrong[0].help
-    assert [one.text for one in wrong[0].edits] == [meant]
+    assert f"write `{intended}`" in wrong[0].help
+    assert [one.text for one in wrong[0].edits] == [intended]
 
 
 def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
@@ -249,8 +249,8 @@ def test_a_gpu_in_the_plural_is_not_another_one_with_its_number() -> None:
 def test_a_block_or_a_number_of_another_tool_is_one_edit(block, edit):
     text = f"xpc 1\n{LINE}\n{block}\n"
     found = [one for one in checked(text).problems if one.severity == ERROR]
-    told = found[0].edits[0].text if found[0].edits else found[0].help
-    assert edit in told if edit == "reentrant" else told == edit, found
+    reported = found[0].edits[0].text if found[0].edits else found[0].help
+    assert edit in reported if edit == "reentrant" else reported == edit, found
     assert len(found) == 1
 
 

@@ -69,9 +69,9 @@ def test_arithmetic_marks_and_references_are_corrected() -> None:
 @pytest.mark.parametrize(("typed", "right"), CASES)
 def test_other_shape_is_corrected(typed: str, right: str) -> None:
     text = full_text(typed)
-    told = [one for one in checked(text).problems if one.edits and one.severity != NOTE]
-    assert len(told) == 1, told
-    after = edited(text, told[0])
+    reported = [one for one in checked(text).problems if one.edits and one.severity != NOTE]
+    assert len(reported) == 1, reported
+    after = edited(text, reported[0])
     assert after == full_text(right)
     assert not [one for one in checked(after).problems if one.code[:3] in ("XP0", "XP1") and one.severity != NOTE
                 and one.code not in ("XP114", "XP125")]  # fmt: skip
@@ -127,6 +127,6 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
 )
 def test_uncertain_intent_gives_no_edit(typed: str, says: str) -> None:
     found = [one for one in checked(full_text(typed)).problems if one.severity != NOTE]
-    told = [one for one in found if says in (one.help or "")]
-    assert told, found
-    assert not told[0].edits
+    reported = [one for one in found if says in (one.help or "")]
+    assert reported, found
+    assert not reported[0].edits

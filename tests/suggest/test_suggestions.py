@@ -73,17 +73,17 @@ def suggested(text: str, clause: str | None, found: Diagnostic) -> set[str]:
     match = re.search(r"write `([^`]*)`", found.help or "") or re.search(r"`([a-z_.]+)` decides it", found.help or "")
     if (left := re.search(r"leave `(\w+)` out", found.help or "")) and not match:
         return {f"leave {left[1]} out"}
-    said = match[1] if match else ""
-    out = {said, said.partition(" ")[2]}
+    output = match[1] if match else ""
+    out = {output, output.partition(" ")[2]}
     if found.edits:
         return out | {edit.text for edit in found.edits} | paths(applied(text, found.edits))
-    if said.startswith("for "):
-        return out | {"train.epochs" if "epoch" in said else "train.steps"}
-    if said.startswith("train "):
+    if output.startswith("for "):
+        return out | {"train.epochs" if "epoch" in output else "train.steps"}
+    if output.startswith("train "):
         return out | {"train"}
-    if said.startswith("SOURCE("):
-        return out | {f"data.{said[7:].partition('=')[0]}"}
-    plain = said.removesuffix(" {")
+    if output.startswith("SOURCE("):
+        return out | {f"data.{output[7:].partition('=')[0]}"}
+    plain = output.removesuffix(" {")
     if plain in schema.BY_PATH or plain in schema.CLAUSES:
         return out | {plain}
     inside = (
@@ -112,7 +112,7 @@ ROWS = rows()
 
 def misses(tuned: bool) -> dict[str, str]:
     out = {written: missed(written, right) for written, right in ROWS if is_tuned(written) is tuned}
-    return {written: said for written, said in out.items() if said}
+    return {written: output for written, output in out.items() if output}
 
 
 @pytest.mark.slow
@@ -121,10 +121,10 @@ def test_the_first_suggestion_is_right(tuned):
     half = [written for written, _ in ROWS if is_tuned(written) is tuned]
     wrong = misses(tuned)
     share = 1 - len(wrong) / len(half)
-    told = "\n".join(f"{written}: {said}" for written, said in wrong.items())
-    print(f"{share:.1%} of {len(half)}\n{told}")
+    reported = "\n".join(f"{written}: {output}" for written, output in wrong.items())
+    print(f"{share:.1%} of {len(half)}\n{reported}")
     assert len(half) >= 150
-    assert share >= SHARE, told
+    assert share >= SHARE, reported
 
 
 NEWCOMERS = {
@@ -203,7 +203,7 @@ def test_removed_argument_names_its_replacement(name):
 
 
 @pytest.mark.parametrize(
-    ("escape", "name", "help"),
+    ("library", "name", "help"),
     [
         ("accelerate", "offload_params", "`strategy.offload` decides it: write `offload=cpu` outside"),
         ("accelerate", "sync_module_states", "write `fsdp_sync_module_states`"),
@@ -215,11 +215,11 @@ def test_removed_argument_names_its_replacement(name):
         ("trl", "neftune_alpha", "write `neftune_noise_alpha`"),
     ],
 )
-def test_a_name_that_an_escape_lacks(escape, name, help):
-    found = first_error(f"{HEAD}extra {escape}({name}=1)\n".replace("zero_optimization.", "zero_optimization("), 0)
+def test_a_name_that_an_escape_lacks(library, name, help):
+    found = first_error(f"{HEAD}extra {library}({name}=1)\n".replace("zero_optimization.", "zero_optimization("), 0)
     if "." in name:
         block, inner = name.split(".")
-        found = first_error(f"{HEAD}extra {escape} {{\n  {block} {{\n    {inner} = 1\n  }}\n}}\n", 0)
+        found = first_error(f"{HEAD}extra {library} {{\n  {block} {{\n    {inner} = 1\n  }}\n}}\n", 0)
     assert found is not None
     assert help in (found.help or "")
 

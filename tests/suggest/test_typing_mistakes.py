@@ -55,9 +55,9 @@ def test_a_mistyped_setting_is_suggested_with_its_value():
         for name in mistakes(row.name, 1):
             text = f"{HEAD}{form[:at]}{name}{form[at + len(row.name) :]}\n"
             found, total = first(text), total + 1
-            told = f"{found.help}" if found is not None else ""
-            if row.name not in told.replace(f"`{name}`", ""):
-                wrong.append(f"{name}: {told}")
+            reported = f"{found.help}" if found is not None else ""
+            if row.name not in reported.replace(f"`{name}`", ""):
+                wrong.append(f"{name}: {reported}")
             if found is not None and found.edits:
                 after = edited(text, found)
                 if not errors(after) and stated(after) != stated(f"{HEAD}{form}\n"):
@@ -68,7 +68,7 @@ def test_a_mistyped_setting_is_suggested_with_its_value():
 
 
 @pytest.mark.parametrize(
-    ("typed_as", "meant"),
+    ("typed_as", "intended"),
     [
         ("kl_ccoef", "kl_coef"),
         ("disalbe_tqdm", "disable_tqdm"),
@@ -79,9 +79,9 @@ def test_a_mistyped_setting_is_suggested_with_its_value():
         ("packing_strat", None),  # an abbreviation
     ],
 )
-def test_a_mistyped_name_of_another_tool(typed_as: str, meant: str | None):
+def test_a_mistyped_name_of_another_tool(typed_as: str, intended: str | None):
     found = mistyped(typed_as)
-    assert (found or "").replace("_", "") == (meant or "").replace("_", "")
+    assert (found or "").replace("_", "") == (intended or "").replace("_", "")
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_a_near_name_of_another_meaning_gets_no_edit_to_it(line: str, words: str
 def is_generic(text: str) -> bool:
     """Whether the help is nothing but a list of settings."""
     found = next((one for one in checked(text).problems if one.code in ("XP101", "XP102")), None)
-    told = "" if found is None else found.help or ""
-    return "xpc list settings" in told or told.partition("` has ")[0].strip("`") in schema.CLAUSES
+    reported = "" if found is None else found.help or ""
+    return "xpc list settings" in reported or reported.partition("` has ")[0].strip("`") in schema.CLAUSES
 
 
 @pytest.mark.slow

@@ -108,8 +108,8 @@ def stated(text: str) -> dict[str, object]:
             continue
         value = convert(BY_PATH[path], item)
         out[path] = value.message if isinstance(value, Diagnostic) else value
-    for escape, items in spec.extra.items():
-        out |= {f"{escape}:{path}": plain_value(item.node) for path, item in items.items()}
+    for library, items in spec.extra.items():
+        out |= {f"{library}:{path}": plain_value(item.node) for path, item in items.items()}
     if file.train is not None:
         for name, node in (("MODEL", file.train.model), ("DATA", file.train.data)):
             typed = text[node.span.start : node.span.end].lower()
@@ -136,10 +136,10 @@ def first(text: str, start: int = 0) -> Diagnostic | None:
 
 
 def says(found: Diagnostic, words: str) -> bool:
-    told = " ".join([found.message, found.help or "", found.primary.text if found.primary else ""]).lower()
-    told = re.sub(r"extra\((\w+), ", r"extra \1(", told)  # the same, as typed after `with`
+    reported = " ".join([found.message, found.help or "", found.primary.text if found.primary else ""]).lower()
+    reported = re.sub(r"extra\((\w+), ", r"extra \1(", reported)  # the same, as typed after `with`
     words = re.sub(r"extra\((\w+), ", r"extra \1(", words)
-    return all(any(word.lower() in told for word in part.split("|")) for part in words.split(", "))
+    return all(any(word.lower() in reported for word in part.split("|")) for part in words.split(", "))
 
 
 def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> bool:
@@ -162,8 +162,8 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
         return stated(PLACES[tool].format(f"{typed.partition(' x ')[0]} x {match[1]}")) == wanted
     head = typed.partition(" { ")[0]
     for form in (f"{HEAD}{match[1]}\n", f"{HEAD}{head} {{\n  {match[1]}\n}}\n"):
-        said = stated(form)
-        new = {path: value for path, value in said.items() if path not in ("MODEL", "DATA")}
+        output = stated(form)
+        new = {path: value for path, value in output.items() if path not in ("MODEL", "DATA")}
         if new and not parse(Source("t.xp", form))[1] and new.items() <= wanted.items():
             return True
     return False
@@ -208,8 +208,10 @@ def missed(tool: str, typed: str, right: tuple[str, ...]) -> str:
         found = first(text)
         if found is None:
             return f"{text!r} is legal"
-        said = tool not in (*PLACES, "sentences") and any(one.startswith("says: ") for one in right)
-        if not any(fits(tool, typed, text, found, one) for one in right) or (said and leads_astray(text, found, typed)):
+        output = tool not in (*PLACES, "sentences") and any(one.startswith("says: ") for one in right)
+        if not any(fits(tool, typed, text, found, one) for one in right) or (
+            output and leads_astray(text, found, typed)
+        ):
             edits = ", ".join(edit.text for edit in found.edits)
             return f"{found.code} {found.message}; {found.help}" + (f" [{edits}]" if edits else "")
     return ""
@@ -257,7 +259,7 @@ LATER = [
 ]
 
 
-def test_of_later_lists_what_is_told_is_what_was_meant_and_no_edit_leads_astray():
+def test_of_later_lists_what_is_reported_is_what_was_meant_and_no_edit_leads_astray():
     assert len(LATER) >= 3370
     wrong = {typed: text for tool, typed, right in LATER if (text := missed(tool, typed, right))}
     listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
@@ -267,10 +269,10 @@ def test_of_later_lists_what_is_told_is_what_was_meant_and_no_edit_leads_astray(
 
 
 @pytest.mark.parametrize("tuned", [True, False], ids=["tuned", "held out"])
-def test_what_is_told_is_what_was_meant(tuned):
+def test_what_is_reported_is_what_was_meant(tuned):
     half = [row for row in ROWS if is_tuned(row[1]) is tuned]
-    told = {typed: missed(tool, typed, right) for tool, typed, right in half}
-    wrong = {typed: text for typed, text in told.items() if text}
+    reported = {typed: missed(tool, typed, right) for tool, typed, right in half}
+    wrong = {typed: text for typed, text in reported.items() if text}
     share = 1 - len(wrong) / len(half)
     listed = "\n".join(f"{typed}: {text}" for typed, text in wrong.items())
     print(f"{share:.1%} of {len(half)}\n{listed if tuned else ''}")

@@ -155,13 +155,13 @@ def test_a_child_may_name_other_data_than_its_base(tmp_path):
     assert found.spec.get("data.workers") == 3
 
 
-def test_assumptions_of_a_misspelt_spec_are_not_told():
+def test_assumptions_of_a_misspelt_spec_are_not_reported():
     assert "XP190" in codes(checked(LINE + "\n"))
     assert codes(checked(LINE + " with ligre\n")) == ["XP101"]
     assert "XP190" in codes(checked(LINE + " with gbs=3\n"))  # XP201 computes with the assumed hardware
 
 
-def test_quoted_hub_ids_are_told_from_paths():
+def test_quoted_hub_ids_are_reported_from_paths():
     found = checked('train "Qwen/Qwen2.5-3B" on "BAAI/Infinity-Instruct"\n')
     helps = [one.help for one in found.problems if one.code in ("XP118", "XP123")]
     assert helps == [
@@ -190,13 +190,13 @@ def test_a_model_of_another_machine_is_looked_for_by_the_run(tmp_path, path, sev
 
 
 def test_explain_knows_clauses_choices_and_settings_of_sources():
-    told = {name: explain(name) for name in ("memory", "zero2", "columns")}
-    assert "memory.checkpointing:" in (told["memory"] or "")
-    assert (told["zero2"] or "").startswith(
+    reported = {name: explain(name) for name in ("memory", "zero2", "columns")}
+    assert "memory.checkpointing:" in (reported["memory"] or "")
+    assert (reported["zero2"] or "").startswith(
         "zero2: a choice of `strategy`, spread over the processes: optimizer states, "
     )
-    assert "\nstrategy:" in (told["zero2"] or "")
-    assert (told["columns"] or "").startswith("data.columns:")
+    assert "\nstrategy:" in (reported["zero2"] or "")
+    assert (reported["columns"] or "").startswith("data.columns:")
     assert explain("nonsense") is None
 
 

@@ -229,13 +229,13 @@ def xpc_in_turn(
         timeout=timeout,
         check=True,
     )
-    told = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(told) == len(lines)
+    reported = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(reported) == len(lines)
     return [
         subprocess.CompletedProcess(
             ["xpc", *line], status, *(text.encode("utf-8", "surrogateescape") for text in (out, err))
         )
-        for line, (status, out, err) in zip(lines, told, strict=True)
+        for line, (status, out, err) in zip(lines, reported, strict=True)
     ]
 
 

@@ -134,11 +134,11 @@ def completed(model: Any, recomputed: bool) -> list[Any]:
     ids = torch.randint(3, 120, (2, 6), generator=torch.Generator().manual_seed(0))
     mask = torch.ones_like(ids)
     mask[1, :2] = 0
-    asked = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0, eos_token_id=None)
+    requested = GenerationConfig(max_new_tokens=8, do_sample=False, pad_token_id=0, eos_token_id=None)
 
     def written(by: Any) -> Any:
         with torch.no_grad():
-            return by.generate(ids, attention_mask=mask, generation_config=asked)
+            return by.generate(ids, attention_mask=mask, generation_config=requested)
 
     alone = written(undropped(model).eval())
     model.train()
@@ -182,8 +182,8 @@ def packs(model_type: str) -> int | None:
     from transformers.integrations import replace_with_bnb_linear
 
     model = AutoModelForCausalLM.from_config(tiny_models.config(model_type))
-    asked = BitsAndBytesConfig(load_in_4bit=True)
-    model = replace_with_bnb_linear(model, modules_to_not_convert=["lm_head"], quantization_config=asked)
+    requested = BitsAndBytesConfig(load_in_4bit=True)
+    model = replace_with_bnb_linear(model, modules_to_not_convert=["lm_head"], quantization_config=requested)
     return sum(type(module).__name__ == "Linear4bit" for module in model.modules())
 
 

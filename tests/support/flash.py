@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-ASKED = ("flash_attention_2", "flash_attention_3")
+QUESTION = ("flash_attention_2", "flash_attention_3")
 CALLS: list[str] = []
 
 
@@ -23,10 +23,12 @@ def _attend(q: Any, k: Any, v: Any, scale: float | None, causal: bool, window: A
     scores = torch.einsum("qhd,khd->hqk", q.float(), k.float()) * (scale or q.shape[-1] ** -0.5)
     if softcap:
         scores = torch.tanh(scores / softcap) * softcap
-    place = torch.arange(q.shape[0])
-    hidden = (place[None] > place[:, None]) if causal else torch.zeros(len(place), len(place), dtype=torch.bool)
+    location = torch.arange(q.shape[0])
+    hidden = (
+        (location[None] > location[:, None]) if causal else torch.zeros(len(location), len(location), dtype=torch.bool)
+    )
     if window is not None and window[0] >= 0:
-        hidden = hidden | (place[:, None] - place[None] > window[0])
+        hidden = hidden | (location[:, None] - location[None] > window[0])
     scores = scores.masked_fill(hidden[None], float("-inf"))
     return torch.einsum("hqk,khd->qhd", scores.softmax(-1), v.float()).to(q.dtype)
 
@@ -53,15 +55,15 @@ def flash_attn_varlen_func(
     return torch.cat([_attend(q[one], k[one], v[one], softmax_scale, causal, window_size, softcap) for one in parts])
 
 
-def _index_first_axis(rows: Any, places: Any) -> Any:
+def _index_first_axis(rows: Any, locations: Any) -> Any:
     """Replaces ``flash_attn.bert_padding.index_first_axis``: the tokens at these indices, without the padding."""
-    return rows[places]
+    return rows[locations]
 
 
-def _pad_input(rows: Any, places: Any, batch: int, length: int) -> Any:
+def _pad_input(rows: Any, locations: Any, batch: int, length: int) -> Any:
     """Replaces ``flash_attn.bert_padding.pad_input``: a batch of zeros with the tokens at their indices."""
     out = torch.zeros(batch * length, *rows.shape[1:], dtype=rows.dtype)
-    return out.index_copy(0, places, rows).reshape(batch, length, *rows.shape[1:])
+    return out.index_copy(0, locations, rows).reshape(batch, length, *rows.shape[1:])
 
 
 def install() -> None:
@@ -99,7 +101,7 @@ def install() -> None:
             _wanted_in_fp32()
         others = kernels._lazy_imports
         kernels._lazy_imports = lambda name, *more, **named: (
-            own if name in (*ASKED, None) else others(name, *more, **named)
+            own if name in (*QUESTION, None) else others(name, *more, **named)
         )
     else:
         names = {"flash_attn_func": flash_attn_func, "flash_attn_varlen_func": flash_attn_varlen_func}
@@ -122,10 +124,10 @@ def _wanted_in_fp32() -> None:
     gets the usual answer. Some families of 4.57 ask for the dtype of a device, which is now float32 unless autocast is
     enabled for that device.
     """
-    asked, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
-    torch.is_autocast_enabled = lambda *device: asked(*device) if device else True
+    requested, kind = torch.is_autocast_enabled, torch.get_autocast_dtype
+    torch.is_autocast_enabled = lambda *device: requested(*device) if device else True
     torch.get_autocast_gpu_dtype = lambda: torch.float32
-    torch.get_autocast_dtype = lambda device: kind(device) if asked(device) else torch.float32
+    torch.get_autocast_dtype = lambda device: kind(device) if requested(device) else torch.float32
 
 
 def _declared(self: Any, *_: Any, **__: Any) -> bool:

@@ -18,7 +18,7 @@ from xpc.compiler.preview.rehearsal.local_server import LocalServer
 
 @define
 class HubFiles(LocalServer):
-    """The server. `commits` maps ("models", "org/name") to the files of each commit; `asked` lists the requests.
+    """The server. `commits` maps ("models", "org/name") to the files of each commit; `requested` lists the requests.
 
     If a file's path is in `broken`, only half of the file is sent, as if the connection broke.
     """
@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
-        self.of.asked.append(f"{self.command} {path}")
+        self.of.requested.append(f"{self.command} {path}")
         status, data, headers = self._answer(path.strip("/").split("/"), body)
         if path in self.of.broken and self.command == "GET":
             headers["Content-Length"] = str(len(data))
@@ -98,14 +98,14 @@ class _Handler(BaseHTTPRequestHandler):
             status, data, headers = _refused("EntryNotFound")
             return status, data, {**headers, "X-Repo-Commit": commit}
         data = files[path]
-        told = {"ETag": f'"{sha1(data).hexdigest()}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
-        asked = self.headers.get("Range", "")
-        if asked.startswith("bytes="):
-            first, _, last = asked.removeprefix("bytes=").partition("-")
+        reported = {"ETag": f'"{sha1(data).hexdigest()}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes"}
+        requested = self.headers.get("Range", "")
+        if requested.startswith("bytes="):
+            first, _, last = requested.removeprefix("bytes=").partition("-")
             end = int(last) + 1 if last else len(data)
-            told["Content-Range"] = f"bytes {first}-{end - 1}/{len(data)}"
-            return 206, data[int(first) : end], told
-        return 200, data, told
+            reported["Content-Range"] = f"bytes {first}-{end - 1}/{len(data)}"
+            return 206, data[int(first) : end], reported
+        return 200, data, reported
 
     def _about(self, kind: str, name: str, rest: list[str], body: bytes) -> tuple[int, bytes, dict[str, str]]:
         ask, revision = (rest[0], rest[1]) if len(rest) > 1 else ("revision", "main")
@@ -118,8 +118,8 @@ class _Handler(BaseHTTPRequestHandler):
             whole = parse_qs(urlsplit(self.path).query).get("recursive", ["false"])[0].lower() == "true"
             return _json([one for one in _entries(files) if _below(one["path"], within, whole)])
         if ask == "paths-info":
-            said = json.loads(body) if body.startswith(b"{") else {"paths": parse_qs(body.decode()).get("paths", [])}
-            return _json([one for one in _entries(files) if one["path"] in said["paths"]])
+            output = json.loads(body) if body.startswith(b"{") else {"paths": parse_qs(body.decode()).get("paths", [])}
+            return _json([one for one in _entries(files) if one["path"] in output["paths"]])
         siblings = [{"rfilename": path, "size": len(data)} for path, data in files.items()]
         facts = {"_id": "0", "id": name, "sha": commit, "private": False, "gated": False, "disabled": False,
                  "downloads": 0, "likes": 0, "tags": [], "siblings": siblings}  # fmt: skip
@@ -140,8 +140,8 @@ def _below(path: str, folder: str, whole: bool) -> bool:
     return whole or "/" not in path.removeprefix(folder + "/" if folder else "")
 
 
-def _json(told: Any) -> tuple[int, bytes, dict[str, str]]:
-    return 200, json.dumps(told).encode(), {}
+def _json(reported: Any) -> tuple[int, bytes, dict[str, str]]:
+    return 200, json.dumps(reported).encode(), {}
 
 
 def _refused(why: str) -> tuple[int, bytes, dict[str, str]]:

@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(self.path.partition("?")[0])
-        self.of.asked.append(path)
+        self.of.requested.append(path)
         status, body, kind = self.of.answer(path, self.headers.get("Authorization", ""))
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -63,7 +63,7 @@ class Served(LocalServer):
         return {"HF_ENDPOINT": self.url, "HF_HUB_OFFLINE": "0", "HF_TOKEN": "", "PIP_INDEX_URL": f"{self.url}/simple",
                 "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": "/dev/null"}  # fmt: skip
 
-    def answer(self, path: str, said: str) -> tuple[int, bytes, str]:
+    def answer(self, path: str, output: str) -> tuple[int, bytes, str]:
         parts = path.strip("/").split("/")
         if parts[0] == "simple":
             return self._index(parts)
@@ -71,7 +71,7 @@ class Served(LocalServer):
             return 200, self._wheel(*parts[1].split("-")[:2]), "application/zip"
         if parts[0] == "api":
             found, wanted = self.repositories.get((parts[1], "/".join(parts[2:4]))), parts[5]
-            if found is not None and found.token and said != f"Bearer {found.token}":
+            if found is not None and found.token and output != f"Bearer {found.token}":
                 return 401, b"{}", "application/json"
             sha = None if found is None else found.branches.get(wanted)
             if found is not None and wanted in found.branches.values():

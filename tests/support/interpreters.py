@@ -82,9 +82,9 @@ def environment(stack: str) -> str:
 
 
 def _named(stack: str) -> str | None:
-    told = os.environ.get("XPC_PYTHON_" + stack.upper().replace("-", "_").replace(".", "_"))
-    if told or stack == DEFAULT:
-        return told or (sys.executable if find_spec("trl") else None)
+    reported = os.environ.get("XPC_PYTHON_" + stack.upper().replace("-", "_").replace(".", "_"))
+    if reported or stack == DEFAULT:
+        return reported or (sys.executable if find_spec("trl") else None)
     python = os.path.join(ROOT, environment(stack), "bin", "python")
     return python if os.path.exists(python) else None
 

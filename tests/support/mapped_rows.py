@@ -59,8 +59,8 @@ def prepare(bundle: str) -> None:
     sys.path.insert(0, bundle)
     program = run_path(os.path.join(bundle, "prepare_rows.py"))["_prepare"]
     program.__globals__["_writing"] = compared(program.__globals__["_writing"], bundle)
-    with tempfile.TemporaryDirectory() as place:
-        program(bundle, place)
+    with tempfile.TemporaryDirectory() as location:
+        program(bundle, location)
     sys.path.pop(0)
 
 

@@ -192,8 +192,8 @@ class Warm:
     ``python`` returns the path of a target's interpreter.
     """
 
-    def __init__(self, place: str, python: Callable[[str], str] = interpreter) -> None:
-        self.place, self.notes, self.python = place, os.path.join(place, "trackio"), python
+    def __init__(self, location: str, python: Callable[[str], str] = interpreter) -> None:
+        self.location, self.notes, self.python = location, os.path.join(location, "trackio"), python
         self.servers: dict[str, Forks] = {}
 
     def of(self, target: str) -> Forks:
@@ -205,7 +205,7 @@ class Warm:
 
     def compiled(self, text: str, name: str) -> str:
         """Compile a spec in the folder of the tiny model; return the path of the bundle."""
-        return compiled(text, self.place, os.path.join(self.place, f"{name}.bundle"), f"{name}.xp")
+        return compiled(text, self.location, os.path.join(self.location, f"{name}.bundle"), f"{name}.xp")
 
     def run(self, bundle: str, cwd: str, target: str, world: int = 1, idle: bool = False, **variables: str) -> Trained:
         """Run a bundle from ``cwd`` to its end, with ``world`` processes and these environment variables.
@@ -216,9 +216,9 @@ class Warm:
         if world > 1:  # in a real launch, one process runs the preflight before the others start
             variables.setdefault("XPC_PREFLIGHT", "passed")
         answer = self.of(target).run(bundle, cwd, world=world, **variables)
-        said = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
-        assert answer["status"] == [0] * world, said
-        assert idle or "nothing is learned" not in answer["out"], said
+        printed = f"{answer['out'][-3000:]}\n{answer['err'][-5000:]}"
+        assert answer["status"] == [0] * world, printed
+        assert idle or "nothing is learned" not in answer["out"], printed
         out = os.path.join(cwd, "out")
         with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as handle:
             events = [json.loads(line) for line in handle]
@@ -235,9 +235,9 @@ class Warm:
 
     def program(self, target: str, text: str, *words: str) -> list[dict[str, Any]]:
         """Run a Python program in the tiny model's folder, and return the JSON objects that it prints, one per line."""
-        path = os.path.join(self.place, "program.py")
-        put(self.place, {"program.py": text})
-        done = self.of(target).run(path, self.place, *words, program=path)
+        path = os.path.join(self.location, "program.py")
+        put(self.location, {"program.py": text})
+        done = self.of(target).run(path, self.location, *words, program=path)
         assert done["status"] == [0], done["err"][-3000:]
         return [json.loads(line) for line in done["out"].splitlines() if line.startswith("{")]
 

@@ -17,7 +17,7 @@ def trained_on(warm: Warm, target: str, name: str, specs: tuple[str, ...]) -> li
     `said` is the output of the program for all bundles.
     """
     bundles = [warm.compiled(text, f"{name}-{target}-{number}") for number, text in enumerate(specs)]
-    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
+    answer = warm.of(target).run(bundles[0], warm.location, *bundles, program=PROGRAM)
     assert answer["status"] == [0], answer["err"][-3000:]
     found = [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("ROWS ")]
     return [{**one, "said": answer["out"]} for one in found]

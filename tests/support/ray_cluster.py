@@ -32,10 +32,10 @@ class Cluster:
 
     def submit(self, bundle: str, log: str, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         """Start a bundle's ray_job.py, as `ray job submit` does on the head node; its output goes to the file `log`."""
-        told = {**environment, "RAY_ADDRESS": self.nodes.address}
+        reported = {**environment, "RAY_ADDRESS": self.nodes.address}
         with open(log, "wb") as out:
             words = [sys.executable, os.path.join(bundle, "ray_job.py")]
-            return subprocess.Popen(words, env=told, stdout=out, stderr=subprocess.STDOUT)
+            return subprocess.Popen(words, env=reported, stdout=out, stderr=subprocess.STDOUT)
 
     def workers(self) -> list[int]:
         """The process ids of Ray Train's workers in this cluster (`ray::RayTrainWorker...`)."""
@@ -43,11 +43,11 @@ class Cluster:
 
     def ranks(self, node: int) -> list[int]:
         """The ids of the processes that train on the node with this rank."""
-        told = [f"NODE_RANK={node}".encode(), *(f"XPC_RAY_NODE={one}".encode() for one in self.names())]
+        reported = [f"NODE_RANK={node}".encode(), *(f"XPC_RAY_NODE={one}".encode() for one in self.names())]
         found = []
         for one in everyone():
-            said = read(one, "environ").split(b"\0")
-            if b"trainer/main.py" in read(one, "cmdline") and told[0] in said and set(told[1:]) & set(said):
+            output = read(one, "environ").split(b"\0")
+            if b"trainer/main.py" in read(one, "cmdline") and reported[0] in output and set(reported[1:]) & set(output):
                 found.append(one)
         return found
 

@@ -41,14 +41,14 @@ def error(model_type: str, rank: int) -> float | str:
         if parameter.dim() > 1:
             torch.nn.init.normal_(parameter, std=0.1)
     tokens = torch.randint(3, 120, (1, LENGTH), generator=torch.Generator().manual_seed(0))
-    places = torch.arange(LENGTH)[None]
+    locations = torch.arange(LENGTH)[None]
     mine = slice(rank * LENGTH // 2, (rank + 1) * LENGTH // 2)
     plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
     try:
         with torch.no_grad():
-            whole = model(input_ids=tokens, position_ids=places, use_cache=False).logits
+            whole = model(input_ids=tokens, position_ids=locations, use_cache=False).logits
             UlyssesSPAttentionHF.register_with_transformers(model, "sdpa", 2, 1)
-            half = model(input_ids=tokens[:, mine], position_ids=places[:, mine], use_cache=False).logits
+            half = model(input_ids=tokens[:, mine], position_ids=locations[:, mine], use_cache=False).logits
     except Exception as found:  # code of a family that does not support Ulysses may raise any exception
         return f"{type(found).__name__}: {found}"
     finally:
@@ -56,8 +56,8 @@ def error(model_type: str, rank: int) -> float | str:
     return float((whole[:, mine] - half).abs().max())
 
 
-def process(rank: int, names: list[str], port: int, told: Any) -> None:
-    """Run one of the two processes: for each family, put the pair (model type, error) into the queue ``told``."""
+def process(rank: int, names: list[str], port: int, reported: Any) -> None:
+    """Run one of the two processes: for each family, put the pair (model type, error) into the queue ``reported``."""
     warnings.simplefilter("ignore")
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
     os.environ["MASTER_PORT"] = str(port)
@@ -73,7 +73,7 @@ def process(rank: int, names: list[str], port: int, told: Any) -> None:
     # Each model would initialize the process group again, but a process can do that only once.
     parallel_state_sp.initialize_sequence_parallel = lambda **_: None
     for name in names:
-        told.put((name, error(name, rank)))
+        reported.put((name, error(name, rank)))
 
 
 def main() -> None:
@@ -82,11 +82,11 @@ def main() -> None:
     from ports import free_port
 
     names = json.load(sys.stdin)
-    told = processes.get_context("spawn").Queue()
-    running = processes.spawn(process, (names, free_port(), told), nprocs=2, join=False)
+    reported = processes.get_context("spawn").Queue()
+    running = processes.spawn(process, (names, free_port(), reported), nprocs=2, join=False)
     found: dict[str, list[float | str]] = {name: [] for name in names}
     for _ in range(2 * len(names)):
-        name, one = told.get(timeout=300)
+        name, one = reported.get(timeout=300)
         found[name].append(one)
     while not running.join():
         pass

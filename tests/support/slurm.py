@@ -136,9 +136,9 @@ class Cluster:
             self.start_node(name)
         while not self._ready():
             if time.monotonic() > until:
-                told = self.logs()
+                reported = self.logs()
                 self.stop()
-                raise RuntimeError(f"the cluster did not come up within {seconds} seconds\n{told}")
+                raise RuntimeError(f"the cluster did not come up within {seconds} seconds\n{reported}")
             time.sleep(0.2)
         return self
 
@@ -197,11 +197,11 @@ class Cluster:
 
     def logs(self, lines: int = 30) -> str:
         """The last lines of each daemon's log and output."""
-        told = []
+        reported = []
         for path in sorted(glob.glob(self._path("*.log")) + glob.glob(self._path("*.said"))):
             with open(path, encoding="utf-8", errors="replace") as handle:
-                told.append(f"== {os.path.basename(path)}\n" + "".join(handle.readlines()[-lines:]))
-        return "\n".join(told)
+                reported.append(f"== {os.path.basename(path)}\n" + "".join(handle.readlines()[-lines:]))
+        return "\n".join(reported)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -213,10 +213,10 @@ class Cluster:
     def _keep(self, program: str, *words: str, key: str = "") -> None:
         found = _program(program)
         assert found is not None, program
-        with open(self._path(f"{key or program}.said"), "ab") as said:
+        with open(self._path(f"{key or program}.said"), "ab") as output:
             self._keepers[key or program] = subprocess.Popen(
                 [sys.executable, os.path.abspath(__file__), "--keep", found, *words],
-                env=self.environment, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True,
+                env=self.environment, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
 
     def _end(self, name: str) -> None:

@@ -126,8 +126,8 @@ def _settings(
     for path, item in new.items():
         value = item.label.source.text[item.label.span.start : item.label.span.end]
         old, flag = before.get(path), before.get(path.rpartition(".")[0])
-        gone = old is not None and any(start <= old.label.span.start < end for start, end, _ in cuts)
-        if old is not None and not gone:
+        removed = old is not None and any(start <= old.label.span.start < end for start, end, _ in cuts)
+        if old is not None and not removed:
             if schema.BY_PATH[path].kind is not FLAG or not any(other.startswith(path + ".") for other in new):
                 out.append((old.label.span.start, old.label.span.end, _as_before(text, old, path, value)))
         elif flag is not None and schema.BY_PATH[path.rpartition(".")[0]].kind is FLAG:

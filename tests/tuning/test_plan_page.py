@@ -53,11 +53,11 @@ def page(tmp_path):
     def go(text: str, *arguments: str):
         (tmp_path / "run.xp").write_text(text)
         out = tmp_path / "plan.html"
-        told, status = command.run(
+        reported, status = command.run(
             command.parse([str(tmp_path / "run.xp"), "--html", str(out), "--format", "json", *arguments])
         )
         assert status == 0
-        return out.read_text(encoding="utf-8"), json.loads(told)
+        return out.read_text(encoding="utf-8"), json.loads(reported)
 
     return go
 
@@ -96,21 +96,21 @@ def read(text: str) -> Tags:
 
 
 def test_the_page_says_what_the_plan_says(page):
-    text, told = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2), "--tokens", "900")
+    text, reported = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2), "--tokens", "900")
     tags = read(text)
-    peak = told["per_gpu"]["peak_allocated_bytes"]["value"] / 2**30
+    peak = reported["per_gpu"]["peak_allocated_bytes"]["value"] / 2**30
     assert f"fits: {peak:.1f} GiB of 79.1" in text
-    for name, size in told["per_gpu"]["phases"].items():
+    for name, size in reported["per_gpu"]["phases"].items():
         assert f'aria-label="{name}: {size / 2**30:.1f} GiB"' in text
-    assert f"{told['steps']:,} steps" in text
-    for change in told["changes"]:
+    assert f"{reported['steps']:,} steps" in text
+    for change in reported["changes"]:
         assert all(f"<code>{html.escape(one)}</code>" in text for one in change["settings"])
     (now,) = [row for row in tags.rows if row[:4] == ["h100-80gb", "zero3", "2", "yes"]]
     assert now[4:6] == [f"{peak:.1f}", "fits"]
     assert len({tuple(row[:4]) for row in tags.rows}) == len(tags.rows) > 30
     assert {row[5] for row in tags.rows[1:]} == {"fits", "tight"}
     assert {"a100-40gb", "a100-80gb"} <= {row[0] for row in tags.rows}
-    assert now[7] == f"{told['hours']['value']:,.1f}"
+    assert now[7] == f"{reported['hours']['value']:,.1f}"
 
 
 def test_an_alternative_is_the_plan_of_the_spec_that_says_so(page, tmp_path):
@@ -119,20 +119,20 @@ def test_an_alternative_is_the_plan_of_the_spec_that_says_so(page, tmp_path):
         SPEC.format(model="qwen2.5-7b-instruct", micro=4).replace("h100-80gb", "a100-80gb").replace("zero3", "zero2")
     )
     (tmp_path / "other.xp").write_text(other)
-    told = json.loads(command.run(command.parse([str(tmp_path / "other.xp"), "--format", "json"]))[0])
+    reported = json.loads(command.run(command.parse([str(tmp_path / "other.xp"), "--format", "json"]))[0])
     (row,) = [row for row in read(text).rows if row[:4] == ["a100-80gb", "zero2", "4", "yes"]]
-    assert row[4] == f"{told['per_gpu']['peak_allocated_bytes']['value'] / 2**30:.1f}"
-    assert row[8] == f"{told['gpu_hours']['value']:,.1f}"
+    assert row[4] == f"{reported['per_gpu']['peak_allocated_bytes']['value'] / 2**30:.1f}"
+    assert row[8] == f"{reported['gpu_hours']['value']:,.1f}"
 
 
 def test_a_sweep_has_its_totals(page):
-    text, told = page(SWEEP)
+    text, reported = page(SWEEP)
     assert "6 fits" in text
-    together = sum(one["gpu_hours"]["value"] for one in told)
+    together = sum(one["gpu_hours"]["value"] for one in reported)
     assert f"{together:,.1f} GPU-hours together" in text
     rows = read(text).rows
-    assert len({one["spec"] for one in told}) == 6
-    assert {one["spec"] for one in told} <= {row[0] for row in rows}
+    assert len({one["spec"] for one in reported}) == 6
+    assert {one["spec"] for one in reported} <= {row[0] for row in rows}
 
 
 def test_nothing_is_loaded_from_elsewhere_and_no_name_is_markup(page, tmp_path):
@@ -148,9 +148,9 @@ def test_nothing_is_loaded_from_elsewhere_and_no_name_is_markup(page, tmp_path):
 
 
 def test_unknown_numbers_are_reported(page):
-    text, told = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2).replace("8 x h100-80gb", "8 x cpu")
+    text, reported = page(SPEC.format(model="qwen2.5-7b-instruct", micro=2).replace("8 x h100-80gb", "8 x cpu")
                       .replace("precision bf16", "precision fp32"))  # fmt: skip
-    assert told["verdict"] == "unknown"
+    assert reported["verdict"] == "unknown"
     assert "Memory is unknown: the memory of a CPU process is not planned" in text
     read(text)
 

@@ -161,7 +161,7 @@ def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(prob
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("{}", "not a calibration file"),
         ('{"version": 1, "readings": [{}]}', "has a malformed measurement"),
@@ -169,10 +169,10 @@ def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(prob
         (None, "cannot be read"),
     ],
 )
-def test_a_file_that_is_no_calibration_is_refused(probes: Path, tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_file_that_is_no_calibration_is_refused(probes: Path, tmp_path: Path, text: str | None, output: str) -> None:
     if text is not None:
         (tmp_path / "c.json").write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         command.run(command.parse(["run.xp", "--calibration", "c.json"]))
 
 
@@ -201,12 +201,12 @@ def test_no_other_command_reads_the_file(probes: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_tuned_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.xp").write_text(GPU + "sweep { lr = [1e-5, 2e-5] }\n")
-    for words, said in (
+    for words, output in (
         (("s.xp",), "is a sweep"),
         (("-",), "needs a spec in a file"),
         (("s.xp", "--calibration", "c.json"), "which give the measurements"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=output):
             tuned(*words)
 
 

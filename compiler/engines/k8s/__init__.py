@@ -22,14 +22,14 @@ class Kubernetes(Engine):
 
     def readme(self, spec: Spec) -> list[str]:
         """Lines of README.md that say where to put the bundle, and which of the two files to apply."""
-        from xpc.compiler.engines.k8s.manifests import place
+        from xpc.compiler.engines.k8s.manifests import location
 
         lines = [f"kubectl apply -f {JOBSET}"]
         if not spec.asks_server:
             lines.append(f"kubectl apply -f {TRAINJOB}    # instead, with Kubeflow Trainer")
-        where = f"`/opt/{place(spec)}` in the image"
+        where = f"`/opt/{location(spec)}` in the image"
         if spec.get("launch.volume") is not None:
-            where = f"`{place(spec)}` on the volume, next to what the run reads, or {where}"
+            where = f"`{location(spec)}` on the volume, next to what the run reads, or {where}"
         served = ["", "Its job `vllm` is the server, and XPC_VLLM_HOST is set."] if spec.asks_server else []
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 

@@ -51,7 +51,7 @@ def files(spec: Spec, digest: str) -> dict[str, str]:
     return out
 
 
-def place(spec: Spec) -> str:
+def location(spec: Spec) -> str:
     """The path of the bundle's folder in a pod, relative to the shared folder. It needs no quoting for a shell."""
     return spec.folder or f"{spec.name}.bundle"
 
@@ -65,7 +65,7 @@ def _comment(spec: Spec, text: str) -> str:
         again=again,
         failures=survived_failures(nodes),
         folder=FOLDER,
-        place=place(spec),
+        place=location(spec),
     )
 
 
@@ -86,7 +86,7 @@ def survived_failures(nodes: int) -> str:
 def _script(spec: Spec, file: str, digest: str, *steps: str, start: str = START) -> str:
     shared = spec.get("launch.volume") is not None
     enter = f"cd {FOLDER}" if shared else f"mkdir -p {FOLDER}\ncd {FOLDER}"
-    find = read_sections(__file__, SHELL)["find"].format(enter=enter, place=place(spec), file=file, folder=FOLDER)
+    find = read_sections(__file__, SHELL)["find"].format(enter=enter, place=location(spec), file=file, folder=FOLDER)
     find += check(digest, "$bundle", file)
     return find + (CACHE if shared else "") + "".join(steps) + start
 

@@ -27,7 +27,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("launch.image") is None and "launch.image" not in spec.wrong:
         yield Finding(
-            spec.place("launch", "names no image"),
+            spec.location("launch", "names no image"),
             "pods need an image",
             'write `image = "ghcr.io/me/train:1"`, an image with what requirements.txt lists',
         )
@@ -63,7 +63,7 @@ def object_names(spec: Spec) -> Iterator[Finding]:
         if why is not None:
             near = f"{path[7:]} = {json.dumps(nearest_object_name(str(name)))}"
             yield Finding(
-                spec.place(path, why),
+                spec.location(path, why),
                 f"`{str(name)[:60]}` is not a valid name of a {'claim' if path == 'launch.volume' else 'secret'}",
                 f"write a valid name, such as `{near}`",
                 replace=near,

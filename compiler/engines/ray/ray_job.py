@@ -168,15 +168,15 @@ def supervise(status_out: int) -> None:
     if os.fork():
         os._exit(0)
     os.setsid()
-    job, gone = settings(BUNDLE), threading.Event()
-    threading.Thread(target=wait_for_worker, args=(gone,), daemon=True).start()
+    job, disconnected = settings(BUNDLE), threading.Event()
+    threading.Thread(target=wait_for_worker, args=(disconnected,), daemon=True).start()
     name = f"{digest(BUNDLE)}-{os.getuid()}-{os.environ['XPC_RAY_NODE']}"
     with open(os.path.join(tempfile.gettempdir(), f"xpc-{name}.lock"), "w", encoding="utf-8") as lock:
         while not is_locked(lock.fileno()):
-            if gone.wait(0.2):
+            if disconnected.wait(0.2):
                 os._exit(0)
         child = subprocess.Popen(["bash", os.path.join(BUNDLE, "launch.sh")], stdin=subprocess.DEVNULL)
-        while child.poll() is None and not gone.wait(0.2):
+        while child.poll() is None and not disconnected.wait(0.2):
             pass
         if child.poll() is None:
             say("the worker has ended; launch.sh is asked to stop")
@@ -190,10 +190,10 @@ def supervise(status_out: int) -> None:
         os.killpg(0, signal.SIGKILL)  # kills this process and all remaining processes of the run
 
 
-def wait_for_worker(gone: threading.Event) -> None:
+def wait_for_worker(disconnected: threading.Event) -> None:
     """Wait until the pipe from the worker closes."""
     sys.stdin.buffer.read()
-    gone.set()
+    disconnected.set()
 
 
 def is_locked(lock: int) -> bool:

@@ -31,7 +31,7 @@ def folder(spec: Spec) -> Iterator[Finding]:
     bare = path.partition("://")[2] if "://" in path else path
     kept = "/".join(part for part in bare.split("/") if part.isprintable() and part not in ("", ".", "..", "~"))
     yield Finding(
-        spec.place("launch.volume", "not an absolute path" if path.isprintable() else "has a control character"),
+        spec.location("launch.volume", "not an absolute path" if path.isprintable() else "has a control character"),
         f"`{path[:60]}` is not a folder that all nodes of a Ray cluster can share",
         'write the path at which all nodes mount it, such as `volume = "/mnt/shared"`',
         replace=f'volume = "/mnt/{kept or "shared"}"' if '"' not in kept and "\\" not in kept else None,

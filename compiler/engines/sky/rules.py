@@ -28,7 +28,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.name not in gpu_names():
         yield Finding(
-            spec.place("hardware", "not in its catalog"),
+            spec.location("hardware", "not in its catalog"),
             f"SkyPilot has no {gpu.name}",
             "write a GPU that clouds rent, such as `hardware 8 x h100-80gb`, or start it with `launch slurm`",
             (spec.label("launch", "the launcher"),),
@@ -66,7 +66,7 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     volume = spec.get("launch.volume")
     if isinstance(volume, str) and is_bucket(volume) and spec.hardware.nodes > 1:
         yield Finding(
-            spec.place("launch.volume", "a bucket"),
+            spec.location("launch.volume", "a bucket"),
             f"{spec.hardware.nodes} nodes cannot write checkpoints to a bucket together",
             "write `volume = NAME`, the name of a volume (`sky volumes ls`), or `nodes 1`",
             (spec.label("nodes", "the nodes"),),
@@ -105,7 +105,7 @@ def volume_name(spec: Spec) -> Iterator[Finding]:
     why = object_name_fault(name)
     if why is not None:
         yield Finding(
-            spec.place("launch.volume", why),
+            spec.location("launch.volume", why),
             f"`{volume[:60]}` is neither a volume nor a bucket",
             'write `volume = my-volume`, or a bucket such as `volume = "s3://my-bucket"`',
             replace=f'volume = "{scheme}{nearest_object_name(name)}"',

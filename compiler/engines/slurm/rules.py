@@ -50,7 +50,7 @@ def names(spec: Spec) -> Iterator[Finding]:
         kept = "".join(c if c.isascii() and (c.isalnum() or c in marks) else "-" for c in text).strip(marks)
         legal = f'{name} = "{kept or "main"}"'
         yield Finding(
-            spec.place(
+            spec.location(
                 path, "begins or ends with punctuation" if wrong is None else f"a name cannot contain {wrong!r}"
             ),
             f"Slurm cannot read this {name} name",
@@ -76,7 +76,7 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
     longer = -(-4 * needed // 60)
     short = time < SHORTEST
     yield Finding(
-        spec.place("launch.time", f"{time} s, and {needed} s may go to the last checkpoint"),
+        spec.location("launch.time", f"{time} s, and {needed} s may go to the last checkpoint"),
         "the limit leaves no time to train" if short else "the limit leaves little time to train",
         write(f"time = {longer}m", ", or more"),
         severity="error" if short else None,
@@ -96,7 +96,7 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.asks_server:
         yield Finding(
-            spec.place("method.vllm.mode", "the server's node is like those that train"),
+            spec.location("method.vllm.mode", "the server's node is like those that train"),
             "the job would have no GPU for the vLLM server",
             "leave `vllm` out: transformers generates instead",
             (spec.label("hardware", "no GPU"),),
@@ -133,7 +133,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
         if shaped and not taken and not set(text) & set(" \t\n\"'#\\`$") and text.isprintable():
             continue
         yield Finding(
-            spec.place("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
+            spec.location("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to sbatch",
             'write complete options, such as `extra_args = ["--mail-type=END"]`; settings of `launch` write the others',
         )
@@ -157,7 +157,9 @@ def containers(spec: Spec) -> Iterator[Finding]:
     if (image is None) is not (started is None) and "launch.image" not in spec.wrong:
         bare = started is None
         yield Finding(
-            spec.place("launch.image", "nothing starts it") if bare else spec.place("launch.container", "no `image`"),
+            spec.location("launch.image", "nothing starts it")
+            if bare
+            else spec.location("launch.container", "no `image`"),
             "a container needs an image and a program that starts it",
             "leave `image` out, or name pyxis or apptainer as its `container`"
             if bare
@@ -165,7 +167,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
         )
     if spec.get("launch.mounts") is not None and image is None and started is None:
         yield Finding(
-            spec.place("launch.mounts", "there is no container"),
+            spec.location("launch.mounts", "there is no container"),
             "`mounts` needs a container",
             "leave `mounts` out",
         )
@@ -173,7 +175,7 @@ def containers(spec: Spec) -> Iterator[Finding]:
         yield from image_fault(spec)
     elif isinstance(image, str) and (not image.isprintable() or ":" in image or "," in image):
         yield Finding(
-            spec.place("launch.image", "a colon, a comma or an invisible character"),
+            spec.location("launch.image", "a colon, a comma or an invisible character"),
             "this is not a valid path of a container's file",
             'write a path such as `image = "/shared/train.sqsh"`',
         )
@@ -195,7 +197,7 @@ def part_of_a_node(spec: Spec) -> Iterator[Finding]:
     for path in ("launch.cpus", "launch.host_memory"):
         if spec.flag("launch.exclusive") and spec.written(path):
             yield Finding(
-                spec.place(path, "less than `exclusive` takes"),
+                spec.location(path, "less than `exclusive` takes"),
                 f"`exclusive` and `{path[7:]}` ask for different parts of a node",
                 f"leave `{path[7:]}` out, or `exclusive`",
                 (spec.label("launch.exclusive", "the whole node"),),

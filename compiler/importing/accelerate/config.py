@@ -73,13 +73,13 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
     if "fp8_config" in table:
         float8.block(draft, table["fp8_config"], mixed)
     for key, one in table.items():
-        if (one.file, one.key) in draft.fates or one.mapping:
+        if (one.file, one.key) in draft.outcomes or one.mapping:
             continue
         if key in KEYS:
             draft.note(one, KEYS[key].irrelevant)
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
-        elif not draft.escape("accelerate", key, one):
+        elif not draft.keep_in_extra("accelerate", key, one):
             draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle decides it")
 
 
@@ -143,7 +143,9 @@ def _dynamo(draft: Draft, entry: Entry, block: Entry) -> None:
         draft.note(entry, "nothing is compiled")
     elif entry is not backend:
         draft.note(entry, "it decides how torch compiles, not what torch computes")
-    elif word != "INDUCTOR" or not draft.escape("trl", "torch_compile", Entry(entry.key, True, entry.file, entry.line)):
+    elif word != "INDUCTOR" or not draft.keep_in_extra(
+        "trl", "torch_compile", Entry(entry.key, True, entry.file, entry.line)
+    ):
         draft.error(entry, "a bundle compiles a model by inductor only", "write `dynamo_backend: INDUCTOR` or `NO`")
 
 
@@ -164,7 +166,8 @@ def _mixed(draft: Draft, entry: Entry) -> None:
     else:
         if decided is not None and decided.entry is not None:
             draft.warn(
-                entry, f"it decides, because {decided.entry.place} turns neither bf16 nor fp16 on, as in transformers"
+                entry,
+                f"it decides, because {decided.entry.location} turns neither bf16 nor fp16 on, as in transformers",
             )
             draft.mark(decided.entry, "irrelevant", why="accelerate's file decides")
             del draft.settings["precision"]

@@ -74,7 +74,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
     """Handle a DeepSpeed key for which there is no setting: keep it under `extra` with its dotted name, or report why
     it has no effect.
     """
-    if (entry.file, entry.key) in draft.fates:
+    if (entry.file, entry.key) in draft.outcomes:
         return
     if entry.value == "auto":
         draft.note(entry, AUTO)
@@ -100,10 +100,10 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         draft.note(entry, "console output only" if "steps" in key else "a bundle writes what the optimizer needs"
                    if "untested" in key else "it changes nothing")  # fmt: skip
         if key == "wall_clock_breakdown" and not entry.off:
-            draft.escape("deepspeed", key, entry)
+            draft.keep_in_extra("deepspeed", key, entry)
     elif name.endswith("stage3_gather_16bit_weights_on_model_save") and boolean(entry):
         draft.note(entry, "a bundle states the same")
-    elif not draft.escape("deepspeed", name, entry):
+    elif not draft.keep_in_extra("deepspeed", name, entry):
         if entry.off:
             draft.note(entry, "it is off")
         else:
@@ -134,7 +134,7 @@ def precision(draft: Draft, table: Entries) -> None:
         elif boolean(on):
             draft.put("precision", name, on)
         elif decided is not None and decided.text == name:
-            draft.error(on, f"{decided.entry.place if decided.entry else 'a default'} sets precision = {name}",
+            draft.error(on, f"{decided.entry.location if decided.entry else 'a default'} sets precision = {name}",
                         "keep one of the two")  # fmt: skip
         else:
             draft.note(on, "it is off")
@@ -142,7 +142,7 @@ def precision(draft: Draft, table: Entries) -> None:
         one = table["fp16"].mapping[inner]
         row = KEYS.get(f"fp16.{inner}")
         usual = row.usual[0] if row is not None and row.usual else None
-        if (one.file, one.key) not in draft.fates and usual == number(one):
+        if (one.file, one.key) not in draft.outcomes and usual == number(one):
             draft.note(one, "a bundle states the same")
 
 
@@ -157,7 +157,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
     if name in ("adamw", "adam") and kind is not None:
         own = draft.settings.get("optimizer")
         if own is not None and own.entry is not None and not own.text.startswith("adamw"):
-            draft.error(kind, f"{own.entry.place} sets {own.text}", "keep one of the two")
+            draft.error(kind, f"{own.entry.location} sets {own.text}", "keep one of the two")
         else:
             earlier = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
@@ -321,10 +321,10 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
     if saved is not None and (boolean(saved) or found != 3):
         draft.note(saved, "a bundle gathers the weights that it saves")
     elif saved is not None:
-        draft.escape("deepspeed", "zero_optimization.stage3_gather_16bit_weights_on_model_save", saved)
+        draft.keep_in_extra("deepspeed", "zero_optimization.stage3_gather_16bit_weights_on_model_save", saved)
     irrelevant = load("accelerate/keys.toml").block("deepspeed_config").column("irrelevant")
     for name, one in table.items():
-        if (one.file, one.key) in draft.fates:
+        if (one.file, one.key) in draft.outcomes:
             continue
         if name in irrelevant:
             draft.note(one, irrelevant[name])

@@ -74,7 +74,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
     for key, one in table.items():
-        if (one.file, one.key) in draft.fates:
+        if (one.file, one.key) in draft.outcomes:
             continue
         row = KEYS.get(f"fsdp_config.{key}")
         if one.empty:
@@ -85,7 +85,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
             draft.note(one, "the model names its layers")
         elif key == "fsdp_limit_all_gathers":
             draft.note(one, "a bundle keeps torch's default")
-        elif not draft.escape("accelerate", key, one):
+        elif not draft.keep_in_extra("accelerate", key, one):
             draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle decides it")
 
 
@@ -105,7 +105,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         if shard is not None and integer(shard):
             draft.put("strategy.shard", (integer(shard) or 1) * (parallel or 1), shard)
     for key, one in table.items():
-        if (one.file, one.key) in draft.fates:
+        if (one.file, one.key) in draft.outcomes:
             continue
         if key in ("dp_replicate_size", "dp_shard_size", "cp_size", "tp_size", "sp_size") and (
             integer(one) in (0, 1, None) or key == "dp_shard_size"
@@ -134,9 +134,9 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     old = [one for one in terms if one.upper() in SHARDING]
     if "offload" in terms:
         draft.put("strategy.offload", "cpu", entry)
-    odd = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
-    if odd or len(old) > 1:
-        draft.error(entry, f"`{odd[0] if odd else old[1]}` is not an option of it")
+    unexpected = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
+    if unexpected or len(old) > 1:
+        draft.error(entry, f"`{unexpected[0] if unexpected else old[1]}` is not an option of it")
         return
     name, kept = SHARDING[(old or ["full_shard"])[0].upper()]
     version = config.mapping.get("version", config.mapping.get("fsdp_version")) if config is not None else None

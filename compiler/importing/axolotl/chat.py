@@ -18,7 +18,7 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 
 @record
-class Learned:
+class TrainedTurns:
     """Which turns are trained on: their roles, whether the end-of-turn token is trained on in every turn, and the key
     in the file that states this.
     """
@@ -28,11 +28,11 @@ class Learned:
     entry: Entry | None = None
 
 
-def learned(draft: Draft, named: Entries) -> Learned:
+def learned(draft: Draft, named: Entries) -> TrainedTurns:
     """Combine `roles_to_train`, `train_on_eos` and `train_on_inputs` into the turns that are trained on. If datasets
     train on different turns, that is an error.
     """
-    found: list[Learned] = []
+    found: list[TrainedTurns] = []
     listed = named.get("datasets")
     for one in [] if listed is None else listed.items:
         roles, ends = one.mapping.get("roles_to_train"), one.mapping.get("train_on_eos")
@@ -48,18 +48,18 @@ def learned(draft: Draft, named: Entries) -> Learned:
             elif key in one.mapping:
                 draft.error(one.mapping[key], "the end of every answer is always in the loss", "write `turn` or `all`")
         every = ends is not None and ends.value == "all"
-        found.append(Learned(given or axolotl_templates.ASSISTANT, every, roles or ends))
+        found.append(TrainedTurns(given or axolotl_templates.ASSISTANT, every, roles or ends))
     everyone = named.get("train_on_inputs")
     if everyone is not None and boolean(everyone):
-        return Learned(EVERYONE, any(one.every_end for one in found), everyone)
+        return TrainedTurns(EVERYONE, any(one.every_end for one in found), everyone)
     for other in found[1:]:
         if (other.roles, other.every_end) != (found[0].roles, found[0].every_end):
             draft.error(other.entry or found[0].entry or named["datasets"], "another data set trains on other turns",
                         "a spec trains on the same turns in all sources")  # fmt: skip
-    return found[0] if found else Learned()
+    return found[0] if found else TrainedTurns()
 
 
-def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned) -> bool:
+def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
     """Set the chat template. Returns True if the template itself marks which turns are trained on, because `marks` asks
     for other turns than the assistant's.
     """
@@ -71,7 +71,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: Learned)
     renders = _renders(draft)
     fallback = word.startswith("tokenizer_default_fallback_")
     known = registry.find_model(draft.model)
-    more = not {"messages", "conversations"}.isdisjoint(shapes) and marks != Learned(entry=marks.entry)
+    more = not {"messages", "conversations"}.isdisjoint(shapes) and marks != TrainedTurns(entry=marks.entry)
     if body is not None and own:
         _jinja(draft, body, overrides)
     elif body is not None:

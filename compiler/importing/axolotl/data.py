@@ -114,7 +114,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         )
     each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
     shape, columns = _shape(draft, table, word, kind or entry)
-    if kind is not None and (kind.file, kind.key) not in draft.fates:
+    if kind is not None and (kind.file, kind.key) not in draft.outcomes:
         draft.mark(kind, "mapped", f"data {{ format = {shape} }}")
     part = axolotl_rows.part(draft, table, named)
     for found in each:
@@ -126,7 +126,7 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
             or found.ref.startswith('"')  # a local file need not exist when the spec is written
         )
         ref = axolotl_evaluation.revised(draft, found.ref, table["revision"]) if "revision" in table else found.ref
-        draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", place=kind))
+        draft.sources.append(Source(ref, columns, part or found.take, format=shape if stated else "", location=kind))
     _other_keys(draft, table)
 
 
@@ -147,7 +147,7 @@ def _system_column(draft: Draft, path: Entry | None, overrides: Overrides) -> No
         draft.put("data.system_column", "system", path)
 
 
-def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, tuple[str, ...]]:
+def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[str, tuple[str, ...]]:
     """Return a pair: the format of the rows, such as `messages`, for the dataset type `word`; and the names of the
     columns, if they are not the format's usual names.
     """
@@ -156,12 +156,12 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
     for one in (messages, chosen, rejected, field):
         draft.mark(one, "mapped", "columns")
     if METHODS[draft.method].shapes[0] == "preference":
-        return "preference", _pair(draft, word, place, messages, chosen, rejected)
+        return "preference", _pair(draft, word, location, messages, chosen, rejected)
     if draft.method == "kto":
-        return "unpaired", _unpaired(draft, word, place)
+        return "unpaired", _unpaired(draft, word, location)
     if METHODS[draft.method].generates:
         draft.warn(
-            place,
+            location,
             "the rows are read unchanged: the column `prompt` is the prompt",
             "`data(prompt=COLUMN)` names another",
         )
@@ -173,7 +173,7 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
         name = (text(messages) if messages is not None else None) or (
             "conversations" if word.startswith("sharegpt") else "messages"
         )
-        shape = _messages(draft, table, word.startswith("sharegpt"), place)
+        shape = _messages(draft, table, word.startswith("sharegpt"), location)
         return shape, (name,) if (name,) != SHAPES[shape] else ()
     if word in ("alpaca", "alpaca:instruct"):  # this is the default style of prompts for alpaca
         draft.differs(
@@ -182,32 +182,32 @@ def _shape(draft: Draft, table: Entries, word: str, place: Entry) -> tuple[str, 
             "tokens of an answer that begins with a newline may differ",
         )
         return "alpaca", ()
-    prompted = axolotl_words.shaped(draft, word, place) if place.key.endswith("type") else None
+    prompted = axolotl_words.shaped(draft, word, location) if location.key.endswith("type") else None
     if prompted is not None:
         return "prompt_completion", prompted
-    if not word or (place.key.endswith("type") and place.empty):
+    if not word or (location.key.endswith("type") and location.empty):
         draft.warn(
-            place,
+            location,
             "without a type axolotl reads rows that are tokens already: `input_ids`, `attention_mask` and `labels`",
             "name the rows as text by `--data`, or write their `type`, if they are not",
         )
         return "tokens", ()
     if word == "input_output":
         draft.error(
-            place,
+            location,
             "a row is a list of segments, each learned or not by its `label`, and a spec has no such shape",
             "if each row ends with its one learned segment, write that as `completion` and the others as `prompt`, and "
             "name the new rows by `--data`",
         )
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(
-            place,
+            location,
             "axolotl puts a text of its own around the columns, which a spec cannot do",
             "write that text into rows with `prompt` and `completion`, and pass the file of these rows with `--data`",
         )
     else:
         why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and an import runs no custom module"
-        draft.error(place, why, "known types are chat_template, completion and alpaca")
+        draft.error(location, why, "known types are chat_template, completion and alpaca")
     return "", ()
 
 
@@ -217,13 +217,13 @@ are `conversations`.
 """
 
 
-def _messages(draft: Draft, table: Entries, older: bool, place: Entry) -> str:
+def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str:
     """The row format of conversations: `messages` for role and content, `conversations` for from and value. Other
     message keys are an error.
     """
     mapped = _mapped(table, "role", "message_field_role"), _mapped(table, "content", "message_field_content")
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
-    mapping = table.get("message_property_mappings", place)
+    mapping = table.get("message_property_mappings", location)
     if not shape:
         draft.error(mapping, f"the runtime does not read messages of `{mapped[0]}` and `{mapped[1]}`",
                     "it reads `role` and `content`, or `from` and `value`")  # fmt: skip
@@ -254,7 +254,7 @@ def speakers(draft: Draft, entry: Entry | None, shape: str) -> None:
             draft.put(f"data.{role}_roles", tuple(own), one)
 
 
-def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
+def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> None:
     """Set axolotl's chat template for types such as `chatml.intel`, in which plain columns become turns. `texts` is
     true if the rows contain plain texts, so that turns must be made of them.
     """
@@ -262,58 +262,61 @@ def _chat_template(draft: Draft, word: str, place: Entry, texts: bool) -> None:
     body = axolotl_templates.axolotl_template(name, stripped=draft.method != "reward")
     if body is not None:
         if texts:
-            draft.put("data.chat", True, place)
+            draft.put("data.chat", True, location)
         file = f"{draft.stem}.chat_template.jinja"
         draft.files[file] = body.encode()
-        draft.put("model.chat_template", file, place)
-        draft.differs("datasets.system", SYSTEM, place)
+        draft.put("model.chat_template", file, location)
+        draft.differs("datasets.system", SYSTEM, location)
 
 
-def _unpaired(draft: Draft, word: str, place: Entry) -> tuple[str, ...]:
+def _unpaired(draft: Draft, word: str, location: Entry) -> tuple[str, ...]:
     last = word.rpartition(".")[2]
-    if not isinstance(place.value, str) or last == "argilla_chat":
-        draft.error(place, "a spec has no shape for such rated answers",
+    if not isinstance(location.value, str) or last == "argilla_chat":
+        draft.error(location, "a spec has no shape for such rated answers",
                     "write the rows as `prompt`, `completion` and `label`")  # fmt: skip
-        corpus.everything(draft, place, "the type is refused")
+        corpus.everything(draft, location, "the type is refused")
         return ()
-    _chat_template(draft, word, place, texts=True)
+    _chat_template(draft, word, location, texts=True)
     columns = {"argilla": "instruction", "intel": "question"}.get(last, "prompt")
     return (columns, "completion", "label") if columns != "prompt" else ()
 
 
-def _pair(draft: Draft, word: str, place: Entry, messages: Entry | None, chosen: Entry | None,
+def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chosen: Entry | None,
           rejected: Entry | None) -> tuple[str, ...]:  # fmt: skip
     head, _, last = word.rpartition(".")
-    if not isinstance(place.value, str) and place.key.endswith("type"):
-        draft.error(place, "a spec has no custom prompt for pairs",
+    if not isinstance(location.value, str) and location.key.endswith("type"):
+        draft.error(location, "a spec has no custom prompt for pairs",
                     "write its text into rows with `prompt`, `chosen` and `rejected`")  # fmt: skip
-        corpus.everything(draft, place, "the type is refused")
+        corpus.everything(draft, location, "the type is refused")
         return ()
     if draft.method == "orpo" or last in CONVERSATIONS:
-        _chat_template(draft, word, place, texts=False)
+        _chat_template(draft, word, location, texts=False)
         if last == "argilla_chat" and not head.startswith("chat_template"):
             draft.differs("datasets.type", "axolotl reads the first question and its answers; the spec reads the "
-                          "complete conversation", place)  # fmt: skip
+                          "complete conversation", location)  # fmt: skip
         return ()
     if word.startswith("bradley_terry.chat_template"):
-        draft.put("data.chat", True, place)
+        draft.put("data.chat", True, location)
         draft.differs("datasets.system", "axolotl writes the column `system` as a system turn, even if it is empty, "
-                      "and the spec writes none", place)  # fmt: skip
+                      "and the spec writes none", location)  # fmt: skip
         return ("input", "chosen", "rejected")
     # both axolotl and xpc pass the rows to TRL unchanged, so nothing needs to be set
     if word == "passthrough" and draft.method == "dpo":
         return ()
-    _chat_template(draft, word.removeprefix("bradley_terry."), place, texts=True)
+    _chat_template(draft, word.removeprefix("bradley_terry."), location, texts=True)
     if last in COLUMNS:
         return COLUMNS[last]
     one, two = (text(entry) if entry is not None else None for entry in (chosen, rejected))
     if word.startswith("chat_template") or messages is not None:
         return ((text(messages) if messages is not None else None) or "messages", one or "chosen", two or "rejected")
     if last not in ("default", "chatml", "llama3", ""):
-        draft.error(place, f"the type `{word[:40]}` of pairs is not known", "write the rows as `prompt`, `chosen` and "
-                    "`rejected`")  # fmt: skip
+        draft.error(
+            location,
+            f"the type `{word[:40]}` of pairs is not known",
+            "write the rows as `prompt`, `chosen` and `rejected`",
+        )
     if head or last in ("chatml", "llama3"):
-        draft.warn(place, "the question is taken from the column `prompt`")
+        draft.warn(location, "the question is taken from the column `prompt`")
     return (one or "chosen", two or "rejected") if (one or two) else ()
 
 
@@ -328,7 +331,7 @@ def _mapped(table: Entries, key: str, older: str) -> str:
 def _other_keys(draft: Draft, table: Entries) -> None:
     irrelevant = axolotl_keys.KEYS.block("datasets").column("irrelevant")
     for key, one in table.items():
-        if (one.file, one.key) in draft.fates:
+        if (one.file, one.key) in draft.outcomes:
             continue
         if key in ("message_property_mappings", "roles"):
             for part in one.mapping.values():

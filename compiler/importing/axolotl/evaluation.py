@@ -25,9 +25,9 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     for one in entry.items:
         table = one.mapping
         keys = {key for key in (*trained, *table) if key not in PLACES}
-        odd = [key for key in sorted(keys) if _shown(table, key) != _shown(trained, key)]
-        if odd:
-            draft.error(table.get(odd[0], one), "a spec reads evaluation data as it reads training data",
+        unexpected = [key for key in sorted(keys) if _shown(table, key) != _shown(trained, key)]
+        if unexpected:
+            draft.error(table.get(unexpected[0], one), "a spec reads evaluation data as it reads training data",
                         "give both the same keys")  # fmt: skip
             continue
         split = table.get("split")
@@ -37,7 +37,7 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
         if found is not None and "revision" in table:
             found = Source(revised(draft, found.ref, table["revision"]))
         for key in table:
-            if (one.file, table[key].key) not in draft.fates:
+            if (one.file, table[key].key) not in draft.outcomes:
                 corpus.everything(draft, table[key], "the same as for the training data")
         refs += [] if found is None else [found.ref]
     if refs:

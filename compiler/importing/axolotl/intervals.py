@@ -6,7 +6,7 @@ Source: axolotl 0.18.0, core/builders/ and utils/config/__init__.py (`normalize_
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.outcomes import Fate
+from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.text.entries import Entries, Entry, number
 from xpc.compiler.importing.trl import schedule, switches
 from xpc.compiler.language.kinds import EPOCH, Amount
@@ -50,7 +50,7 @@ def intervals(draft: Draft, named: Entries) -> None:
         elif path == "save.every":
             draft.default(path, EPOCH, "not set: axolotl saves after each epoch")
         for entry in given:
-            if (entry.file, entry.key) not in draft.fates:
+            if (entry.file, entry.key) not in draft.outcomes:
                 draft.mark(entry, "mapped", path) if not entry.empty else draft.note(entry, NULL)
     if evaluates and not draft.has("eval.every"):
         draft.warn(
@@ -90,7 +90,7 @@ def evaluation(draft: Draft, named: Entries) -> None:
     if wanted and agree and draft.method == "sft":
         extra.setdefault("load_best_model_at_end", "true")
         draft.defaults.append(
-            Fate(
+            KeyOutcome(
                 "",
                 "",
                 "",

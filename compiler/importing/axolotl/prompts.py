@@ -57,14 +57,14 @@ def types() -> dict[str, Words]:
     return out
 
 
-def words(draft: Draft, word: str, place: Entry) -> Words | None:
-    """The prompt of a dataset type. The type is named by `word`, or, if `place` is a mapping, it is a custom type. None
-    for an unknown name.
+def words(draft: Draft, word: str, location: Entry) -> Words | None:
+    """The prompt of a dataset type. The type is named by `word`, or, if `location` is a mapping, it is a custom
+    type. None for an unknown name.
     """
-    if not place.mapping:
+    if not location.mapping:
         return types().get(word)
     given: dict[str, str] = {}
-    for key, one in place.mapping.items():
+    for key, one in location.mapping.items():
         if key in KEYS and not one.empty:
             given[KEYS[key]] = text(one) or ""
         elif not one.empty:
@@ -114,11 +114,11 @@ def _quoted(text: str) -> str:
     return f"'{inner}'"
 
 
-def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
+def shaped(draft: Draft, word: str, location: Entry) -> tuple[str, ...] | None:
     """Set the spec's prompt template for a dataset type. Returns the columns of prompt and answer, or None if the type
     has no prompt.
     """
-    prompt = words(draft, word, place)
+    prompt = words(draft, word, location)
     if prompt is None:
         return None
     columns = (prompt.instruction, prompt.input, prompt.system)
@@ -126,12 +126,14 @@ def shaped(draft: Draft, word: str, place: Entry) -> tuple[str, ...] | None:
     try:
         made = template(prompt)
     except ValueError as error:
-        draft.error(place, f"the prompt names `{error}`, and axolotl fills in instruction, input and system only")
+        draft.error(location, f"the prompt names `{error}`, and axolotl fills in instruction, input and system only")
         return (prompt.instruction, prompt.output)
     if names:
-        draft.error(place, f"a template cannot name the column `{names[0]}`", "rename it, with letters, digits and `_`")
-    draft.put("data.prompt_template", made, place)
-    for one in place.mapping.values():
+        draft.error(
+            location, f"a template cannot name the column `{names[0]}`", "rename it, with letters, digits and `_`"
+        )
+    draft.put("data.prompt_template", made, location)
+    for one in location.mapping.values():
         draft.mark(one, "mapped", "data { prompt_template }")
     draft.differs(
         "datasets.type",

@@ -17,7 +17,7 @@ from xpc.compiler.importing.axolotl import precision as axolotl_precision
 from xpc.compiler.importing.axolotl.keys import KEYS
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
-from xpc.compiler.importing.outcomes import Fate
+from xpc.compiler.importing.outcomes import KeyOutcome
 from xpc.compiler.importing.overrides import Machines, Overrides, load
 from xpc.compiler.importing.text.entries import Entries, Entry, Lookups, boolean, integer, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION
@@ -45,7 +45,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     if rl is not None and word and not METHODS.get(word):
         draft.error(rl, "the language has no such method", "it has dpo, orpo, cpo, kto and grpo")
     for one in (rl, reward):
-        if one is not None and (one.file, one.key) not in draft.fates:
+        if one is not None and (one.file, one.key) not in draft.outcomes:
             draft.mark(one, "mapped", f"method {method}")
     found = Machines()
     same = {key: row.renamed for key, row in KEYS.items() if row.renamed and has_needed(entries, row.needs)}
@@ -172,7 +172,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
         if shard is not None and integer(shard):
             draft.put("strategy.shard", (integer(shard) or 1) * parallel, shard)
     for one in (shard, replicate, context):
-        if one is not None and (one.file, one.key) not in draft.fates:
+        if one is not None and (one.file, one.key) not in draft.outcomes:
             draft.note(one, "it follows the number of processes")
     workers = named.get("ray_num_workers")
     if workers is not None:
@@ -186,7 +186,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     table = dict(named.items())
     if "fsdp" not in table and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
-        draft.fates.setdefault((config.file, "fsdp"), _implied(config))
+        draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
     trlyaml.shard(draft, table, overrides, launch, zero, found)
     if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
@@ -195,8 +195,8 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
                       "splits it under FSDP2, with the same result", context)  # fmt: skip
 
 
-def _implied(config: Entry) -> Fate:
-    return Fate("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
+def _implied(config: Entry) -> KeyOutcome:
+    return KeyOutcome("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
 
 
 def _muon(draft: Draft) -> None:

@@ -23,14 +23,14 @@ class Turns:
     - `text`: the Jinja expression of the text itself
     - `end`: the end-of-turn token
     - `after`: what follows the end-of-turn token, such as a newline
-    - `asked`: the generation prompt
+    - `user_end`: the generation prompt
     - `first`: the Jinja expression at the beginning of the conversation, such as `bos_token`
     """
 
     head: str
     end: str
     after: str
-    asked: str
+    user_end: str
     first: str = ""
     text: str = "message.content"
 
@@ -92,7 +92,7 @@ def _turns(turns: Turns, roles: Sequence[str], every_end: bool, stripped: bool) 
   {{%- endif -%}}{after}
 {{%- endfor -%}}
 {{%- if add_generation_prompt -%}}
-  {{{{- {turns.asked} -}}}}
+  {{{{- {turns.user_end} -}}}}
 {{%- endif -%}}
 """
 

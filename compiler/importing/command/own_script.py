@@ -94,8 +94,8 @@ def draft(
         out = python(text, program, near)
     except Unreadable as error:
         if error.kind and not _may_train(error.kind, text):
-            place = f"{program}:{error.line}" if error.line else program
-            raise Unreadable(f"`{place}`: {error}", kind=error.kind) from error
+            location = f"{program}:{error.line}" if error.line else program
+            raise Unreadable(f"`{location}`: {error}", kind=error.kind) from error
         trainer = _own_trainer(text, program) if error.kind == NO_TRAINER else None
         if trainer is None:
             unread.append(f"`{program}` is not read, and the spec has what the arguments state: {error}")
@@ -109,7 +109,7 @@ def draft(
             why = f"`{line.program}` does not read this word", "leave it out if it has no effect"
             out.error(Entry(word.text, None, file, word.line), *(not_set(word.open) if word.open else why))
     for key, one in entries.items():
-        if (one.file, one.key) in out.fates:
+        if (one.file, one.key) in out.outcomes:
             continue
         if one.unset and key in NAMES:
             out.note(one, f"it names the run by {one.unset}, which the script does not set")

@@ -13,7 +13,7 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
 
     If the script is not at the path in the command, it is the only file in the repository that has its name.
     """
-    for one in _places(program):
+    for one in _locations(program):
         data = overrides.read(one)
         if data is not None:
             return one, data.decode("utf-8-sig", "replace")
@@ -22,7 +22,7 @@ def found(program: str, overrides: Overrides) -> tuple[str, str]:
     return ("", "") if data is None else (elsewhere[0], data.decode("utf-8-sig", "replace"))
 
 
-def _places(program: str) -> list[str]:
+def _locations(program: str) -> list[str]:
     """The paths at which a program may be: `pkg/train.py` for the module `pkg.train`. For a path of another machine,
     such as `/home/me/repo/train.py`, its last parts are also tried: `repo/train.py` and `train.py`.
     """

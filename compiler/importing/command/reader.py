@@ -10,7 +10,7 @@ from xpc.compiler.importing.command import fastchat, own_script, programs, usage
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
-from xpc.compiler.importing.draft import Draft, Written
+from xpc.compiler.importing.draft import Draft, SettingText
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, native
 from xpc.compiler.importing.text import table
@@ -144,7 +144,7 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
         if at >= len(training):
             return
         member = _converted(training[at], text_, file, evolve(overrides, sets=sets), launch, zero)
-        for path, written in {**member.settings, "model": Written(member.model)}.items():
+        for path, written in {**member.settings, "model": SettingText(member.model)}.items():
             if path not in NAMING and path not in ("hardware", "nodes"):
                 changed.setdefault(path, []).append(written.text)
         if member.sources != draft.sources:
@@ -358,7 +358,7 @@ def _environment(draft: Draft, word: Word, file: str) -> None:
     entry = Entry(f"${name}", value, file, word.line, value)
     if name in ENVIRONMENT:
         draft.mark(entry, "mapped", ENVIRONMENT[name])
-    elif (file, entry.key) not in draft.fates:
+    elif (file, entry.key) not in draft.outcomes:
         draft.note(entry, "the environment of the launch")
 
 

@@ -51,10 +51,10 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
                            for number, one in enumerate(training[:8], 1))  # fmt: skip
         raise Unreadable(f"it has {len(training)} training commands: {listed}. `--pick N` takes one of them, and "
                          "`--pick all` with `-o` writes all")  # fmt: skip
-    place = (overrides.pick or 1) - 1
-    if place >= len(training):
+    location = (overrides.pick or 1) - 1
+    if location >= len(training):
         raise Unreadable(f"it has {len(training)} training commands, so there is no `--pick {overrides.pick}`")
-    return place, training[place]
+    return location, training[location]
 
 
 def _program(call: Call) -> str:

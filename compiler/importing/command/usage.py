@@ -32,8 +32,8 @@ def stated(numbers: set[str], text: str, file: str, overrides: Overrides) -> dic
     Empty if there is no such command.
     """
     name = posixpath.basename(file)
-    for words, place, line in _launches(text, name, file, overrides):
-        given = {str(n): Entry(f"${n}", one, place, line) for n, one in enumerate(words, 1)}
+    for words, location, line in _launches(text, name, file, overrides):
+        given = {str(n): Entry(f"${n}", one, location, line) for n, one in enumerate(words, 1)}
         if numbers <= set(given) and not any(PLACEHOLDER.search(words[int(one) - 1]) for one in numbers):
             return given
     return {}

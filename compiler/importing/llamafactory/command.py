@@ -80,7 +80,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
     )
     draft = llamafactory(entries, file, joined, launch, zero)
     for over in overridden:
-        if (over.file, over.key) not in draft.fates:
+        if (over.file, over.key) not in draft.outcomes:
             draft.note(over, f"line {entries[over.key].line} of the command overrides it")
     if counted is not None and count:
         draft.mark(counted, "mapped", "hardware")

@@ -282,7 +282,9 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
     if not shape:
         draft.error(how or entry, "a spec has no shape for such rows", "write the rows as messages")
     if found is not None:
-        draft.sources.append(evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", place=how))
+        draft.sources.append(
+            evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", location=how)
+        )
 
 
 def _holdout(draft: Draft, named: Entries, overrides: Overrides, base: str, stage: str, most: int | None) -> None:
@@ -330,9 +332,9 @@ def _evaluated(draft: Draft, entry: Entry, base: str, info: Mapping[str, About],
         draft.note(entry, "nothing is evaluated")
 
 
-ASKED = {"prompt": "instruction", "query": "input"}
+QUESTION = {"prompt": "instruction", "query": "input"}
 PAIRS: tuple[About, str] = (
-    {"ranking": True, "columns": {**ASKED, "chosen": "chosen", "rejected": "rejected"}},
+    {"ranking": True, "columns": {**QUESTION, "chosen": "chosen", "rejected": "rejected"}},
     ", with the answers `chosen` and `rejected`",
 )
 UNKNOWN: Mapping[str, tuple[About, str]] = {
@@ -340,7 +342,7 @@ UNKNOWN: Mapping[str, tuple[About, str]] = {
     "rm": PAIRS,
     "dpo": PAIRS,
     "kto": (
-        {"columns": {**ASKED, "response": "output", "kto_tag": "kto_tag"}},
+        {"columns": {**QUESTION, "response": "output", "kto_tag": "kto_tag"}},
         ", rated by `kto_tag`",
     ),
 }

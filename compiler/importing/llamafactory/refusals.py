@@ -32,8 +32,8 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
     def on(key: str) -> bool:
         return key in named and not named[key].off
 
-    def wrong(key: str, why: str, way: str) -> None:
-        draft.error(named[key], f"LLaMA-Factory refuses the file, too: {why}", way)
+    def wrong(key: str, why: str, remedy: str) -> None:
+        draft.error(named[key], f"LLaMA-Factory refuses the file, too: {why}", remedy)
 
     for one, other in EXCLUSIVE:
         if on(one) and on(other):
@@ -58,8 +58,8 @@ def refusals(draft: Draft, named: Entries, stage: str) -> None:
 def _rows(draft: Draft, named: Entries, streamed: bool) -> None:
     """Report the refused combinations of keys about evaluation data, streaming and mixtures."""
 
-    def wrong(entry: Entry, why: str, way: str) -> None:
-        draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", way)
+    def wrong(entry: Entry, why: str, remedy: str) -> None:
+        draft.error(entry, f"LLaMA-Factory refuses the file, too: {why}", remedy)
 
     held, other = named.get("val_size"), named.get("eval_dataset")
     share = 0 if held is None or held.empty else number(held) or 0

@@ -41,7 +41,7 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
         draft.note(entry, "no loss is added")
     elif known is not None and known.model_type not in FAMILIES:
         draft.note(entry, f"LLaMA-Factory balances no experts of {known.model_type}")
-    elif not draft.escape("trl", "router_aux_loss_coef", entry):
+    elif not draft.keep_in_extra("trl", "router_aux_loss_coef", entry):
         draft.error(entry, f"{draft.stack.name} has no load-balancing loss for {draft.method}")
 
 
@@ -123,7 +123,7 @@ def saved_by_epochs(draft: Draft, entry: Entry | None, epochs: Entry | None) -> 
     length = 3.0 if epochs is None or epochs.empty else number(epochs)
     old = draft.settings.pop("save.every", None)
     if old is not None and old.entry is not None:
-        draft.fates.pop((old.entry.file, old.entry.key), None)
+        draft.outcomes.pop((old.entry.file, old.entry.key), None)
         draft.note(old.entry, "`save_epochs` decides")
     if each == 1:
         draft.put("save.every", EPOCH, entry)
@@ -144,7 +144,7 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
     if not (packs or neat) or "train_dataset" in named or size is None:
         return
     if size.entry is not None:
-        draft.fates.pop((size.entry.file, size.entry.key), None)
+        draft.outcomes.pop((size.entry.file, size.entry.key), None)
     draft.raw("batch.seq", str(int(size.text) - 1), size.entry)
     if neat or stage == "pt" or draft.method != "sft":
         return

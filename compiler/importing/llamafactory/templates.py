@@ -19,7 +19,7 @@ class Pieces:
 
     - `first`: the beginning of the conversation
     - `before`, `after`: the strings around the system prompt
-    - `user`, `asked`: the strings around a question
+    - `user`, `user_end`: the strings around a question
     - `lead`, `end`: the strings around an answer, which are trained on like the answer
     - `system`: the default system prompt; with `inside`, it is put into the first question
     - `thought`: the strings before and after a thought, and the string for an empty thought
@@ -30,7 +30,7 @@ class Pieces:
     before: str = ""
     after: str = ""
     user: str = ""
-    asked: str = ""
+    user_end: str = ""
     lead: str = ""
     end: str = ""
     system: str = ""
@@ -50,13 +50,13 @@ def templates() -> dict[str, Pieces]:
     return found
 
 
-def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | None:
+def llamafactory_template(name: str, thinking: bool, last: bool = False) -> str | None:
     """LLaMA-Factory's chat template with this name, as Jinja. The answers in it are marked; the string after an answer
     is marked, too, because it is also trained on. None for an unknown name.
 
-    `thinks` is the key `enable_thinking`. If it is on, an answer without a thought gets an empty one, which is trained
-    on. If it is off, thoughts are removed from the answers. `last` is the key `mask_history`. If it is on, only the
-    last answer is marked, and the earlier answers lose their thoughts.
+    `thinking` is the key `enable_thinking`. If it is on, an answer without a thought gets an empty one, which is
+    trained on. If it is off, thoughts are removed from the answers. `last` is the key `mask_history`. If it is on,
+    only the last answer is marked, and the earlier answers lose their thoughts.
     """
     one = templates().get(name)
     if one is None:
@@ -65,16 +65,16 @@ def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | 
     if one.thought:
         begins, ends, none = one.thought
         without_thoughts = f"(message.content.split({_typed(ends.strip())}) | last).lstrip('{_inside(chr(10))}')"
-    if one.thought and not thinks:
+    if one.thought and not thinking:
         answer = without_thoughts
         given = f"{{{{- {_typed(none)} -}}}}\n      "
     elif one.thought:
         without = " and ".join(f"{_typed(word.strip())} not in message.content" for word in (begins, ends))
         learned = f"({_typed(none)} if {without} else '') + "
-    told = f"{_typed(one.before)} + told + {_typed(one.after)}"
-    head = "" if one.inside else f"{{%- if told -%}}\n  {{{{- {told} -}}}}\n{{%- endif -%}}\n"
+    reported = f"{_typed(one.before)} + told + {_typed(one.after)}"
+    head = "" if one.inside else f"{{%- if told -%}}\n  {{{{- {reported} -}}}}\n{{%- endif -%}}\n"
     inside = (
-        f" + ({told} if told and loop.index0 == (1 if messages[0].role == 'system' else 0) else '')"
+        f" + ({reported} if told and loop.index0 == (1 if messages[0].role == 'system' else 0) else '')"
         if one.inside
         else ""
     )
@@ -96,7 +96,7 @@ def llamafactory_template(name: str, thinks: bool, last: bool = False) -> str | 
   {{%- if message.role == 'user' -%}}
     {{{{- {_typed(one.user)}{inside} + message.content -}}}}
     {{%- if not loop.last or add_generation_prompt -%}}
-      {{{{- {_typed(one.asked)} -}}}}
+      {{{{- {_typed(one.user_end)} -}}}}
     {{%- endif -%}}
 {earlier}  {{%- elif message.role == 'assistant' -%}}
       {given}{{%- generation -%}}

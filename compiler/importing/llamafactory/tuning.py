@@ -33,8 +33,8 @@ def tuning(draft: Draft, named: Entries) -> None:
             word = str(text(table["name"]) if "name" in table else "").lower()
             kind = table.get("name", second)
     if word not in WORDS:
-        place = kind or second or next(iter(named.values()))
-        draft.error(place, f"the language has no {word} tuning", f"it has {', '.join(WORDS)}")
+        location = kind or second or next(iter(named.values()))
+        draft.error(location, f"the language has no {word} tuning", f"it has {', '.join(WORDS)}")
         return
     draft.mark(kind, "mapped", word)
     bits = _bits(draft, named, word)
@@ -82,9 +82,11 @@ def _bits(draft: Draft, named: Entries, word: str) -> int | None:
 def _lora(
     draft: Draft, table: Entries, kind: Entry | None, paths: Mapping[str, str], bit: Entry | None, bits: int | None
 ) -> None:
-    place = kind or next((table[key] for key in paths if key in table), None)
+    location = kind or next((table[key] for key in paths if key in table), None)
     switch = "qlora" if bits == 4 else "lora"
-    draft.put(switch, True, bit if bits == 4 else place, "" if place else "not set: LLaMA-Factory trains adapters")
+    draft.put(
+        switch, True, bit if bits == 4 else location, "" if location else "not set: LLaMA-Factory trains adapters"
+    )
     if bits == 8:
         draft.put("lora.bits", 8, bit)
     elif bits == 4:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.python.interpreter.row_lists import source_of
-from xpc.compiler.importing.python.interpreter.values import Argument, Bound, Object, Place, Row, Scalar, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Bound, Location, Object, Row, Scalar, Unknown
 from xpc.grammar.record import field, mutable
 
 MOST = 60
@@ -47,7 +47,7 @@ class Chain:
     file: Argument | None = None
     rows: list[dict[str, object]] = field(factory=list)
     """The rows, if the script contains them literally."""
-    place: Place = field(default=Place("", 0))
+    location: Location = field(default=Location("", 0))
     steps: list[Object] = field(factory=list)
     unknown: list[Unknown] = field(factory=list)
     parts: list[Chain] = field(factory=list)
@@ -76,9 +76,9 @@ def chain_of(value: object, depth: int = 0) -> Chain:
             out.parts = [chain_of(one, depth + 1) for one in several]
             break
         if isinstance(value, list | tuple) and value and isinstance(value[0], dict | Row):
-            place = next((one.place for one in out.steps), Place("", 0))
-            if place.line:
-                out.unknown.append(Unknown("the script makes several rows of one", place))
+            location = next((one.location for one in out.steps), Location("", 0))
+            if location.line:
+                out.unknown.append(Unknown("the script makes several rows of one", location))
             value = value[0]
             continue
         if isinstance(value, dict | Row):
@@ -96,13 +96,13 @@ def chain_of(value: object, depth: int = 0) -> Chain:
             break
         literal = literal_rows(value)
         if literal:
-            out.rows, out.place = literal, value.place
+            out.rows, out.location = literal, value.location
             break
         if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
             table = value.positional[0].value
             if value.last == "from_dict" and isinstance(table, Object) and table.last in ("load", "loads"):
                 why = "the file has a list for each column, and a spec reads rows"
-                out.unknown.append(Unknown(why, value.place))
+                out.unknown.append(Unknown(why, value.location))
             value = table
             continue
         if (value.last == "concatenate_datasets" or value.path == "pandas.concat") and depth < 3:

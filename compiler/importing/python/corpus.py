@@ -1,4 +1,4 @@
-"""Set the data of a script: the sources, the held-out rows, and the evaluation data."""
+"""Set the data of a script: the sources and what is read of each."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import re
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.draft import Source as Written
-from xpc.compiler.importing.python import program, rows, shapes
+from xpc.compiler.importing.python import evaluation, program, rows, shapes
 from xpc.compiler.importing.python.chain import OPENED, Chain, chain_of
 from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Unknown
-from xpc.compiler.importing.python.sources import KINDS, source_of, split_of
-from xpc.compiler.importing.text.entries import LARGEST, Entry
-from xpc.compiler.language.kinds import Amount
+from xpc.compiler.importing.python.sources import KINDS, source_of
+from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.methods import METHODS
 
 COLLATORS = (
@@ -51,7 +50,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         _unread(draft, unread, COLLATOR)
         return None
     if draft.sources:
-        draft.note(Entry("train_dataset", None, given.place.file, given.place.line), "`--data` names another")
+        draft.note(Entry("train_dataset", None, given.location.file, given.location.line), "`--data` names another")
         _unread(draft, unread, COLLATOR)
         return None
     chain = chain_of(given.value)
@@ -74,8 +73,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
     _unread(draft, unread, open_ or COLLATOR)
     if trainer.last == "Trainer" and draft.method == "sft":
         _length(draft, data, trainer, open_)
-    _holdout(draft, data)
-    _evaluation(draft, machine, trainer, chain, data, entries)
+    evaluation.hold_out(draft, data)
+    evaluation.write(draft, machine, trainer, chain, data, entries)
     _stream(draft, chain, entries)
     return data
 
@@ -97,8 +96,8 @@ def _response(draft: Draft, trainer: Object) -> None:
     draft.differs(
         "response_template",
         "the script's loss begins after this text wherever it last occurs; the spec's begins after the prompt",
-        Entry("response_template", template.value if isinstance(template.value, str) else None, template.place.file,
-              template.place.line),
+        Entry("response_template", template.value if isinstance(template.value, str) else None, template.location.file,
+              template.location.line),
     )  # fmt: skip
 
 
@@ -107,7 +106,7 @@ def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
-    entries.values["streaming"] = Entry("streaming", True, given.place.file, given.place.line)
+    entries.values["streaming"] = Entry("streaming", True, given.location.file, given.location.line)
     order = next((one for one in chain.steps if one.last == "shuffle"), None)
     if order is not None:
         buffer = order.argument("buffer_size", 1)
@@ -133,7 +132,7 @@ def _configured(entries: Entries, name: str) -> Argument | None:
 
 def _joined(part: Chain, whole: Chain) -> Chain:
     """One of the datasets that are concatenated. The operations on the concatenation are added to its own."""
-    out = Chain(part.loaded, part.file, part.rows, part.place)
+    out = Chain(part.loaded, part.file, part.rows, part.location)
     out.steps, out.unknown = [*part.steps, *whole.steps], [*part.unknown, *whole.unknown]
     out.columns = dict(part.columns)
     return out
@@ -142,10 +141,10 @@ def _joined(part: Chain, whole: Chain) -> Chain:
 def _source(
     draft: Draft, machine: Machine, trainer: Object, chain: Chain, data: Data, field: Argument | None, masked: bool
 ) -> None:
-    place = chain.loaded.place if chain.loaded is not None else trainer.place
+    location = chain.loaded.location if chain.loaded is not None else trainer.location
     if chain.loaded is not None and chain.loaded.last == "load_from_disk":
         draft.error(
-            Entry("load_from_disk", None, place.file, place.line),
+            Entry("load_from_disk", None, location.file, location.line),
             "a folder of Arrow files is no data of a spec",
             "save it as JSONL or Parquet, and name that file",
         )
@@ -160,7 +159,7 @@ def _source(
     if data.problems and text is None and not data.columns:
         columns: tuple[str, ...] = ()
     else:
-        columns = shapes.write(draft, data, place, field, text, masked, trainer.last == "Trainer")
+        columns = shapes.write(draft, data, location, field, text, masked, trainer.last == "Trainer")
     draft.sources.append(Written(source.ref, columns, source.take, source.limit))
 
 
@@ -193,11 +192,11 @@ def _problems(
         if copied and rows.PADDED in why:
             continue  # the collator makes new labels, in which padding does not count
         name = step.last.strip("[]:") or "slice"
-        draft.error(Entry(f"dataset.{name}", None, step.place.file, step.place.line), why, help)
+        draft.error(Entry(f"dataset.{name}", None, step.location.file, step.location.line), why, help)
         open_ = open_ or (why, help)
     looped = chain.looped or any(one.looped for one in chain.parts)
-    for place in machine.filters[:2] if looped else []:
-        draft.error(Entry("rows", None, place.file, place.line), "a loop leaves out rows by a condition", ONCE)
+    for location in machine.filters[:2] if looped else []:
+        draft.error(Entry("rows", None, location.file, location.line), "a loop leaves out rows by a condition", ONCE)
     loaded = any(
         message.severity == "error" and message.entry is not None and message.entry.key.startswith("load_")
         for message in draft.messages
@@ -206,13 +205,13 @@ def _problems(
     where = _origin(draft, machine) if missing else ""
     for one in chain.unknown[:1]:
         open_ = (f"the rows are not known: {one.why}{where}", ONCE)
-        draft.error(Entry("train_dataset", None, one.place.file, one.place.line), *open_)
+        draft.error(Entry("train_dataset", None, one.location.file, one.location.line), *open_)
     if missing and not chain.unknown and data.problems and where:
         open_ = (f"{data.problems[0][1]}{where}", data.problems[0][2])
-        draft.error(Entry("train_dataset", None, given.place.file, given.place.line), *open_)
+        draft.error(Entry("train_dataset", None, given.location.file, given.location.line), *open_)
     if missing and not chain.unknown and not data.problems:
         open_ = (f"the rows are made in the script{where}", "save them as JSONL, and name the file by `--data`")
-        draft.error(Entry("train_dataset", None, given.place.file, given.place.line), *open_)
+        draft.error(Entry("train_dataset", None, given.location.file, given.location.line), *open_)
     return open_
 
 
@@ -257,114 +256,14 @@ def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | 
     """
     found = data.length
     if found is not None and isinstance(found.value, int):
-        draft.put("batch.seq", found.value, Entry("max_length", found.value, found.place.file, found.place.line))
+        draft.put("batch.seq", found.value, Entry("max_length", found.value, found.location.file, found.location.line))
         return
-    place = found.place if found is not None else trainer.place
+    location = found.location if found is not None else trainer.location
     if open_ is not None and found is None:
-        draft.error(Entry("max_length", None, place.file, place.line), *open_)
+        draft.error(Entry("max_length", None, location.file, location.line), *open_)
         return
     why = "its value is not known" if found is not None else "the script cuts no row, and a spec has a longest one"
-    draft.error(Entry("max_length", None, place.file, place.line), why, "write `batch { seq = N }`")
-
-
-def _holdout(draft: Draft, data: Data) -> None:
-    share = data.holdout
-    if share is not None and data.held in ("", "train"):
-        value = share.value
-        found = Entry("train_test_split.test_size", value, share.place.file, share.place.line)
-        if data.last:
-            why = "the script holds out the last rows; the spec draws as many by the seed"
-            draft.differs("train_dataset", why, found)
-        number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
-        if 0 < number < LARGEST and (number < 1 or number == int(number)):
-            draft.put("data.holdout", Amount("share", number) if number < 1 else Amount("count", int(number)), found)
-        else:
-            why = value.why if isinstance(value, Unknown) else "it takes a share or a number of rows"
-            draft.error(Entry(found.key, None, found.file, found.line), why)
-    elif share is not None:
-        draft.error(
-            Entry("train_dataset", data.held, share.place.file, share.place.line),
-            "the script trains on the part that is held out",
-        )
-    seed = data.seed
-    if seed is not None and isinstance(seed.value, int):
-        draft.put("data.seed", seed.value, Entry("data.seed", seed.value, seed.place.file, seed.place.line))
-
-
-def _evaluation(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: Data, entries: Entries) -> None:
-    given = program.argument(trainer, "eval_dataset")
-    strategy = entries.values.get("eval_strategy") or entries.values.get("evaluation_strategy")
-    evaluates = strategy is not None and str(strategy.value) not in ("no", "None", "False")
-    if given is None or given.value is None:
-        return
-    found = Entry("eval_dataset", None, given.place.file, given.place.line)
-    if not evaluates:
-        draft.note(found, "nothing is evaluated during training")
-        return
-    chain = chain_of(given.value)
-    other = understood(machine, chain)
-    if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
-        draft.note(found, "the rows that are held out")
-        some = other.take or other.limit
-        if some is not None and isinstance(some.value, int):
-            why = f"the script evaluates on {some.value} of the rows that it holds out; the spec on all of them"
-            draft.differs("eval_dataset", why, found)
-        return
-    found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)
-    problems = [one for one in other.problems if rows.PADDED not in one[1]]
-    if chain.unknown or not found_at or chain.parts or problems:
-        why = "they are made in the script"
-        if chain.unknown or problems:
-            why = chain.unknown[0].why if chain.unknown else problems[0][1]
-        _unevaluated(draft, entries, found, f"the rows of the evaluation are not known: {why}")
-        return
-    if (
-        train.loaded is not None
-        and chain.loaded is not None
-        and _path(train) == _path(chain)
-        and not isinstance(_files(chain), dict)
-        and other.limit is None
-        and other.take is None
-    ):
-        split = split_of(chain.loaded, other)
-        if split.isidentifier() and split != split_of(train.loaded, data):
-            draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
-            return
-    source = source_of(draft, chain, other)
-    if source is not None and source.limit is None and source.take is None:
-        draft.raw("eval.data", source.ref, found)
-    elif source is not None:
-        _unevaluated(draft, entries, found, "the script evaluates on a part of the rows")
-
-
-EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay", "eval_on_start", "do_eval")
-
-
-def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
-    """Leave the evaluation out of the spec, with a warning. If the script keeps the checkpoint that evaluates best,
-    report an error instead.
-    """
-    best = entries.values.get("load_best_model_at_end")
-    saving = entries.values.get("save_strategy")
-    if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
-        draft.error(found, why, "write `data { holdout = 5% }`, or `eval { data = ... }`")
-        return
-    draft.reserve(found, "eval { data = ... }", f"{why}, and the spec evaluates nothing")
-    for name in EVALUATION:
-        one = entries.values.pop(name, None)
-        if one is not None:
-            draft.note(one, "nothing is evaluated")
-
-
-def _files(chain: Chain) -> object:
-    files = chain.loaded.keywords.get("data_files") if chain.loaded is not None else None
-    return files.value if files is not None else None
-
-
-def _path(chain: Chain) -> object:
-    first = None if chain.loaded is None else chain.loaded.argument("path", 0)
-    value = _files(chain)
-    return (first.value if first is not None else None, value if isinstance(value, str) else None)
+    draft.error(Entry("max_length", None, location.file, location.line), why, "write `batch { seq = N }`")
 
 
 def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entry | None]:
@@ -373,13 +272,15 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
     """
     call = program.responses_only(machine, trainer)
     if call is not None:
-        draft.note(Entry("train_on_responses_only", None, call.place.file, call.place.line), "the loss is on answers")
+        draft.note(
+            Entry("train_on_responses_only", None, call.location.file, call.location.line), "the loss is on answers"
+        )
         return True, None
     given = program.argument(trainer, "data_collator")
     value = None if given is None else given.value
     if given is None or value is None:
         return False, None
-    found = Entry("data_collator", None, given.place.file, given.place.line)
+    found = Entry("data_collator", None, given.location.file, given.location.line)
     if isinstance(value, Object) and value.last == "DataCollatorForCompletionOnlyLM":
         draft.note(found, "the loss is on answers")
         return True, None

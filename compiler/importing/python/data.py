@@ -6,7 +6,7 @@ from xpc.compiler.importing.python import rows
 from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.operators import LESS
-from xpc.compiler.importing.python.interpreter.values import Argument, Column, Function, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Function, Location, Object, Unknown
 from xpc.grammar.record import field, mutable
 
 UNCHANGED = (
@@ -50,21 +50,21 @@ class Data:
     end: str = ""
     """What the script puts after the tokens of an answer. Empty unless the script puts the tokens together itself."""
     columns: dict[str, object] = field(factory=dict)
-    made: dict[str, Place] = field(factory=dict)
+    made: dict[str, Location] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)
     functions: dict[str, Function] = field(factory=dict)
     """The function that computes each column from a single row."""
-    for_rewards: dict[str, tuple[object, Place]] = field(factory=dict)
+    for_rewards: dict[str, tuple[object, Location]] = field(factory=dict)
     """Computed columns that only reward functions read."""
 
 
 def understood(machine: Machine, chain: Chain) -> Data:
     """Interpret the operations on a dataset, such as `shuffle`, `select`, `map` and `train_test_split`."""
     out = Data(columns={str(key): one for key, one in chain.columns.items()})
-    loaded = {one.receiver.place for one in chain.steps[:1] if isinstance(one.receiver, Object)}
+    loaded = {one.receiver.location for one in chain.steps[:1] if isinstance(one.receiver, Object)}
     out.shuffled = any(
         call.path in ("random.shuffle", "random.Random.shuffle") and call.positional
-        and isinstance(call.positional[0].value, Object) and call.positional[0].value.place in loaded
+        and isinstance(call.positional[0].value, Object) and call.positional[0].value.location in loaded
         for call in machine.calls
     )  # fmt: skip
     for step in chain.steps:
@@ -91,7 +91,7 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
         pass
     elif name == "train_test_split":
         frame = step.path.startswith("sklearn.")  # the rows are its first argument
-        out.holdout = step.argument("test_size", None if frame else 0) or Argument(0.25, step.place)
+        out.holdout = step.argument("test_size", None if frame else 0) or Argument(0.25, step.location)
         out.seed = step.keywords.get("random_state" if frame else "seed") or out.seed
         order = step.keywords.get("shuffle")
         out.shuffled |= order is None or order.value is not False
@@ -126,12 +126,12 @@ def _of_frame(out: Data, step: Object) -> bool:
         out.shuffled = True  # all rows, in another order
     elif name == "sample" and (drawn := step.argument("n", 0)) is not None and isinstance(drawn.value, int):
         out.shuffled, out.take = True, drawn
-    elif name == "head" and isinstance((first := step.argument("n", 0) or Argument(5, step.place)).value, int):
+    elif name == "head" and isinstance((first := step.argument("n", 0) or Argument(5, step.location)).value, int):
         out.limit = first
     elif name == "drop" and (columns is not None or _is_number(step.keywords.get("axis"), 1)):
         out.removed = True
     elif name == "rename" and columns is not None:
-        _renamed(out, Object(step.path, [columns], {}, step.place))
+        _renamed(out, Object(step.path, [columns], {}, step.location))
     else:
         return False
     return True
@@ -159,10 +159,10 @@ def _sliced(out: Data, step: Object) -> None:
     last = next((one for one in (start, end) if isinstance(one, int) and one < 0), None)
     if last is None:
         ends = [end] if start in (None, 0) else [start, end]
-        rows_ = Object("range", [Argument(one, step.place) for one in ends], {}, step.place)
-        _select(out, step, Argument(rows_, step.place))
+        rows_ = Object("range", [Argument(one, step.location) for one in ends], {}, step.location)
+        _select(out, step, Argument(rows_, step.location))
     elif None in (start, end) or 0 in (start, end):
-        out.holdout, out.last = Argument(-last, step.place), not out.shuffled
+        out.holdout, out.last = Argument(-last, step.location), not out.shuffled
         out.held = "train" if end == last else "test"
     else:
         out.problems.append((step, "the rows that are selected are not known", "write `limit = N` at the source"))
@@ -187,9 +187,9 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
     else:
         out.after_holdout = out.holdout is not None
         if out.shuffled:
-            out.take = Argument(count, step.place)
+            out.take = Argument(count, step.location)
         else:
-            out.limit = Argument(count, step.place)
+            out.limit = Argument(count, step.location)
 
 
 def _excluded(value: object) -> Argument | None:
@@ -223,7 +223,7 @@ def _mapped(machine: Machine, out: Data, step: Object) -> None:
     out.length, out.end = made.length or out.length, made.end or out.end
     for key, value in made.columns.items():
         out.columns[key] = value
-        out.made[key] = step.place
+        out.made[key] = step.location
         alone = not {"fn_kwargs", "input_columns"} & set(step.keywords) and (batched is None or not batched.value)
         if function is not None and isinstance(function.value, Function) and alone:
             out.functions[key] = function.value
@@ -239,6 +239,6 @@ def _renamed(out: Data, step: Object) -> None:
     for old, new in pairs.items():
         if isinstance(old, str) and isinstance(new, str):
             out.columns[new] = out.columns.pop(old, Column(old))
-            out.made[new] = step.place
+            out.made[new] = step.location
     if not pairs:
         out.problems.append((step, "the names of the columns are not known", ""))

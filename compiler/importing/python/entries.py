@@ -5,9 +5,9 @@ from __future__ import annotations
 from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
+    Location,
     Name,
     Object,
-    Place,
     Scalar,
     Table,
     Text,
@@ -47,27 +47,29 @@ class Entries:
     def add(self, name: str, given: Argument, own: bool = False) -> None:
         """Add an argument. If its value is unknown, add a problem."""
         if name == "model_init_kwargs" and isinstance(given.value, dict):
-            given = Argument(_other_arguments(given.value), given.place)
+            given = Argument(_other_arguments(given.value), given.location)
         why = unread(given.value)
-        place = given.place
+        location = given.location
         if name.startswith("**"):
-            self.problem("**", given.value, "arguments", place)
+            self.problem("**", given.value, "arguments", location)
         elif isinstance(given.value, Unset) and name not in NAMED:
-            self.values[name] = Entry(name, None, place.file, place.line)
+            self.values[name] = Entry(name, None, location.file, location.line)
             self.unset.append((self.values[name], given.value.why))
         elif own:
-            self.own[name] = Entry(name, None, place.file, place.line)
+            self.own[name] = Entry(name, None, location.file, location.line)
         elif why:
-            at = given.value.place if isinstance(given.value, Unknown) else place
-            line = "" if at == place else f" ({at})"
-            self.problems.append((Entry(name, None, place.file, place.line), f"its value is not known: {why}{line}"))
+            at = given.value.location if isinstance(given.value, Unknown) else location
+            line = "" if at == location else f" ({at})"
+            self.problems.append(
+                (Entry(name, None, location.file, location.line), f"its value is not known: {why}{line}")
+            )
             self.values.pop(name, None)
         else:
             self.values[name] = entry(name, given)
 
-    def problem(self, name: str, value: object, what: str, place: Place | None = None) -> None:
+    def problem(self, name: str, value: object, what: str, location: Location | None = None) -> None:
         """Add a problem: the argument `name` has a value that cannot be read."""
-        at = value.place if isinstance(value, Unknown) else place
+        at = value.location if isinstance(value, Unknown) else location
         why = value.why if isinstance(value, Unknown) else "it is not read"
         if at is not None:
             self.problems.append((Entry(name, None, at.file, at.line), f"{what}: {why}"))
@@ -83,7 +85,7 @@ def _other_arguments(table: dict[object, object]) -> Table:
         if (key != "use_cache" or not unread(one))
         and not (key == "quantization_config" and isinstance(one, Object) and one.last == "BitsAndBytesConfig")
     }
-    return Table(kept, getattr(table, "places", {}))
+    return Table(kept, getattr(table, "locations", {}))
 
 
 def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
@@ -109,24 +111,26 @@ def unread(value: object, depth: int = 0, left: list[int] | None = None) -> str:
 
 def entry(key: str, given: Argument) -> Entry:
     """A configuration entry for an argument. Its value is None if the argument's value is unknown."""
-    place = given.place
+    location = given.location
     if unread(given.value):
-        return Entry(key, None, place.file, place.line)
-    return _entry(key, given.value, place)
+        return Entry(key, None, location.file, location.line)
+    return _entry(key, given.value, location)
 
 
-def _entry(key: str, value: object, place: Place) -> Entry:
+def _entry(key: str, value: object, location: Location) -> Entry:
     if isinstance(value, dict):
-        places = value.places if isinstance(value, Table) else {}
-        inside = {str(name): _entry(f"{key}.{name}", one, places.get(name, place)) for name, one in value.items()}
-        return Entry(key, inside, place.file, place.line)
+        locations = value.locations if isinstance(value, Table) else {}
+        inside = {str(name): _entry(f"{key}.{name}", one, locations.get(name, location)) for name, one in value.items()}
+        return Entry(key, inside, location.file, location.line)
     if isinstance(value, list | tuple):
-        return Entry(key, [_entry(f"{key}[{n}]", one, place) for n, one in enumerate(value)], place.file, place.line)
+        return Entry(
+            key, [_entry(f"{key}[{n}]", one, location) for n, one in enumerate(value)], location.file, location.line
+        )
     if isinstance(value, Name):
         last = value.last
         word = last if value.path.startswith("torch.") or key in KEPT or not last.isupper() else last.lower()
-        return Entry(key, word, place.file, place.line)
+        return Entry(key, word, location.file, location.line)
     try:
-        return Entry(key, checked(value, place.line), place.file, place.line)
+        return Entry(key, checked(value, location.line), location.file, location.line)
     except Unreadable:
-        return Entry(key, None, place.file, place.line)
+        return Entry(key, None, location.file, location.line)

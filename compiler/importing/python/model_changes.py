@@ -10,7 +10,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python import program
 from xpc.compiler.importing.python.entries import Entries, entry
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Unknown
 from xpc.compiler.importing.python.models import HARMLESS, QUANTIZED
 from xpc.compiler.importing.python.program import Model
 from xpc.compiler.importing.text.entries import Entry
@@ -58,14 +58,14 @@ LIBRARIES = (
 )
 
 
-def _rooted(value: object, own: set[Place]) -> bool:
+def _rooted(value: object, own: set[Location]) -> bool:
     """Whether a value may be the trained model or a part of it. This is so if the value is unknown, or if its chain of
     calls leads to a call in `own`.
     """
     for _ in range(20):
         if not isinstance(value, Object):
             return True
-        if value.place in own:
+        if value.location in own:
             return True
         if value.last in ("from_pretrained", "create_reference_model"):
             return False
@@ -89,7 +89,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     if model.continued is not None:
         _continued(draft, model, trainer, machine.read)
     for step in model.steps:
-        found = Entry(f"model.{step.last}", None, step.place.file, step.place.line)
+        found = Entry(f"model.{step.last}", None, step.location.file, step.location.line)
         if step.last == "merge_and_unload" and model.continued is not None:
             draft.error(
                 evolve(entry(found.key, model.continued), line=found.line),
@@ -99,15 +99,15 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         else:
             draft.error(found, "the model goes through a function that is not read",
                         "leave it out if it changes no weights")  # fmt: skip
-    own = {one.place for one in model.seen}
+    own = {one.location for one in model.seen}
     changed = [
-        place
-        for place, loop in machine.parameters
+        location
+        for location, loop in machine.parameters
         if not isinstance(loop.receiver, Object) or not own or _rooted(loop.receiver, own)
     ]
-    for place in changed[:3]:
+    for location in changed[:3]:
         draft.error(
-            Entry("parameters", None, place.file, place.line),
+            Entry("parameters", None, location.file, location.line),
             "a loop over the model's parameters or modules changes them",
             "`freeze` trains some of the weights; casts follow `precision`",
         )
@@ -166,7 +166,7 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
     given = program.argument(trainer, "ref_model")
     if given is None or given.value is None:
         return
-    found = Entry("ref_model", None, given.place.file, given.place.line)
+    found = Entry("ref_model", None, given.location.file, given.location.line)
     other = program.model_of(given)
     same = other.name is not None and model.name is not None and other.name.value == model.name.value
     if isinstance(given.value, Unknown):
@@ -184,10 +184,10 @@ def _config(draft: Draft, model: Model) -> None:
     for owner in model.seen:
         config = owner.attributes.get("config")
         for key, value in config.attributes.items() if isinstance(config, Object) else ():
-            place = config.places.get(key) if isinstance(config, Object) else None
-            if place is None:
+            location = config.locations.get(key) if isinstance(config, Object) else None
+            if location is None:
                 continue
-            found = entry(f"model.config.{key}", Argument(value, place))
+            found = entry(f"model.config.{key}", Argument(value, location))
             if key in HARMLESS:
                 draft.note(found, "it changes nothing in training")
             elif key == "eos_token_id" or isinstance(value, Object):
@@ -202,15 +202,15 @@ def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine)
     """Warn about functions that get the model, the trainer or its configuration, and are in modules that are not read.
     They may change what is learned.
     """
-    own = {(one.path, one.place) for one in [*model.seen, trainer]}
+    own = {(one.path, one.location) for one in [*model.seen, trainer]}
     config = program.argument(trainer, "args")
     if config is not None and isinstance(config.value, Object):
-        own.add((config.value.path, config.value.place))
+        own.add((config.value.path, config.value.location))
     for call in machine.calls:
         given = [*(one.value for one in call.positional), *(one.value for one in call.keywords.values())]
         known = call.path.partition(".")[0] in LIBRARIES or call.path.endswith("()") or call in model.seen
-        if not known and any(isinstance(one, Object) and (one.path, one.place) in own for one in given):
+        if not known and any(isinstance(one, Object) and (one.path, one.location) in own for one in given):
             draft.warn(
-                Entry(call.last, None, call.place.file, call.place.line),
+                Entry(call.last, None, call.location.file, call.location.line),
                 "it is given the model or the trainer, and its module is not read: it may change what is learned",
             )

@@ -50,12 +50,12 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         entries.add("model_name_or_path", model.continued)  # the folder of the adapter, which a person merges
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):
-            places = getattr(owner.value, "places", {})
+            locations = getattr(owner.value, "locations", {})
             call = Object(
                 "from_pretrained",
                 [],
-                {str(key): Argument(value, places.get(key, owner.place)) for key, value in owner.value.items()},
-                owner.place,
+                {str(key): Argument(value, locations.get(key, owner.location)) for key, value in owner.value.items()},
+                owner.location,
             )
             _block(entries, "model", call)
     if model.dtype is not None:
@@ -76,7 +76,7 @@ def _init_kwargs(entries: Entries) -> Argument | None:
         return None
     assigned = config.attributes.get("model_init_kwargs")
     if isinstance(assigned, dict):
-        return Argument(assigned, config.places.get("model_init_kwargs", config.place))
+        return Argument(assigned, config.locations.get("model_init_kwargs", config.location))
     return config.keywords.get("model_init_kwargs")
 
 
@@ -86,16 +86,16 @@ def _head(loaded: Object, trainer: Object) -> None:
     if head and not reward:
         raise Unreadable(
             f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that generate text",
-            loaded.place.line,
+            loaded.location.line,
             CLASSIFIER if head == "ForSequenceClassification" else OTHER_HEAD,
         )
     labels = loaded.keywords.get("num_labels")
     if labels is not None and trainer.last != "RewardTrainer":
         why = "it trains a classifier, and the language trains models that generate text"
-        raise Unreadable(why, loaded.place.line, CLASSIFIER)
+        raise Unreadable(why, loaded.location.line, CLASSIFIER)
     if "FastVision" in loaded.path or "Processor" in loaded.path:
         why = "it trains a vision model, and programs with images are not imported"
-        raise Unreadable(why, loaded.place.line, OTHER_TRAINER)
+        raise Unreadable(why, loaded.location.line, OTHER_TRAINER)
 
 
 def _encoder(name: Argument) -> None:
@@ -103,7 +103,7 @@ def _encoder(name: Argument) -> None:
     words = re.findall("[a-z]+", str(name.value).rpartition("/")[2].lower()) if isinstance(name.value, str) else []
     if not ENCODERS.isdisjoint(words):
         why = f"its model is an encoder ({name.value}): the language trains models that generate text"
-        raise Unreadable(why, name.place.line, OTHER_HEAD)
+        raise Unreadable(why, name.location.line, OTHER_HEAD)
 
 
 def is_unsloth(loaded: Object) -> bool:
@@ -122,7 +122,7 @@ def _block(entries: Entries, block: str, call: Object) -> None:
         if name == "config" and _is_own_config(given.value):
             continue
         if name.startswith("**"):
-            entries.problem("**", given.value, f"arguments of `{call.last}`", given.place)
+            entries.problem("**", given.value, f"arguments of `{call.last}`", given.location)
         elif row is not None and row.renamed:
             entries.add(row.renamed, given)
         elif row is None or not row.read:
@@ -133,7 +133,7 @@ def _is_own_config(value: object) -> bool:
     """Whether a value is `AutoConfig.from_pretrained(...)` without changes that have an effect in training."""
     if not isinstance(value, Object) or not value.path.endswith("AutoConfig.from_pretrained"):
         return False
-    set_ = {name for name in value.attributes if name in value.places}
+    set_ = {name for name in value.attributes if name in value.locations}
     given = {name for name in value.keywords if not name.startswith("pretrained_")}
     harmless = {"trust_remote_code", "token", "use_auth_token", "cache_dir", "revision", "attn_implementation"}
     return set_ <= set(HARMLESS) and given <= harmless | set(HARMLESS)
@@ -144,7 +144,7 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
     if given is None and entries.config is not None:
         init = _init_kwargs(entries)
         if init is not None and isinstance(init.value, dict) and "quantization_config" in init.value:
-            given = Argument(init.value["quantization_config"], init.place)
+            given = Argument(init.value["quantization_config"], init.location)
     direct = [one for one in ("load_in_4bit", "load_in_8bit") if loaded is not None and one in loaded.keywords]
     for name in direct:
         assert loaded is not None
@@ -152,39 +152,41 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
     if given is None or given.value is None:
         four = entries.values.get("load_in_4bit")
         if four is not None and four.value is True and loaded is not None and not is_unsloth(loaded):
-            entries.add("bnb_4bit_quant_type", Argument("fp4", loaded.keywords["load_in_4bit"].place))
+            entries.add("bnb_4bit_quant_type", Argument("fp4", loaded.keywords["load_in_4bit"].location))
         return
     value = given.value
     if isinstance(value, Object) and value.last == "BitsAndBytesConfig":
         _block(entries, "quantization", value)
         on = entries.values.get("load_in_4bit")
         if on is not None and on.value is True and "bnb_4bit_quant_type" not in value.keywords:
-            entries.add("bnb_4bit_quant_type", Argument("fp4", value.place))  # transformers' default
+            entries.add("bnb_4bit_quant_type", Argument("fp4", value.location))  # transformers' default
     else:
-        unknown = value if isinstance(value, Unknown) else Unknown("this form of quantization is not read", given.place)
-        entries.problem("quantization_config", unknown, "how the model is quantized", given.place)
+        unknown = (
+            value if isinstance(value, Unknown) else Unknown("this form of quantization is not read", given.location)
+        )
+        entries.problem("quantization_config", unknown, "how the model is quantized", given.location)
 
 
 def _unsloth(entries: Entries, loaded: Object, trainer: Object) -> None:
     """Add Unsloth's defaults: a base model in 4 bits (nf4 with double quantization) unless the script selects another
     way of loading, and bf16.
     """
-    place = loaded.place
+    location = loaded.location
     others = [loaded.keywords.get(one) for one in ("load_in_8bit", "load_in_16bit", "full_finetuning", "load_in_fp8")]
     if any(one is not None and one.value is True for one in others):
         entries.values.pop("load_in_4bit", None)
     elif "load_in_4bit" not in loaded.keywords:
-        entries.add("load_in_4bit", Argument(True, place))
+        entries.add("load_in_4bit", Argument(True, location))
     four = entries.values.get("load_in_4bit")
     if four is not None and four.value is True:
-        entries.add("use_bnb_nested_quant", Argument(True, place))
+        entries.add("use_bnb_nested_quant", Argument(True, location))
     kind = entries.values.get("dtype")
     if kind is None or kind.value is None:
-        entries.add("dtype", Argument("bfloat16", place))
+        entries.add("dtype", Argument("bfloat16", location))
     length = loaded.argument("max_seq_length", 1)
     grouped = METHODS[TRAINERS.get(trainer.last, "sft")].grouped
     if length is None or length.value is None:
-        length = Argument(UNSLOTH_LENGTH, place)
+        length = Argument(UNSLOTH_LENGTH, location)
     if not grouped and not {"max_length", "max_seq_length"} & set(entries.values):
         entries.add("max_seq_length" if entries.old else "max_length", length)
     name = entries.values.get("model_name_or_path")
@@ -199,45 +201,45 @@ def _adapter(entries: Entries, model: Model, trainer: Object) -> None:
         given = model.adapter
     if model.unsloth_adapter is not None:
         call = model.unsloth_adapter
-        entries.add("use_peft", Argument(True, call.place))
+        entries.add("use_peft", Argument(True, call.location))
         _block(entries, "lora", call)
         return
     if given is None or given.value is None:
         if model.continued is not None:
-            entries.add("use_peft", Argument(True, model.continued.place))
+            entries.add("use_peft", Argument(True, model.continued.location))
         return
     value = program.revealed(given.value)
     if isinstance(given.value, Unknown):
-        entries.problem("peft_config", given.value, "whether adapters are trained", given.place)
+        entries.problem("peft_config", given.value, "whether adapters are trained", given.location)
     if isinstance(value, Object) and value.last in ("LoraConfig", "LoRAConfig"):
-        entries.add("use_peft", Argument(True, value.place))
+        entries.add("use_peft", Argument(True, value.location))
         _block(entries, "lora", value)
     elif isinstance(value, Object) and value.last in OTHER_ADAPTERS:
         kind = OTHER_ADAPTERS[value.last]
-        entries.add("use_peft", Argument(True, value.place))
-        entries.add("adapter.kind", Argument(kind, value.place))
+        entries.add("use_peft", Argument(True, value.location))
+        entries.add("adapter.kind", Argument(kind, value.location))
         _block(entries, kind, value)
     elif isinstance(value, Object) and value.last == "BoneConfig":
-        entries.problem("peft_config", None, "peft replaced Bone by MiSS: `MissConfig` is read", given.place)
+        entries.problem("peft_config", None, "peft replaced Bone by MiSS: `MissConfig` is read", given.location)
     elif not isinstance(given.value, Unknown):
-        entries.problem("peft_config", None, "these adapters are not read", given.place)
+        entries.problem("peft_config", None, "these adapters are not read", given.location)
 
 
 def _checkpointing(entries: Entries, model: Model) -> None:
     """Add activation checkpointing that the script turns on outside the trainer's configuration, for example by
     `model.gradient_checkpointing_enable()`.
     """
-    place = model.checkpointing
+    location = model.checkpointing
     if model.prepared is not None:
         on = model.prepared.argument("use_gradient_checkpointing", 1)
-        place = model.prepared.place if on is None or on.value is not False else place
+        location = model.prepared.location if on is None or on.value is not False else location
     call = model.unsloth_adapter
     if call is not None:
         own = call.keywords.get("use_gradient_checkpointing")
-        place = call.place if own is None or own.value not in (False, None) else place
+        location = call.location if own is None or own.value not in (False, None) else location
     stated = entries.values.get("gradient_checkpointing")
-    if place is not None and (stated is None or stated.off):
-        entries.values["gradient_checkpointing"] = Entry("gradient_checkpointing", True, place.file, place.line)
+    if location is not None and (stated is None or stated.off):
+        entries.values["gradient_checkpointing"] = Entry("gradient_checkpointing", True, location.file, location.line)
 
 
 MODERN = "0.26"
@@ -256,7 +258,7 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
     if loaded is None or not modern or {"dtype", "torch_dtype"} & set(entries.values) or (four and four.value is True):
         return
     draft.warn(
-        Entry("from_pretrained", None, loaded.place.file, loaded.place.line),
+        Entry("from_pretrained", None, loaded.location.file, loaded.location.line),
         "it has no dtype: transformers 4 loads the weights in fp32, and transformers 5 in the type of the checkpoint, "
         "nearly always bf16; the spec has fp32",
         "write `model(dtype = bf16)` for the other dtype",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.importing.python import runs
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Name, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Location, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import NO_TRAINER, OTHER_TRAINER, Unreadable
 from xpc.grammar.record import field, mutable
 
@@ -64,7 +64,7 @@ class Model:
     prepared: Object | None = None
     formatted: Object | None = None
     dtype: Argument | None = None
-    checkpointing: Place | None = None
+    checkpointing: Location | None = None
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
@@ -85,20 +85,20 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
         config = argument(found[0], "args")
         value = revealed(config.value) if config is not None else None
         if isinstance(value, Object) and "<command line>" in value.attributes:
-            raise Unreadable(FROM_COMMAND_LINE, value.place.line)
+            raise Unreadable(FROM_COMMAND_LINE, value.location.line)
         return found[0]
     names = {one.last: one for one in machine.calls}
     for name, what in OTHERS:
         if name in names:
-            raise Unreadable(f"it trains {what} ({name})", names[name].place.line, OTHER_TRAINER)
+            raise Unreadable(f"it trains {what} ({name})", names[name].location.line, OTHER_TRAINER)
     parsers = [one for one in machine.calls if one.last in ("parse_args_into_dataclasses", "parse_args_and_config")]
     if parsers and machine.command is None:
-        raise Unreadable(FROM_COMMAND_LINE, parsers[0].place.line)
+        raise Unreadable(FROM_COMMAND_LINE, parsers[0].location.line)
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
     own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
     raise Unreadable(
         f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another of their trainers can be imported",
-        0 if loop is None else loop.place.line,
+        0 if loop is None else loop.location.line,
         NO_TRAINER,
     )
 
@@ -107,15 +107,15 @@ def responses_only(machine: Machine, trainer: Object) -> Object | None:
     """The call of Unsloth's `train_on_responses_only` that gets this trainer; None if there is none."""
     for one in machine.calls:
         inner = one.positional[0].value if one.positional else None
-        if one.last == "train_on_responses_only" and isinstance(inner, Object) and inner.place == trainer.place:
+        if one.last == "train_on_responses_only" and isinstance(inner, Object) and inner.location == trainer.location:
             return one
     return None
 
 
 def argument(trainer: Object, name: str) -> Argument | None:
     """The trainer's argument `name`, passed by name or position or assigned later; None if it is missing."""
-    if name in trainer.attributes and (name in trainer.places or not isinstance(trainer.attributes[name], Object)):
-        return Argument(trainer.attributes[name], trainer.places.get(name, trainer.place))
+    if name in trainer.attributes and (name in trainer.locations or not isinstance(trainer.attributes[name], Object)):
+        return Argument(trainer.attributes[name], trainer.locations.get(name, trainer.location))
     order = POSITIONS.get(trainer.last, POSITIONS["SFTTrainer"])
     return trainer.argument(name, order.index(name) if name in order else None)
 
@@ -136,16 +136,16 @@ def model_of(given: Argument | None) -> Model:
     out = Model()
     if given is None:
         return out
-    value, place = given.value, given.place
+    value, location = given.value, given.location
     for _ in range(MOST):
         if isinstance(value, Unknown):
             out.unknown.append(value)
             value = value.hidden
             continue
         if not isinstance(value, Object):
-            out.name = Argument(value, place)
+            out.name = Argument(value, location)
             return out
-        place = value.place
+        location = value.location
         out.seen.append(value)
         below = _step(out, value)
         if below is None:
@@ -171,11 +171,11 @@ def _step(out: Model, value: Object) -> object:
         out.name = value.argument("pretrained_model_name_or_path", 0) or value.argument("model_name", 0)
         for call in value.calls:
             if call.last == "gradient_checkpointing_enable":
-                out.checkpointing = call.place
+                out.checkpointing = call.location
         return None
     for call in value.calls:
         if call.last == "gradient_checkpointing_enable":
-            out.checkpointing = call.place
+            out.checkpointing = call.location
     if value.last == "get_peft_model":
         if "unsloth" in value.path or "Fast" in value.path:
             out.unsloth_adapter = value
@@ -191,7 +191,9 @@ def _step(out: Model, value: Object) -> object:
     if value.path.endswith("[]"):
         return value.receiver
     if value.last in ("half", "bfloat16", "float"):
-        out.dtype = Argument({"half": "float16", "bfloat16": "bfloat16", "float": "float32"}[value.last], value.place)
+        out.dtype = Argument(
+            {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}[value.last], value.location
+        )
     if value.last == "to":
         kind = next(
             (
@@ -202,7 +204,7 @@ def _step(out: Model, value: Object) -> object:
             None,
         )
         if kind is not None:
-            out.dtype = Argument(kind, value.place)
+            out.dtype = Argument(kind, value.location)
     if value.last in ("half", "bfloat16", "float", "to", "cuda", "train", "eval", "cpu", "requires_grad_"):
         return value.receiver
     if value.last in ("prepare", "prepare_model", "compile", "patch_model", "deepcopy"):

@@ -35,9 +35,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Class,
     Function,
     Instance,
+    Location,
     Name,
     Object,
-    Place,
 )
 from xpc.compiler.importing.text.entries import OWN_METHOD, Entry, Unreadable
 from xpc.compiler.importing.trl import reader as trlyaml
@@ -139,7 +139,7 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
             machine.not_called
             or not machine.trained
             or not any(
-                posixpath.basename(one.place.file) == posixpath.basename(file)
+                posixpath.basename(one.location.file) == posixpath.basename(file)
                 for one in machine.calls
                 if functions.is_trainer(one.path)
             )
@@ -168,7 +168,7 @@ def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Ov
     return draft, machine
 
 
-def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, bool]) -> tuple[Draft, Machine]:
+def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location, bool]) -> tuple[Draft, Machine]:
     found, broken = parts(text, file)
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
     bf16 = gpu is None or gpu.bf16_tflops is not None
@@ -224,21 +224,21 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Place, b
             "the script names several GPUs, and the spec is for one, with one process's batch",
             f"`--hardware '{count_visible} x h100-80gb'` names them",
         )
-    for place in machine.assumed[:3]:
+    for location in machine.assumed[:3]:
         draft.warn(
-            Entry("try", None, place.file, place.line),
+            Entry("try", None, location.file, location.line),
             "the import assumes that this `try` block succeeds; if it fails, the script continues differently",
         )
     _unset(draft, machine, entries)
     for each in machine.defaulted:
         draft.error(
-            Entry(each.name, None, each.place.file, each.place.line),
+            Entry(each.name, None, each.location.file, each.location.line),
             f"nothing in the script gives this parameter; the spec has the defaults of its class `{each.kind}`",
             "import the script that calls it",
         )
     if len(trainers) > 1 and overrides.pick is None:
         draft.error(
-            Entry(trainer.last, None, trainer.place.file, trainer.place.line),
+            Entry(trainer.last, None, trainer.location.file, trainer.location.line),
             f"the script trains {len(trainers)} times ({runs.listed(trainers)}), and the spec is its first training",
             "`--pick N` chooses one",
         )
@@ -251,9 +251,11 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
     """
     for one, why in entries.unset:
         draft.warn(one, f"{why}; the import assumes that it is empty")
-    names = [(why, place) for why, place in machine.unset.items() if not IDENTITY.search(why)]
-    for why, place in names[:3]:
-        draft.warn(Entry("environment", None, place.file, place.line), f"{why}; the import assumes that it is empty")
+    names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
+    for why, location in names[:3]:
+        draft.warn(
+            Entry("environment", None, location.file, location.line), f"{why}; the import assumes that it is empty"
+        )
 
 
 def _own_trainer(draft: Draft, trainer: Object) -> None:
@@ -275,7 +277,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
     added = [one.positional[0] for one in trainer.calls if one.last == "add_callback" and one.positional]
     values: list[Argument] = list(added)
     if given is not None and isinstance(given.value, list | tuple):
-        values += [Argument(one, given.place) for one in given.value]
+        values += [Argument(one, given.location) for one in given.value]
     elif given is not None and given.value is not None:
         values.append(given)
     for one in values:
@@ -284,7 +286,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
             patience = value.argument("early_stopping_patience", 0)
             count = patience.value if patience is not None else 1
             known = isinstance(count, int)
-            found = Entry("early_stopping_patience", count if known else None, value.place.file, value.place.line)
+            found = Entry("early_stopping_patience", count if known else None, value.location.file, value.location.line)
             if known:
                 draft.put("eval.patience", count, found)
             else:
@@ -292,7 +294,7 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
             continue
         name = value.kind.name if isinstance(value, Instance) else getattr(value, "last", "a callback")
         draft.reserve(
-            Entry(f"callbacks.{name}", name, one.place.file, one.place.line),
+            Entry(f"callbacks.{name}", name, one.location.file, one.location.line),
             f"callbacks: {name}",
             "a bundle has only the callbacks of its runtime",
         )
@@ -334,8 +336,8 @@ def _shown(value: object) -> str:
 
 
 def _command_line(draft: Draft, machine: Machine, entries: Entries) -> None:
-    for place in machine.command_line[:1]:
+    for location in machine.command_line[:1]:
         draft.warn(
-            Entry("command line", None, place.file, place.line),
+            Entry("command line", None, location.file, location.line),
             "arguments of the script's command line have their defaults; a launch can give others",
         )

@@ -38,22 +38,24 @@ def write(draft: Draft, data: Data | None, functions: list[Function], parts: dic
     """
     made: list[str] = []
     names: set[str] = set()
-    for key, (value, place) in ({} if data is None else data.for_rewards).items():
+    for key, (value, location) in ({} if data is None else data.for_rewards).items():
         found = _expression(key, value, data, draft, parts) if functions else None
         if found is None:
-            refuse(draft, key, value, Entry(f"rows.{key}", None, place.file, place.line))
+            refuse(draft, key, value, Entry(f"rows.{key}", None, location.file, location.line))
             continue
         text, used = found
         made.append(f'"{key}": [{text} for row in rows]')
         names |= used
-        draft.note(Entry(f"rows.{key}", None, place.file, place.line), "the reward functions' file makes the column")
+        draft.note(
+            Entry(f"rows.{key}", None, location.file, location.line), "the reward functions' file makes the column"
+        )
     if not made:
         return "", set()
     wrapped = "".join(f"\n{one.name} = _with_columns({one.name})" for one in functions)
     return WRAPPER.format(made=", ".join(made)) + "\n" + wrapped + "\n", names
 
 
-def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
+def refuse(draft: Draft, key: str, value: object, location: Entry) -> None:
     """Report an error for a column that a run cannot pass to reward functions."""
     if isinstance(value, Column):
         why = f"reward functions get it as `{value.name}`, the name in the data"
@@ -61,7 +63,7 @@ def refuse(draft: Draft, key: str, value: object, place: Entry) -> None:
         why = f"all rows have the same value, {str(value)[:40]!r}, and reward functions do not get it"
     else:
         why = "the script computes it, and reward functions get the columns as they are in the data"
-    draft.error(place, f"the column `{key}`: {why}", "compute it in the reward function")
+    draft.error(location, f"the column `{key}`: {why}", "compute it in the reward function")
 
 
 def _expression(
@@ -70,8 +72,8 @@ def _expression(
     """Returns a pair: the column `key` as the source of an expression over `row`, and the script's names that this
     expression uses. None if the column cannot be written as one expression.
     """
-    asked = draft.settings.get("data.prompt")
-    prompt = asked.text.strip('"') if asked is not None else "prompt"
+    requested = draft.settings.get("data.prompt")
+    prompt = requested.text.strip('"') if requested is not None else "prompt"
     if isinstance(value, Column):
         return (f'row["{value.name}"]', set()) if value.name != prompt else None
     if isinstance(value, str | int | float):

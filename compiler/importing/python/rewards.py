@@ -42,7 +42,7 @@ def write(
     numbers = [] if weights is None or weights.empty else [number(one) for one in weights.items]
     found: list[Weighted] = []
     functions: list[Function] = []
-    place = Entry("reward_funcs", None, given.place.file, given.place.line)
+    location = Entry("reward_funcs", None, given.location.file, given.location.line)
     if numbers and (len(numbers) != len(values) or None in numbers):
         draft.error(weights, f"there are {len(values)} reward functions and {len(numbers)} weights")
         numbers = []
@@ -53,7 +53,7 @@ def write(
         elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
             why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
             draft.error(
-                Entry("reward_funcs", name or None, place.file, place.line),
+                Entry("reward_funcs", name or None, location.file, location.line),
                 why,
                 "write it as a function in the file of the rewards",
             )
@@ -66,15 +66,15 @@ def write(
         return
     named = Entry(
         "reward_funcs",
-        [Entry(f"reward_funcs[{n}]", one.name, place.file, place.line) for n, one in enumerate(found)],
-        place.file,
-        place.line,
+        [Entry(f"reward_funcs[{n}]", one.name, location.file, location.line) for n, one in enumerate(found)],
+        location.file,
+        location.line,
     )
     draft.put("method.rewards", tuple(found), named)
     own = [one for one in functions if not _defined(overrides, one.name)]
     if own and overrides.rewards is None:
         draft.error(
-            Entry("reward_functions", ", ".join(one.name for one in own), place.file, place.line),
+            Entry("reward_functions", ", ".join(one.name for one in own), location.file, location.line),
             "they are in the script",
             IN_THE_SCRIPT,
         )
@@ -93,24 +93,24 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
         given = program.argument(trainer, argument)
         if given is None or given.value is None:
             continue
-        place = Entry(argument, None, given.place.file, given.place.line)
+        location = Entry(argument, None, given.location.file, given.location.line)
         found: list[Weighted] = []
         for value in given.value if isinstance(given.value, list | tuple) else [given.value]:
             name = value.name if isinstance(value, Class) else _name(value)
-            label = value.place.file if isinstance(value, Class) else getattr(value, "label", "")
+            label = value.location.file if isinstance(value, Class) else getattr(value, "label", "")
             at_top = isinstance(value, Class) or (isinstance(value, Function) and len(value.scopes) == 1)
             if not name or not (at_top or (isinstance(value, Name) and _defined(overrides, name))):
                 why = value.why if isinstance(value, Unknown) else "it is no function or class at the top of the script"
-                draft.error(place, why, "write it at the top of the file of the rewards")
+                draft.error(location, why, "write it at the top of the file of the rewards")
                 continue
             if not _defined(overrides, name):
                 out.append((label, name))
             found.append(Weighted(name, None, file, name))
         if found:
-            draft.put(path_of(path), tuple(found), place)
+            draft.put(path_of(path), tuple(found), location)
     if out and overrides.rewards is None:
-        place = Entry("tools", ", ".join(name for _, name in out), trainer.place.file, trainer.place.line)
-        draft.error(place, "they are in the script", IN_THE_SCRIPT)
+        location = Entry("tools", ", ".join(name for _, name in out), trainer.location.file, trainer.location.line)
+        draft.error(location, "they are in the script", IN_THE_SCRIPT)
     return out
 
 

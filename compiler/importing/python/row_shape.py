@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
-from xpc.compiler.importing.python.interpreter.values import Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import Location, Unknown
 from xpc.compiler.importing.python.rows import Prompt, Turns
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
@@ -26,14 +26,14 @@ class Shape:
 
     draft: Draft
     data: Data
-    place: Place
+    location: Location
     columns: tuple[str, ...] = ()
     plain: bool = False
 
     def entry(self, key: str, value: object = None) -> Entry:
         """A configuration entry for a column that the script makes, with the file and line where it is made."""
-        place = self.data.made.get(key, self.place)
-        return Entry(f"rows.{key}", value, place.file, place.line)
+        location = self.data.made.get(key, self.location)
+        return Entry(f"rows.{key}", value, location.file, location.line)
 
     def refuse(self, key: str, why: str = "") -> None:
         """Report an error for a column that a spec cannot express."""

@@ -51,7 +51,7 @@ class Turns:
 
 
 @mutable
-class Made:
+class MappedColumns:
     """The columns that a function makes which is applied to rows, by name. If the function cannot be read, `why` is the
     reason.
     """
@@ -66,26 +66,26 @@ class Made:
     """
 
 
-def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> Made:
+def apply(machine: Machine, function: object, batched: bool, before: dict[str, object], step: Object) -> MappedColumns:
     """Interpret `map(function)` on the columns `before`; `step` is the call. Returns the columns that the function
     makes or changes.
     """
     if not isinstance(function, Function | Bound):
-        return Made(why="the function is not in the script")
+        return MappedColumns(why="the function is not in the script")
     row = Row(batched, dict(before))
     node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
-    given = [Argument(row, step.place)]
+    given = [Argument(row, step.location)]
     only = step.argument("input_columns")
     if only is not None:
         names = [only.value] if isinstance(only.value, str) else only.value
         if not isinstance(names, list):
-            return Made(why="the columns that it gets are not known")
-        given = [Argument(item(machine, row, one, node), step.place) for one in names]
+            return MappedColumns(why="the columns that it gets are not known")
+        given = [Argument(item(machine, row, one, node), step.location) for one in names]
     more = step.argument("fn_kwargs")
     named = {} if more is None or more.value is None else more.value
     if not isinstance(named, dict):
-        return Made(why="its arguments (`fn_kwargs`) are not known")
-    keywords = {str(key): Argument(one, step.place) for key, one in named.items()}
+        return MappedColumns(why="its arguments (`fn_kwargs`) are not known")
+    keywords = {str(key): Argument(one, step.location) for key, one in named.items()}
     with machine.over_rows():
         value = machine.call(function, given, keywords, node)
     if isinstance(value, Row):
@@ -94,11 +94,11 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
         return _tokenized(value, batched)
     if not isinstance(value, dict):
         why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
-        return Made(why=why)
+        return MappedColumns(why=why)
     if "input_ids" in value:
         return _tokens(value, batched)
     columns = {str(key): single(one, batched) for key, one in value.items()}
-    return Made({key: one for key, one in columns.items() if before.get(key) is not one})
+    return MappedColumns({key: one for key, one in columns.items() if before.get(key) is not one})
 
 
 def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
@@ -117,40 +117,42 @@ def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
     return isinstance(most, int) and most >= length
 
 
-def _tokens(value: dict[object, object], batched: bool) -> Made:
+def _tokens(value: dict[object, object], batched: bool) -> MappedColumns:
     """The text whose tokens a function returns as `input_ids`. None unless the labels are the same tokens."""
     tokens, labels = value["input_ids"], value.get("labels")
     row = None if batched else token_row(tokens, labels)
     if row is not None:
         columns = {"prompt": row.question, "completion": row.answer}
-        return Made({key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing")
+        return MappedColumns(
+            {key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing"
+        )
     if not isinstance(tokens, Object) or not tokens.path.endswith("()[]") or "input_ids" not in _keys(tokens):
-        return Made(why="the script makes the tokens itself")
+        return MappedColumns(why="the script makes the tokens itself")
     call = tokens.receiver
     if not isinstance(call, Object):
-        return Made(why="the script makes the tokens itself")
+        return MappedColumns(why="the script makes the tokens itself")
     if labels is not None and not _copied(labels, call):
-        return Made(why="the script makes the labels itself")
+        return MappedColumns(why="the script makes the labels itself")
     made = _tokenized(call, batched)
     padding = call.keywords.get("padding")
     padded = padding is not None and padding.value not in (False, None)
-    return Made(made.columns, made.why or (PADDED if padded and labels is not None else ""), made.length)
+    return MappedColumns(made.columns, made.why or (PADDED if padded and labels is not None else ""), made.length)
 
 
-def _tokenized(call: Object, batched: bool) -> Made:
+def _tokenized(call: Object, batched: bool) -> MappedColumns:
     """The text with which a tokenizer is called. If there are labels, they must be the tokens of this text."""
     text = call.argument("text", 0)
     padding, cut, length = (call.keywords.get(one) for one in ("padding", "truncation", "max_length"))
     if text is None:
-        return Made(why="the text that is tokenized is not known")
+        return MappedColumns(why="the text that is tokenized is not known")
     labels = call.attributes.get("['labels']")
     if labels is not None and not _copied(labels, call):
-        return Made(why="the script makes the labels itself")
+        return MappedColumns(why="the script makes the labels itself")
     padded = padding is not None and padding.value not in (False, None)
     if cut is not None and cut.value not in (True, "longest_first", "only_first", False):
-        return Made(why="how the text is cut is not known")
+        return MappedColumns(why="how the text is cut is not known")
     why = PADDED if padded and labels is not None else ""
-    return Made({"text": single(text.value, batched)}, why, length if cut is not None and cut.value else None)
+    return MappedColumns({"text": single(text.value, batched)}, why, length if cut is not None and cut.value else None)
 
 
 def _copied(labels: object, call: Object) -> bool:
@@ -179,12 +181,12 @@ def _keys(value: Object) -> list[object]:
 def formatted(machine: Machine, function: object, before: dict[str, object]) -> object:
     """The string that a formatting function (`formatting_func`) makes from one row, or from a batch of rows."""
     if not isinstance(function, Function | Bound):
-        return Unknown("the function is not in the script", machine.place(ast.Pass()))
+        return Unknown("the function is not in the script", machine.location(ast.Pass()))
     found: object = None
     for batch in (False, True):
         node = function.node if isinstance(function, Function) else ast.Pass(lineno=0)
         with machine.over_rows():
-            value = machine.call(function, [Argument(Row(batch, dict(before)), machine.place(node))], {}, node)
+            value = machine.call(function, [Argument(Row(batch, dict(before)), machine.location(node))], {}, node)
         if isinstance(value, dict) and len(value) == 1:
             value = next(iter(value.values()))
         value = single(value, batch or isinstance(value, list))

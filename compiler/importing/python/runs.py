@@ -33,7 +33,7 @@ def trainers_of(machine: Machine) -> list[Object]:
     """
     made: list[Object] = []
     for one in machine.calls:  # interpreting a function twice creates its trainer twice
-        if functions.is_trainer(one.path) and not any(one.place == other.place for other in made):
+        if functions.is_trainer(one.path) and not any(one.location == other.location for other in made):
             made.append(one)
     trained: list[Object] = []
     seen: list[list[object]] = []
@@ -45,7 +45,7 @@ def trainers_of(machine: Machine) -> list[Object]:
                 break
             base = inner
         settings = _settings(base)
-        if not any(base is other or (base.place == other.place and settings == before)
+        if not any(base is other or (base.location == other.location and settings == before)
                    for other, before in zip(trained, seen)):  # fmt: skip
             trained.append(base)
             seen.append(settings)
@@ -54,9 +54,9 @@ def trainers_of(machine: Machine) -> list[Object]:
 
 def listed(found: list[Object]) -> str:
     """The runs with their numbers and lines, for messages: "1. SFTTrainer on line 20"."""
-    lines = [one.place for one in found]
+    lines = [one.location for one in found]
     return ", ".join(
-        f"{n}. {one.last} on line {one.place.line}{_folder(one) if lines.count(one.place) > 1 else ''}"
+        f"{n}. {one.last} on line {one.location.line}{_folder(one) if lines.count(one.location) > 1 else ''}"
         for n, one in enumerate(found[:LISTED], 1)
     )
 
@@ -70,11 +70,11 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
     owners = (("trainer", trainer), ("trainer.generation_config", generation))
     for prefix, owner in owners:
         for name, value in owner.attributes.items() if owner is not None else ():
-            place = owner.places.get(name) if owner is not None else None
+            location = owner.locations.get(name) if owner is not None else None
             argument = owner is trainer and (name in ARGUMENTS or name in trainer.keywords)
-            if place is None or argument or name in HARMLESS:
+            if location is None or argument or name in HARMLESS:
                 continue
-            found = entry(f"{prefix}.{name}", Argument(value, place))
+            found = entry(f"{prefix}.{name}", Argument(value, location))
             if owner is generation and not METHODS[draft.method].grouped:
                 draft.note(found, "nothing is generated in training")
             else:

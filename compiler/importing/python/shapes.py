@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.data import Data
-from xpc.compiler.importing.python.interpreter.values import Argument, Column, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Column, Location, Object, Unknown
 from xpc.compiler.importing.python.row_shape import ENDED, ONCE, PREFERRED, Shape
 from xpc.compiler.importing.python.rows import Prompt, Turns, columns_of, divided, prompt_of, rendered, turns_of
 from xpc.compiler.importing.text.entries import Entry
@@ -25,14 +25,20 @@ ANSWERS = "the script trains on answers only, and a spec does not find the answe
 
 
 def write(
-    draft: Draft, data: Data, place: Place, field: Argument | None, text: object, masked: bool, plain: bool = False
+    draft: Draft,
+    data: Data,
+    location: Location,
+    field: Argument | None,
+    text: object,
+    masked: bool,
+    plain: bool = False,
 ) -> tuple[str, ...]:
     """Set the row format of a data source. Returns the source's columns.
 
     `field` is the argument `dataset_text_field`, and `text` the value that `formatting_func` makes of a row. `masked`
     is true if the script trains on answers only, and `plain` if it uses transformers' Trainer.
     """
-    shape = Shape(draft, data, place, (), plain)
+    shape = Shape(draft, data, location, (), plain)
     if draft.method == "sft":
         _sft(shape, field, text, masked)
     elif METHODS[draft.method].grouped:
@@ -52,7 +58,7 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     name = field.value if field is not None and isinstance(field.value, str) else "text"
     if isinstance(text, Unknown):
         draft.error(
-            Entry("formatting_func", None, text.place.file, text.place.line),
+            Entry("formatting_func", None, text.location.file, text.location.line),
             f"how a row becomes a text is not read: {text.why}",
             ONCE,
         )
@@ -67,7 +73,9 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
             shape.refuse(name, ANSWERS)
         if field is not None:
             shape.columns = (name,)
-            draft.put("data.format", "text", Entry("dataset_text_field", name, field.place.file, field.place.line))
+            draft.put(
+                "data.format", "text", Entry("dataset_text_field", name, field.location.file, field.location.line)
+            )
             shape.end("dataset_text_field", False)
         elif shape.data.conversations:
             draft.put("data.format", "conversations")
@@ -207,20 +215,20 @@ def _conversation(shape: Shape, turns: Turns | None, key: str, masked: bool) -> 
 def _completion(shape: Shape, masked: bool) -> None:
     """Set the row format for rows with a prompt and a completion, as strings or as messages."""
     made, draft = shape.data.columns, shape.draft
-    asked, answered = _side(made["prompt"], "user"), _side(made["completion"], "assistant")
-    if asked is None or answered is None or not answered[0].column or asked[1] is not answered[1]:
-        shape.refuse("completion" if asked is not None else "prompt")
+    question, answered = _side(made["prompt"], "user"), _side(made["completion"], "assistant")
+    if question is None or answered is None or not answered[0].column or question[1] is not answered[1]:
+        shape.refuse("completion" if question is not None else "prompt")
         return
-    name = shape.template(asked[0], "prompt")
+    name = shape.template(question[0], "prompt")
     if name is None:
         shape.refuse("prompt", "it has no column")
         return
     turns = turns_of(made["prompt"])
-    if turns is not None and asked[1]:
+    if turns is not None and question[1]:
         shape.turns(turns, "prompt")
     shape.columns = (name, answered[0].column)
     draft.put("data.format", "prompt_completion", shape.entry("completion", answered[0].column))
-    if asked[1]:
+    if question[1]:
         draft.put("data.chat", True, shape.entry("prompt", True))
     elif shape.data.end:
         _joined(shape)
@@ -288,7 +296,7 @@ def _prompts(shape: Shape) -> None:
         draft.differs("prompt", f"if the prompts are texts: {TEXTS}")
     for key, one in made.items():
         if not (isinstance(one, Column) and one.name == key):
-            shape.data.for_rewards[key] = (one, shape.data.made.get(key, shape.place))
+            shape.data.for_rewards[key] = (one, shape.data.made.get(key, shape.location))
 
 
 def _preference_columns(shape: Shape, answers: tuple[str, ...], form: str) -> None:

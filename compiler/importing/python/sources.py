@@ -9,7 +9,7 @@ from xpc.compiler import registry
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.data import Data
-from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Table, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Table, Unknown
 from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.importing.trl.data import SPLIT
 from xpc.compiler.importing.trl.model import reference
@@ -20,7 +20,7 @@ KINDS = ("json", "csv", "parquet", "text", "jsonl")
 
 def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] = ()) -> Source | None:
     """The data source for a traced dataset; None, after reporting an error, if a spec cannot name it."""
-    found, place = _named(draft, chain, data)
+    found, location = _named(draft, chain, data)
     if found is None:
         return None
     ref = reference(draft, found, "dataset")
@@ -32,7 +32,9 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
         if one is None or not isinstance(one.value, int):
             continue
         number = _with_held_rows(draft, data, one)
-        draft.mark(Entry(f"data.{name}", one.value, one.place.file, one.place.line), "mapped", f"{name} = {number}")
+        draft.mark(
+            Entry(f"data.{name}", one.value, one.location.file, one.location.line), "mapped", f"{name} = {number}"
+        )
         if name == "take":
             take = Amount("count", number)
             draft.differs(
@@ -45,7 +47,7 @@ def source_of(draft: Draft, chain: Chain, data: Data, columns: tuple[str, ...] =
     if ref.startswith('"'):
         limit = _part_of_file(draft, chain, data, found, limit)
         return Source(ref, columns, take, limit)
-    return Source(_with_parts(draft, chain, data, ref, place), columns, take, limit)
+    return Source(_with_parts(draft, chain, data, ref, location), columns, take, limit)
 
 
 def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
@@ -61,7 +63,7 @@ def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
         "select",
         f"the script holds rows out first and takes {count} of the others; the spec takes the rows first, as many more "
         "as it holds out",
-        Entry("select", count, given.place.file, given.place.line),
+        Entry("select", count, given.location.file, given.location.line),
     )
     return count + int(held) if held >= 1 else ceil(count / (1 - held))
 
@@ -74,7 +76,7 @@ def _written(draft: Draft, chain: Chain) -> Entry:
         number += 1
         name = f"{draft.stem}.rows-{number}.jsonl"
     draft.files[name] = data
-    return Entry("rows", name, chain.place.file, chain.place.line)
+    return Entry("rows", name, chain.location.file, chain.location.line)
 
 
 def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: int | None) -> int | None:
@@ -94,11 +96,11 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
         return limit
     split = call.keywords.get("split")
     if split is not None and isinstance(split.value, Unknown):
-        draft.error(Entry("load_dataset.split", None, split.place.file, split.place.line), split.value.why)
+        draft.error(Entry("load_dataset.split", None, split.location.file, split.location.line), split.value.why)
     written = split_of(call, data)
     if "[" not in written or split is None:
         return limit
-    entry = Entry("load_dataset.split", written, split.place.file, split.place.line)
+    entry = Entry("load_dataset.split", written, split.location.file, split.location.line)
     match = SPLIT.fullmatch(written)
     if match is None or match[2] is None or not match[2].isdecimal() or limit is not None:
         draft.error(entry, "a spec cannot name this part of a file", "`limit = N` at the source reads the first N rows")
@@ -107,21 +109,21 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
     return int(match[2])
 
 
-def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place | None]:
+def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Location | None]:
     """Returns a pair: the entry that names the data (a file, a folder or a Hub dataset), and the location of the call
     that loads the data.
     """
     if chain.file is not None:
-        value, place = chain.file.value, chain.file.place
+        value, location = chain.file.value, chain.file.location
         if isinstance(value, str):
-            return Entry("data", value, place.file, place.line), place
+            return Entry("data", value, location.file, location.line), location
         why = value.why if isinstance(value, Unknown) else "its name is not known"
         draft.error(
-            Entry("data", None, place.file, place.line), f"the file of the rows: {why}", "`--data NAME` names it"
+            Entry("data", None, location.file, location.line), f"the file of the rows: {why}", "`--data NAME` names it"
         )
-        return None, place
+        return None, location
     if chain.rows:
-        return _written(draft, chain), chain.place
+        return _written(draft, chain), chain.location
     if chain.loaded is None:
         return None, None
     call = chain.loaded
@@ -132,23 +134,25 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Place 
         given = files
         value = files.value
         if isinstance(value, list | tuple) and len(value) == 1:
-            given = Argument(value[0], files.place)
+            given = Argument(value[0], files.location)
         elif isinstance(value, dict):
             key = split_of(call, data) or "train"
             inner = value.get(key.partition("[")[0])
             inner = inner[0] if isinstance(inner, list) and len(inner) == 1 else inner
-            given = Argument(inner, value.places.get(key, files.place) if isinstance(value, Table) else files.place)
+            given = Argument(
+                inner, value.locations.get(key, files.location) if isinstance(value, Table) else files.location
+            )
     if given is None or not isinstance(given.value, str):
         why = "it names several files, or none"
         if given is not None and isinstance(given.value, Unknown):
-            why = f"{given.value.why} ({given.value.place})"
-        place = given.place if given is not None else call.place
-        draft.error(Entry("load_dataset", None, place.file, place.line), why, "`--data NAME` names the data")
-        return None, call.place
+            why = f"{given.value.why} ({given.value.location})"
+        location = given.location if given is not None else call.location
+        draft.error(Entry("load_dataset", None, location.file, location.line), why, "`--data NAME` names the data")
+        return None, call.location
     name = given.value
     if call.last == "load_from_disk" and not name.startswith((".", "/", "~")):
         name = f"./{name}"  # a folder, not a Hub name
-    return Entry("load_dataset", name, given.place.file, given.place.line), call.place
+    return Entry("load_dataset", name, given.location.file, given.location.line), call.location
 
 
 def split_of(call: Object, data: Data) -> str:
@@ -157,7 +161,7 @@ def split_of(call: Object, data: Data) -> str:
     return data.split or (given.value if given is not None and isinstance(given.value, str) else "")
 
 
-def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place | None) -> str:
+def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Location | None) -> str:
     """Add the configuration and split to a Hub reference: `org/name:config[split]`."""
     call = chain.loaded
     if call is None:
@@ -166,19 +170,19 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place |
     if config is not None and isinstance(config.value, str) and config.value != "default":
         ref += f":{config.value}"
         draft.mark(
-            Entry("load_dataset.name", config.value, config.place.file, config.place.line),
+            Entry("load_dataset.name", config.value, config.location.file, config.location.line),
             "mapped",
             f"data {{ {ref} }}",
         )
     elif config is not None and isinstance(config.value, Unknown):
-        draft.error(Entry("load_dataset.name", None, config.place.file, config.place.line), config.value.why)
+        draft.error(Entry("load_dataset.name", None, config.location.file, config.location.line), config.value.why)
     name = split_of(call, data)
     if split is not None and isinstance(split.value, Unknown):
-        draft.error(Entry("load_dataset.split", None, split.place.file, split.place.line), split.value.why)
+        draft.error(Entry("load_dataset.split", None, split.location.file, split.location.line), split.value.why)
     found = SPLIT.fullmatch(name) if name else None
     if name and found is None and call is not None:
         draft.error(
-            Entry("load_dataset.split", name, call.place.file, call.place.line),
+            Entry("load_dataset.split", name, call.location.file, call.location.line),
             "a spec cannot name this split",
             "write one name, with `[:N]` or `[:N%]` after it",
         )
@@ -187,6 +191,6 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, place: Place |
         usual = "train" if known is None else known.split
         cut = "" if found[2] is None else f":{found[2]}"
         ref += f"[{found[1]}{cut}]" if cut or found[1] != usual else ""
-        at = split.place if split is not None else call.place
+        at = split.location if split is not None else call.location
         draft.mark(Entry("load_dataset.split", name, at.file, at.line), "mapped", f"data {{ {ref} }}")
     return ref

@@ -86,19 +86,19 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         ):
             entries.others.append((f"tokenizer.{key}", given))
     for key, value in found.attributes.items():
-        place = found.places.get(key)
-        if place is None or key.startswith(("<", "[")):
+        location = found.locations.get(key)
+        if location is None or key.startswith(("<", "[")):
             continue
         if key == "chat_template":
-            entries.add("chat_template", Argument(value, place))
+            entries.add("chat_template", Argument(value, location))
         elif key == "eos_token" and isinstance(value, str):
-            entries.add("eos_token", Argument(value, place))
+            entries.add("eos_token", Argument(value, location))
         elif (
             key in ("pad_token", "pad_token_id", "padding_side", "truncation_side", "model_max_length")
             or not isinstance(value, Object)
             or key in ("eos_token", "bos_token", "eos_token_id")
         ):
-            entries.others.append((f"tokenizer.{key}", Argument(value, place)))
+            entries.others.append((f"tokenizer.{key}", Argument(value, location)))
 
 
 def write(draft: Draft, model: Model, trainer: Object) -> None:
@@ -115,8 +115,8 @@ def _formatted(draft: Draft, model: Model) -> None:
     """Set the chat template and tokens of TRL's `setup_chat_format`, which are ChatML's."""
     if model.formatted is None:
         return
-    place = model.formatted.place
-    found = Entry("setup_chat_format", "chatml", place.file, place.line)
+    location = model.formatted.location
+    found = Entry("setup_chat_format", "chatml", location.file, location.line)
     draft.put("model.chat_template", "chatml", found)
     draft.put("model.eos", "<|im_end|>", found)
     draft.put("model.tokens", ("<|im_start|>", "<|im_end|>"), found)
@@ -140,12 +140,12 @@ def _padding(draft: Draft, trainer: Object) -> None:
     first = draft.fitting[0] if draft.fitting else draft.trl
     old = not collator and trainer.last == "SFTTrainer" and order.index(first) < order.index("0.16")
     if collator in ("DataCollatorForLanguageModeling", "DataCollatorForCompletionOnlyLM") or old:
-        place = trainer.place if found is None else found.places.get("pad_token", trainer.place)
+        location = trainer.location if found is None else found.locations.get("pad_token", trainer.location)
         draft.differs(
             "pad_token",
             f"the script pads with the end token, and {'the collator of trl before 0.16' if old else 'its collator'} "
             "leaves all of these tokens out of the loss; the spec learns the end of each row",
-            Entry("tokenizer.pad_token", value.last, place.file, place.line),
+            Entry("tokenizer.pad_token", value.last, location.file, location.line),
         )
 
 
@@ -153,7 +153,7 @@ def _template(draft: Draft, trainer: Object) -> None:
     _, call = tokenizer_of(trainer)
     if call is None:
         return
-    given = call.argument("chat_template", 1) or Argument("chatml", call.place)
+    given = call.argument("chat_template", 1) or Argument("chatml", call.location)
     found = entry("get_chat_template", given)
     name = TEMPLATES.get(str(found.value))
     if name is None:
@@ -183,10 +183,12 @@ def _tokens(draft: Draft, trainer: Object) -> None:
                     "add_special_tokens",
                     "the script adds a padding token, a row of the embeddings that is "
                     "never learned; the spec adds none",
-                    Entry("pad_token", str(value["pad_token"]), call.place.file, call.place.line),
+                    Entry("pad_token", str(value["pad_token"]), call.location.file, call.location.line),
                 )
-        place = Entry(call.last, None, call.place.file, call.place.line)
+        location = Entry(call.last, None, call.location.file, call.location.line)
         if all(isinstance(one, str) for one in names) and names:
-            draft.put("model.tokens", tuple(names), Entry(call.last, " ".join(map(str, names)), place.file, place.line))
+            draft.put(
+                "model.tokens", tuple(names), Entry(call.last, " ".join(map(str, names)), location.file, location.line)
+            )
         elif names:
-            draft.error(place, "the tokens that are added are not known")
+            draft.error(location, "the tokens that are added are not known")

@@ -41,12 +41,12 @@ def gather(entries: Entries, machine: Machine) -> None:
     disabled = machine.environment.get("WANDB_DISABLED")
     if disabled is not None and str(disabled.value).lower() in ("true", "1"):
         if "report_to" not in entries.values:
-            entries.add("report_to", Argument("none", disabled.place))
+            entries.add("report_to", Argument("none", disabled.location))
         return
     given = entries.values.get("report_to")
     if starts and (given is None or given.value in OPEN) and not _is_off(starts[0]):
         entries.values.pop("report_to", None)
-        entries.add("report_to", Argument(tracker, starts[0].place))
+        entries.add("report_to", Argument(tracker, starts[0].location))
         given = entries.values["report_to"]
     names = [] if given is None else [one.value for one in given.items] or [given.value]
     reported = [one for one in PROJECTS if one in names]

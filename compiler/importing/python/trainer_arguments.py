@@ -56,7 +56,7 @@ def gather(entries: Entries, trainer: Object) -> None:
             entries.add(name, given, own=name in own)
         for name, one in value.attributes.items():
             if not name.startswith(("<", "[")) and not isinstance(one, Object):
-                entries.add(name, Argument(one, value.places.get(name, value.place)), own=name in own)
+                entries.add(name, Argument(one, value.locations.get(name, value.location)), own=name in own)
         entries.command_line = "<command line>" in value.attributes
         entries.config = value
     for name, given in trainer.keywords.items():

@@ -80,7 +80,7 @@ class Entry:
     unset: str = ""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The file and line, such as `recipe.yaml:12`."""
         return f"{self.file}:{self.line}" if self.line else self.file
 

@@ -133,14 +133,14 @@ def _keep_arguments(out: Variables, name: str, branches: list[Variables]) -> Non
         more = [f"${{{name}[@]:{len(base)}}}"]
     else:
         return
-    gone = {f"{name}[{n}]": branch.missing.get(f"{name}[{n}]", "") for n in range(len(base))}
-    gone |= {f"{name}[{len(base)}]": one for one in more}
+    removed = {f"{name}[{n}]": branch.missing.get(f"{name}[{n}]", "") for n in range(len(base))}
+    removed |= {f"{name}[{len(base)}]": one for one in more}
     if arrays:
         out.arrays[name] = [*base, *more]
     else:
         out.known[name] = " ".join([texts[words.index(base)], *more]).strip()
-        gone = {name: branch.missing.get(name, "") or "".join(more)}
-    out.missing = {key: one for key, one in {**out.missing, name: "", **gone}.items() if one}
+        removed = {name: branch.missing.get(name, "") or "".join(more)}
+    out.missing = {key: one for key, one in {**out.missing, name: "", **removed}.items() if one}
 
 
 def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[str, str]:
@@ -149,32 +149,32 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
     while at < len(text):
         start = at
         if text[at] == "`" and (end := text.find("`", at + 1)) > 0:
-            value, gone = _command(text[at + 1 : end], state, line, depth)
+            value, removed = _command(text[at + 1 : end], state, line, depth)
             at = end + 1
         elif text.startswith("$((", at):
             at = closed(text, at + 1)
-            value, gone = _arithmetic(text[start + 3 : at - 2], state, line, depth)
+            value, removed = _arithmetic(text[start + 3 : at - 2], state, line, depth)
         elif text.startswith("$(", at):
             at = closed(text, at + 1)
-            value, gone = _command(text[start + 2 : at - 1], state, line, depth)
+            value, removed = _command(text[start + 2 : at - 1], state, line, depth)
         elif text.startswith("${", at):
             at = closed(text, at + 1)
-            value, gone = _parameter(text[start + 2 : at - 1], state, line, depth)
+            value, removed = _parameter(text[start + 2 : at - 1], state, line, depth)
         elif text[at] == "$" and (found := VARIABLE.match(text, at)):
             at = found.end()
-            value, gone = _parameter(found[1], state, line, depth)
+            value, removed = _parameter(found[1], state, line, depth)
         else:
             at += 1
             out += text[start]
             continue
         state.budget.spend(len(value or ""), line)
         raw = text[start:at]
-        if value is None and raw.startswith("${") and " " in raw and gone[:2] != "$(":
-            raw = gone  # as in `${X:?message}`
-        if value is None and raw.startswith("$((") and gone != "$((...))":
-            raw = gone  # as in `$((RANDOM % 100))`, one word
+        if value is None and raw.startswith("${") and " " in raw and removed[:2] != "$(":
+            raw = removed  # as in `${X:?message}`
+        if value is None and raw.startswith("$((") and removed != "$((...))":
+            raw = removed  # as in `$((RANDOM % 100))`, one word
         out += raw if value is None else value
-        missing = missing or gone
+        missing = missing or removed
     return out, missing
 
 
@@ -214,30 +214,30 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
     if found is None or depth > DEPTH:
         return None, f"${{{inside}}}"
     name, index, rest = found["name"], found["index"], found["rest"]
-    value, gone = _value(name, index, state, line, depth)
+    value, removed = _value(name, index, state, line, depth)
     if found["each"]:
         keys = list(state.tables.get(name, ())) or [str(n) for n in range(len(state.arrays.get(name, ())))]
         return (" ".join(keys), "") if keys else (None, f"${name}")
     if found["hash"]:
         if index in ("@", "*"):
             return (str(len(state.arrays[name])), "") if name in state.arrays else (None, f"${name}")
-        return (None, f"${name}") if value is None or gone else (str(len(value)), "")
+        return (None, f"${name}") if value is None or removed else (str(len(value)), "")
     operator = re.match(r":?[-=+?]", rest)
     if operator is not None:
         word, kind = rest[operator.end() :].strip('"'), operator[0][-1]
         unset = value is None and name not in state.missing
-        empty = unset or (operator[0][0] == ":" and value == "" and not gone)
+        empty = unset or (operator[0][0] == ":" and value == "" and not removed)
         if kind == "+":
             return ("", "") if empty else expand(word, state, line, depth + 1)
         if empty and kind in "-=":
-            filled, gone = expand(word, state, line, depth + 1)
+            filled, removed = expand(word, state, line, depth + 1)
             if kind == "=":
-                state.assign(name, filled, gone)
-            return filled, gone
+                state.assign(name, filled, removed)
+            return filled, removed
         rest = ""
     if value is None:
-        return None, gone or f"${name}"
-    return _changed(value, rest, state, line, depth) if rest and not gone else value, gone
+        return None, removed or f"${name}"
+    return _changed(value, rest, state, line, depth) if rest and not removed else value, removed
 
 
 def _value(name: str, index: str | None, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
@@ -250,13 +250,13 @@ def _value(name: str, index: str | None, state: Variables, line: int, depth: int
         return state.known.get(name), state.missing.get(name, "")
     if index in ("@", "*"):
         return (" ".join(state.arrays[name]), "") if name in state.arrays else (None, f"${name}")
-    key, gone = expand(index.strip("\"'"), state, line, depth + 1)
+    key, removed = expand(index.strip("\"'"), state, line, depth + 1)
     if name in state.tables:
-        return state.tables[name].get(key), gone
+        return state.tables[name].get(key), removed
     items = state.arrays.get(name, [])
     key = key if WHOLE.fullmatch(key) else state.known.get(key, "")
-    if gone or not WHOLE.fullmatch(key) or not -len(items) <= int(key) < len(items):
-        return None, gone or f"${name}"
+    if removed or not WHOLE.fullmatch(key) or not -len(items) <= int(key) < len(items):
+        return None, removed or f"${name}"
     return items[int(key)], state.missing.get(f"{name}[{int(key) % len(items)}]", "")
 
 
@@ -291,11 +291,11 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
 
 def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
     """Compute `$((inside))`. Returns the value (None if unknown) and the unknown variable."""
-    text, gone = expand(inside, state, line, depth + 1)
+    text, removed = expand(inside, state, line, depth + 1)
     text = re.sub(r"[A-Za-z_]\w*", lambda one: state.known.get(one[0], one[0]), text)
     unknown = re.search(r"[A-Za-z_]\w*", text)
-    if gone or unknown:
-        return None, gone or f"${unknown[0] if unknown else ''}"
+    if removed or unknown:
+        return None, removed or f"${unknown[0] if unknown else ''}"
     value = computed(text)
     return (None, "$((...))") if value is None else (str(value), "")
 
@@ -348,21 +348,21 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
         return ".", ""
     folder = FOLDER.fullmatch(inside) if len(inside) < 500 and depth <= DEPTH else None
     if folder is not None:
-        text, gone = expand(folder[1], state, line, depth + 1)
-        return (None, gone) if gone else (posixpath.normpath(text), "")
+        text, removed = expand(folder[1], state, line, depth + 1)
+        return (None, removed) if removed else (posixpath.normpath(text), "")
     counted = COUNTED.fullmatch(inside)
     if depth > DEPTH:
         return None, "$(...)"
     if counted is not None:
-        text, gone = expand(counted[1].strip('"'), state, line, depth + 1)
-        return (None, gone) if gone else (str(len(text.split(","))), "")
+        text, removed = expand(counted[1].strip('"'), state, line, depth + 1)
+        return (None, removed) if removed else (str(len(text.split(","))), "")
     name, _, rest = inside.partition(" ")
     if name not in ("basename", "dirname", "echo", "expr", "seq", "realpath") or re.search(r"[|;&<>]", rest):
         return None, "$(...)"
-    text, gone = expand(rest, state, line, depth + 1)
+    text, removed = expand(rest, state, line, depth + 1)
     words = [one.strip("\"'") for one in text.split() if one.strip("\"'") not in ("--", "-n", "-m", "-e")]
-    if gone or not words:
-        return None, gone or "$(...)"
+    if removed or not words:
+        return None, removed or "$(...)"
     if name == "basename":
         return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) > 1 else ""), ""
     if name == "dirname":

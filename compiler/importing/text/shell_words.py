@@ -139,15 +139,15 @@ class Words:
 
     def document_later(self, found: re.Match[str]) -> str:
         """Read the here-document of a command whose line continues after `<<EOF`, as in `cat <<EOF | tee x`."""
-        place = self.text.find("\n", self.at)
-        if place < 0:
+        location = self.text.find("\n", self.at)
+        if location < 0:
             return ""
-        rest = Words(self.text, self.state, place + 1, self.line + 1)
+        rest = Words(self.text, self.state, location + 1, self.line + 1)
         body = rest.document(found)
-        lines = self.text.count("\n", place + 1, rest.at)
+        lines = self.text.count("\n", location + 1, rest.at)
         # the newlines are kept, so that positions and lines stay right
-        blank = "\n" * lines + " " * (rest.at - place - 1 - lines)
-        self.text = self.text[: place + 1] + blank + self.text[rest.at :]
+        blank = "\n" * lines + " " * (rest.at - location - 1 - lines)
+        self.text = self.text[: location + 1] + blank + self.text[rest.at :]
         return body
 
     def patterns(self) -> list[str] | None:
@@ -209,8 +209,8 @@ class Words:
         if array is not None and array[2] in self.state.tables:
             return [Word(one, line) for one in self.state.tables[array[2]].values()]
         if array is not None and array[2] in self.state.arrays:
-            gone = [self.state.missing.get(f"{array[2]}[{n}]", "") for n in range(len(self.state.arrays[array[2]]))]
-            return [Word(one, line, open) for one, open in zip(self.state.arrays[array[2]], gone)]
+            removed = [self.state.missing.get(f"{array[2]}[{n}]", "") for n in range(len(self.state.arrays[array[2]]))]
+            return [Word(one, line, open) for one, open in zip(self.state.arrays[array[2]], removed)]
         unquoted = not {'"', "'"} & set(re.sub(r"\$\([^()]*\)|\$\{[^{}]*\}", "", source))
         braces = BRACES.search(word.text) if unquoted and BRACES.search(source) and not ASSIGNMENT.match(raw) else None
         if braces is not None:
@@ -260,8 +260,8 @@ class Words:
                 while self.at < len(self.text) and self.text[self.at] not in " \t\r'\"\\`$" + ENDS + end:
                     self.at += 1
                 part = self.text[start : self.at]
-            part, gone = expand(part, self.state, line)
-            out, missing = out + part, missing or gone
+            part, removed = expand(part, self.state, line)
+            out, missing = out + part, missing or removed
         return Word(out, line, missing)
 
     def quoted(self, line: int) -> str:

@@ -183,21 +183,21 @@ def _columns(draft: Draft, rows: Rows, inside: Entries) -> Rows:
 
 def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
     """Add a data source: the repository or file that the file names, otherwise the component's default repository."""
-    place, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
+    location, files, config, split = (inside.get(key) for key in ("source", "data_files", "name", "split"))
     config = inside.get("subset", config)
-    if place is None and rows.source is None:
+    if location is None and rows.source is None:
         draft.error(made, "the component needs a `source`")
         return
-    if place is not None and text(place) in ("json", "csv", "parquet", "text") and files is not None:
-        draft.mark(place, "mapped", "the file name tells the format")
+    if location is not None and text(location) in ("json", "csv", "parquet", "text") and files is not None:
+        draft.mark(location, "mapped", "the file name tells the format")
         if len(files.items) != 1:
             draft.error(files, "a spec names one file or folder")
             return
-        place = files.items[0]
+        location = files.items[0]
         draft.mark(files, "mapped", "data")
     elif files is not None and not files.empty:
         draft.error(files, "a spec names one file or folder", "write `source: json` for a file")
-    name = Entry(made.key, rows.source, made.file, made.line) if place is None else place
+    name = Entry(made.key, rows.source, made.file, made.line) if location is None else location
     usual = Entry(made.key, rows.config, made.file, made.line) if rows.config is not None else None
     found = corpus.source(draft, name, config or usual, split)
     if found is None:
@@ -209,8 +209,8 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
     known, columns = find_model(draft.model), () if own == kept else own
     texts = rows.shape == "prompt_completion" or "prompt" in rows.columns
     chat = texts and (known is None or known.chat)
-    draft.sources.append(evolve(found, columns=columns, format=shape, chat=chat, place=made))
-    if rows.source == "lvwerra/stack-exchange-paired" and place is None:
+    draft.sources.append(evolve(found, columns=columns, format=shape, chat=chat, location=made))
+    if rows.source == "lvwerra/stack-exchange-paired" and location is None:
         draft.differs(
             "dataset", "torchtune reads the folder data/rl of the repository; the spec reads all of it (`--data` names "
             "a copy of the folder)", made

@@ -68,17 +68,17 @@ def in_common(draft: Draft) -> None:
     """
     turned = [one for one in draft.sources if one.chat]
     if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
-        draft.put("data.chat", True, turned[0].place)
+        draft.put("data.chat", True, turned[0].location)
         draft.sources = [evolve(one, chat=False) for one in draft.sources]
     if len(formats(draft)) == 1:
         for one in draft.sources:
             if one.format:
-                draft.put("data.format", one.format, one.place)
+                draft.put("data.format", one.format, one.location)
         draft.sources = [evolve(one, format="") for one in draft.sources]
     if len({one.context for one in draft.sources}) == 1:
         for one in draft.sources:
             if one.context is not None:
-                draft.put("data.context", one.context, one.place)
+                draft.put("data.context", one.context, one.location)
         draft.sources = [evolve(one, context=None) for one in draft.sources]
 
 
@@ -219,9 +219,9 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
     names = [] if splits is None else words(splits) or []
     train = [one for one in names if "train" in one] or ["train"]
     test = [one for one in names if "test" in one]
-    odd = [one for one in names if one not in (*train, *test)]
-    if splits is not None and odd:
-        draft.error(splits, f"`{odd[0]}` is neither for training nor for testing")
+    unexpected = [one for one in names if one not in (*train, *test)]
+    if splits is not None and unexpected:
+        draft.error(splits, f"`{unexpected[0]}` is neither for training nor for testing")
     elif splits is not None:
         draft.mark(splits, "mapped", "data, eval.split")
     configs, parts = named.get("dataset_configs"), list(mixer.mapping.values())
@@ -337,7 +337,7 @@ def _rows(draft: Draft, named: Entries) -> None:
                      ("ignore_bias_buffers", "a workaround for one model's buffers"),
                      ("test_split_size", "there is no mixture")):  # fmt: skip
         one = named.get(key)
-        if one is not None and (one.file, one.key) not in draft.fates:
+        if one is not None and (one.file, one.key) not in draft.outcomes:
             draft.note(one, why)
     made = named.get("preprocessed_path")
     if made is not None and not made.empty:
@@ -376,5 +376,5 @@ def inside(folder: Entry, file: Entry) -> Entry | None:
     outer, inner = folder.value, file.value
     if not isinstance(outer, str) or not isinstance(inner, str) or not outer.startswith((".", "/")):
         return None
-    place = posixpath.normpath(posixpath.join(outer, inner))
-    return Entry(file.key, place if place.startswith((".", "/")) else f"./{place}", file.file, file.line)
+    location = posixpath.normpath(posixpath.join(outer, inner))
+    return Entry(file.key, location if location.startswith((".", "/")) else f"./{location}", file.file, file.line)

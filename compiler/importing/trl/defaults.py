@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.outcomes import EXTRA, MAPPED, Fate
+from xpc.compiler.importing.outcomes import EXTRA, MAPPED, KeyOutcome
 from xpc.compiler.importing.overrides import number
 from xpc.compiler.importing.text.values import RENAMES, optimizers
 from xpc.compiler.importing.trl import versions
@@ -119,7 +119,7 @@ def native_defaults(draft: Draft, native: Stack) -> None:
         draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")
     if not draft.has("track"):
         reports = "not set: transformers 4 reports to every tracker that is installed, transformers 5 to none"
-        draft.defaults.append(Fate("", "", "", 0, MAPPED, "track = none", reports))
+        draft.defaults.append(KeyOutcome("", "", "", 0, MAPPED, "track = none", reports))
     optimizer = optimizers().get(str(usual("optim")))
     if optimizer is not None:
         draft.default("optimizer", optimizer, why)
@@ -161,7 +161,7 @@ def _others(draft: Draft, native: Stack, stated: dict[str, Json], why: str) -> N
             continue
         if extras.wrong_value(draft.stack, "trl", name, value, draft.method) is None:
             draft.extra.setdefault("trl", {})[name] = typed(value)
-            draft.defaults.append(Fate("", "", "", 0, EXTRA, f"extra trl {{ {name} = {typed(value)} }}", why))
+            draft.defaults.append(KeyOutcome("", "", "", 0, EXTRA, f"extra trl {{ {name} = {typed(value)} }}", why))
 
 
 def _value(draft: Draft, stack: Stack, path: str, value: Json) -> object:

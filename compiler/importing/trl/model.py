@@ -235,7 +235,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
     for name in SHAPE:
         old = draft.settings.pop(f"lora.{name}", None)
         if old is not None and old.entry is not None:
-            draft.fates.pop((old.entry.file, old.entry.key), None)
+            draft.outcomes.pop((old.entry.file, old.entry.key), None)
             draft.note(old.entry, f"the adapter in `{names[0]}` has its own")
     draft.put("lora.from", names[0], entry)
 

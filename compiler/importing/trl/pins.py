@@ -31,15 +31,15 @@ def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[f
     """
     for name, content in _texts(text, file, read):
         for found in LOCKED.finditer(content):
-            return _allowed(f"=={found[1]}"), _place(name, content, found)
+            return _allowed(f"=={found[1]}"), _location(name, content, found)
         for found in REQUIREMENT.finditer(content):
             allowed = _allowed(_bounds(found))
             if allowed:
-                return allowed, _place(name, content, found)
+                return allowed, _location(name, content, found)
     return frozenset(numbers()), ""
 
 
-def _place(name: str, content: str, found: re.Match[str]) -> str:
+def _location(name: str, content: str, found: re.Match[str]) -> str:
     return f"{name}:{content.count(chr(10), 0, found.start()) + 1}"
 
 

@@ -210,7 +210,7 @@ def loading(draft: Draft, entries: Entries) -> Entries:
         if stated.value == one.value and stated is not one:
             draft.note(one, f"`{LOADING[name]}` says the same")
         elif stated is not one:
-            draft.error(one, f"{stated.place} sets {shown(stated)}", "keep one of the two")
+            draft.error(one, f"{stated.location} sets {shown(stated)}", "keep one of the two")
     return out
 
 
@@ -229,7 +229,7 @@ def guessed(draft: Draft, entries: Entries) -> Entries:
         what = "the data" if name == "dataset_name" else "the model"
         option = "--data" if name == "dataset_name" else "--model"
         draft.decisions.append(Decision(f"whether `{entries[key].key}`, a key of the source's own script, names {what}",
-                                        (entries[key].place,), f"if not, `{option} NAME` does"))  # fmt: skip
+                                        (entries[key].location,), f"if not, `{option} NAME` does"))  # fmt: skip
     return out
 
 

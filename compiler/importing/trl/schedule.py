@@ -121,7 +121,7 @@ def optimizer_arguments(draft: Draft, entry: Entry | None) -> None:
     if entry is None or entry.empty:
         return
     if not entry.mapping:
-        draft.escape("trl", "optim_args", entry)
+        draft.keep_in_extra("trl", "optim_args", entry)
         return
     for key, one in entry.mapping.items():
         path = OF_ARGUMENT.get(key)

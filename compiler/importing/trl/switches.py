@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from xpc.compiler import registry
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.outcomes import MAPPED, Fate
+from xpc.compiler.importing.outcomes import MAPPED, KeyOutcome
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import ATTENTION, DTYPES, OTHER_TRACKERS, TRACKERS
 from xpc.compiler.language import extras
@@ -263,7 +263,7 @@ def switches(draft: Draft, named: Entries) -> None:
     if grouped is not None:
         if grouped.off:
             draft.note(grouped, "it is off")
-        elif draft.escape("trl", "group_by_length", grouped):
+        elif draft.keep_in_extra("trl", "group_by_length", grouped):
             pass
         elif "train_sampling_strategy" in draft.stack.fields(draft.stack.config(draft.method)):
             draft.extra.setdefault("trl", {})["train_sampling_strategy"] = '"group_by_length"'
@@ -373,4 +373,4 @@ def router(draft: Draft) -> None:
         and "router_aux_loss_coef" in extras.legal_names(draft.stack, "trl", draft.method)
     ):
         draft.extra.setdefault("trl", {}).setdefault("router_aux_loss_coef", "0")
-        draft.defaults.append(Fate("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not set"))
+        draft.defaults.append(KeyOutcome("", "", "", 0, MAPPED, "extra trl { router_aux_loss_coef = 0 }", "not set"))

@@ -64,7 +64,7 @@ def arguments(draft: Draft, entries: Entries) -> None:
                  online.online):  # fmt: skip
         part(draft, named)
     for name, entry in named.items():
-        if (entry.file, entry.key) not in draft.fates:
+        if (entry.file, entry.key) not in draft.outcomes:
             one(draft, name, entry)
 
 
@@ -86,12 +86,12 @@ def one(draft: Draft, name: str, entry: Entry) -> None:
         draft.note(entry, KEYS[name].irrelevant)
     elif name in KEYS.column("refused"):
         draft.note(entry, "it is off") if entry.off else draft.error(entry, KEYS[name].refused)
-    elif not draft.escape("trl", name, entry, _stated(draft.stack, draft.method, name)):
-        gone = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
-        if gone and (entry.off or "cannot change numbers" in gone):
-            draft.note(entry, gone if not entry.off else f"it is off ({gone})")
-        elif gone:
-            draft.error(entry, f"{draft.stack.name} has no such argument: {gone}")
+    elif not draft.keep_in_extra("trl", name, entry, _stated(draft.stack, draft.method, name)):
+        missing = draft.stack.removed.get(name) or draft.stack.omitted(draft.stack.config(draft.method)).get(name)
+        if missing and (entry.off or "cannot change numbers" in missing):
+            draft.note(entry, missing if not entry.off else f"it is off ({missing})")
+        elif missing:
+            draft.error(entry, f"{draft.stack.name} has no such argument: {missing}")
 
 
 def _stated(stack: Stack, method: str, name: str) -> object:

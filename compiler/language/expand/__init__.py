@@ -10,13 +10,13 @@ from xpc.compiler.language.advisor import Advisor, GetAdvisor
 from xpc.compiler.language.expand.clauses import Clauses, Operand
 from xpc.compiler.language.expand.data_block import read_data
 from xpc.compiler.language.expand.header import read_options
-from xpc.compiler.language.items import Written
+from xpc.compiler.language.items import ParsedFile
 from xpc.grammar.tree import Clause, File, Name, Train
 
 BUDGETS = {"epoch": "train.epochs", "epochs": "train.epochs", "step": "train.steps", "steps": "train.steps"}
 
 
-def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> Written:
+def expand(file: File, evaluated: frozenset[str] = frozenset(), advisor: GetAdvisor = Advisor) -> ParsedFile:
     """Turn one file into items. The result also contains the problems that were found. The file's bases (`extends`) are
     not read.
 

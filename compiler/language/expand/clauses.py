@@ -10,7 +10,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import GetAdvisor, UnknownName
-from xpc.compiler.language.items import Collector, Item, Swept
+from xpc.compiler.language.items import Collector, Item, SweepBlock
 from xpc.compiler.language.kinds import BLOCK, CHOICES, FLAG
 from xpc.grammar.diagnostic import Edit
 from xpc.grammar.record import evolve
@@ -256,8 +256,8 @@ class Clauses(Collector):
 
     def missing_value(self, row: schema.Setting, name: Name, body: list[Operand | Clause], span: Span) -> None:
         """Report a setting or a clause without its value, or with a block instead of it."""
-        message, place, help, edit = self.advisor().missing_value(row, name, body, span, self.file.source)
-        self.problem("XP104", message, place, f"expected {row.kind.phrase}", help=help, edit=edit)
+        message, location, help, edit = self.advisor().missing_value(row, name, body, span, self.file.source)
+        self.problem("XP104", message, location, f"expected {row.kind.phrase}", help=help, edit=edit)
 
     def inside(self, body: list[Operand | Clause], clause: str) -> None:
         """Read the settings of a clause."""
@@ -279,7 +279,7 @@ class Clauses(Collector):
             self.add(clause, first if on_or_off and isinstance(first, Ref) else None, span)
             body = body[1:] if on_or_off else body
             if row.kind is BLOCK:
-                self.out.sweep = Swept(self.file, self.label(span), tuple(body))
+                self.out.sweep = SweepBlock(self.file, self.label(span), tuple(body))
                 return
             self.inside(body, home)
             return

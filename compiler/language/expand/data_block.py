@@ -5,7 +5,7 @@ from __future__ import annotations
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand.clauses import Clauses, Operand
-from xpc.compiler.language.items import Evaluated, Item, Row, Written
+from xpc.compiler.language.items import EvaluationBlock, Item, ParsedFile, Row
 from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.nearest import misspelt_file, nearest
 from xpc.grammar.tree import Call, Clause, Name, Number, Ref, Setting, String, Value
@@ -102,7 +102,7 @@ class _DataBlock:
                 "XP103", again, title.span, help="put its sources into one block", related=(first.label,)
             )
             return
-        self.clauses.out = Written(self.clauses.file.source, problems=outer.problems)
+        self.clauses.out = ParsedFile(self.clauses.file.source, problems=outer.problems)
         self.sources(body)
         block, self.clauses.out = self.clauses.out, outer
         for path, item in block.items.items():
@@ -114,7 +114,7 @@ class _DataBlock:
                     f"`{title.name}` is evaluated on",
                     help="a block that is evaluated on has `format`, `prompt` and `context` alone; leave this out",
                 )
-        outer.blocks[title.name] = Evaluated(self.clauses.label(title.span), tuple(block.rows), block.items)
+        outer.blocks[title.name] = EvaluationBlock(self.clauses.label(title.span), tuple(block.rows), block.items)
 
     def sources(self, body: list[Operand | Clause]) -> None:
         """Read the sources and settings in a `data` block."""
@@ -155,18 +155,18 @@ class _DataBlock:
                 name = part.name if isinstance(part, Setting) else None
                 text = name.text if name else self.clauses.typed(part.span)
                 near = SOURCE_WORDS.get(text) or nearest(text, schema.SOURCE_SETTINGS)
-                place, form = part.span if name is None else name.span, near
+                location, form = part.span if name is None else name.span, near
                 more = ""
                 if near == "take" and isinstance(part, Setting):
-                    place, form = part.span, self.taken(part.value)
+                    location, form = part.span, self.taken(part.value)
                     more = ": of the rows that this source has" if form.endswith("%") else ""
                 elif near == "share" and isinstance(part, Setting):
-                    place, form = part.span, self.share(part)
+                    location, form = part.span, self.share(part)
                     more = ": its part of the mixture, 100% with those of all other sources"
                 self.clauses.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",
-                    place,
+                    location,
                     f"did you mean `{near}`?" if near else "",
                     help="a source has " + ", ".join(f"`{one}`" for one in schema.SOURCE_SETTINGS)
                     if form is None

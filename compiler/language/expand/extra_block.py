@@ -21,10 +21,10 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
         body = [title, *title.args, *body[1:]]
         title = Ref(title.name.span, title.name.text)
     if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
-        place = title.span if isinstance(title, Ref | String) else name.span
-        near = nearest(to.typed(place), schema.EXTRA_TARGETS) or "trl"
+        location = title.span if isinstance(title, Ref | String) else name.span
+        near = nearest(to.typed(location), schema.EXTRA_TARGETS) or "trl"
         help = f"write `extra {near} {{`, and its names on the lines below"
-        to.problem("XP106", "`extra` goes to trl, accelerate or deepspeed", place, help=help)
+        to.problem("XP106", "`extra` goes to trl, accelerate or deepspeed", location, help=help)
         return
     table = to.out.extra.setdefault(title.name, {})
     for node in body[1:]:

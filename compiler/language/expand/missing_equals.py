@@ -18,19 +18,19 @@ Operand = Setting | Clause | Value
 
 
 @record
-class Paired:
+class MissingEquals:
     """A setting that is written without `=`, such as `every 100`: its location, and the correct text `every=100`."""
 
     span: Span
     form: str
 
 
-def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[Paired]]:
+def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[list[Operand], list[MissingEquals]]:
     """Separate the items of a clause into two groups, and return both: the items that are written correctly, and the
     settings that lack a `=`.
     """
     kept: list[Operand] = []
-    found: list[Paired] = []
+    found: list[MissingEquals] = []
     at = 0
     while at < len(body):
         node, value = body[at], body[at + 1] if at + 1 < len(body) else None
@@ -45,7 +45,7 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
         at += 1
         if isinstance(unit, Ref) and units.is_unit(unit.name):
             end, typed, at = unit.span.end, units.as_value(row.name, typed, unit.name) or typed, at + 1
-        found.append(Paired(Span(node.span.start, end), f"{row.name}={typed}"))
+        found.append(MissingEquals(Span(node.span.start, end), f"{row.name}={typed}"))
     return kept, found
 
 

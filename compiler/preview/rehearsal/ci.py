@@ -89,9 +89,9 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
     """Rehearse one spec. `started` takes the path of a Python interpreter and returns its warm interpreter (see
     forks.py).
     """
-    place = os.path.relpath(os.path.join(repository.top, path))
+    location = os.path.relpath(os.path.join(repository.top, path))
     try:
-        spec = checked_run(place)
+        spec = checked_run(location)
     except (UsageError, SpecError) as error:
         return Outcome(path, str(error), wrong=True)
     try:
@@ -103,7 +103,7 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
         return Outcome(path, "unchanged since it was rehearsed, without a finding")
     progress(f"rehearsing {path}")
     try:
-        report = rehearse(spec, place, started(trains))
+        report = rehearse(spec, location, started(trains))
     except UsageError as error:
         return Outcome(path, str(error), wrong=True)
     wrong = bool(show.status(report))

@@ -68,9 +68,9 @@ class Forks:
         """
         assert self.server.stdin is not None
         assert self.server.stdout is not None
-        said = os.path.join(os.path.dirname(bundle), "said")
+        output = os.path.join(os.path.dirname(bundle), "said")
         job = {"bundle": bundle, "cwd": cwd, "words": words, "world": world, "kill_at": kill_at, "seconds": seconds,
-               "environ": environ, "program": program, "said": said}  # fmt: skip
+               "environ": environ, "program": program, "said": output}  # fmt: skip
         self.server.stdin.write(json.dumps(job) + "\n")
         self.server.stdin.flush()
         answer = self.server.stdout.readline()

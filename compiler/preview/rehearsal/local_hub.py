@@ -3,8 +3,8 @@ model. Use it as `with Hub() as hub: ... hub.url`.
 
 It answers the requests of huggingface_hub 0.36 and 2.4 for `whoami`, `create_repo`, `list_repo_commits`,
 `create_branch` and `upload_folder` (pre-upload, git LFS's basic transfer, commits as newline-separated JSON).
-`hub.repositories` contains what was pushed, and `hub.asked` the requests. The client must set `HF_HUB_DISABLE_XET=1`,
-so that it uses LFS.
+`hub.repositories` contains what was pushed, and `hub.requested` the requests. The client must set
+`HF_HUB_DISABLE_XET=1`, so that it uses LFS.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
-        self.of.asked.append(f"{self.command} {path}")
+        self.of.requested.append(f"{self.command} {path}")
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
         status, answer, code = self._answer(path, body, token)
         data = json.dumps(answer).encode()
@@ -132,14 +132,14 @@ class _Handler(BaseHTTPRequestHandler):
             return self._model("/".join(parts[2:4]), parts[4:], body, token)
         return 404, {"error": "Not Found"}, ""
 
-    def _create(self, said: dict[str, Any], token: str) -> tuple[int, Any, str]:
-        name = f"{said.get('organization') or 'me'}/{said['name']}"
+    def _create(self, request: dict[str, Any], token: str) -> tuple[int, Any, str]:
+        name = f"{request.get('organization') or 'me'}/{request['name']}"
         made = {"url": f"{self.of.url}/{name}", "name": name}
         if name in self.of.repositories:
             return 409, {"error": "You already created this model repo", **made}, ""
         if token != WRITE or name.partition("/")[0] not in ("me", *self.of.organizations):
             return 403, {"error": f"You don't have the rights to create a model under {name.partition('/')[0]}"}, ""
-        private = {"private": True, "public": False}.get(said.get("visibility", ""), said.get("private"))
+        private = {"private": True, "public": False}.get(request.get("visibility", ""), request.get("private"))
         self.of.make(name, private)
         return 200, made, ""
 
@@ -161,8 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, {"error": f"Invalid rev id: {branch}"}, "RevisionNotFound"
         commits = repository.branches[branch]
         if ask == "commits":
-            told = {"authors": [], "date": "2026-01-01T00:00:00.000Z", "message": ""}
-            return 200, [{"id": one.id, "title": one.title, **told} for one in reversed(commits)], ""
+            answers = {"authors": [], "date": "2026-01-01T00:00:00.000Z", "message": ""}
+            return 200, [{"id": one.id, "title": one.title, **answers} for one in reversed(commits)], ""
         if ask == "preupload":
             files = json.loads(body)["files"]
             modes = [(one["path"], "lfs" if one["path"].endswith(".safetensors") else "regular") for one in files]
@@ -175,41 +175,41 @@ class _Handler(BaseHTTPRequestHandler):
         siblings = [{"rfilename": one} for one in commits[-1].files]
         return 200, {"id": name, "private": bool(repository.private), "sha": commits[-1].id, "siblings": siblings}, ""
 
-    def _branch(self, repository: Repository, branch: str, said: dict[str, Any]) -> tuple[int, Any, str]:
+    def _branch(self, repository: Repository, branch: str, request: dict[str, Any]) -> tuple[int, Any, str]:
         if branch in repository.branches:
             return 409, {"error": "Reference already exists"}, ""
-        start = said.get("startingPoint")
+        start = request.get("startingPoint")
         known = [one for commits in repository.branches.values() for one in commits]
         found = next((one for one in known if one.id == start), repository.branches["main"][-1])
         repository.branches[branch] = [found]
         return 200, {}, ""
 
-    def _batch(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _batch(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to a batch request of LFS. It has an upload address for each object that the server does not have
         yet.
         """
-        told = []
-        for one in said["objects"]:
+        answers = []
+        for one in request["objects"]:
             oid, size = one["oid"], one["size"]
             href = {"upload": {"href": f"{self.of.url}/lfs/{oid}", "header": {}}}
-            told.append({"oid": oid, "size": size, **({} if oid in self.of.objects else {"actions": href})})
-        return {"transfer": "basic", "objects": told}
+            answers.append({"oid": oid, "size": size, **({} if oid in self.of.objects else {"actions": href})})
+        return {"transfer": "basic", "objects": answers}
 
     def _pushed(self, before: Commit, body: bytes) -> Commit:
         files, title = dict(before.files), ""
         for line in body.splitlines():
-            said = json.loads(line)
-            value = said["value"]
-            if said["key"] == "header":
+            request = json.loads(line)
+            value = request["value"]
+            if request["key"] == "header":
                 title = value["summary"]
-            elif said["key"] == "file":
+            elif request["key"] == "file":
                 files[value["path"]] = base64.b64decode(value["content"])
-            elif said["key"] == "lfsFile":
+            elif request["key"] == "lfsFile":
                 content = self.of.objects[value["oid"]]
                 assert sha256(content).hexdigest() == value["oid"], "the object is not the file that was hashed"
                 files[value["path"]] = content
             else:
-                raise ValueError(f"nobody here pushes a {said['key']}")
+                raise ValueError(f"nobody here pushes a {request['key']}")
         return _commit(title, files)
 
 

@@ -14,9 +14,9 @@ from attrs import define, field
 
 @define
 class LocalServer(ABC):
-    """A server that runs at the address `url` inside of a `with` block. `asked` lists the requests that it got."""
+    """A server that runs at the address `url` inside of a `with` block. `requested` lists the requests that it got."""
 
-    asked: list[str] = field(factory=list, kw_only=True)
+    requested: list[str] = field(factory=list, kw_only=True)
     server: Any = field(default=None, kw_only=True)
 
     @property

@@ -71,14 +71,14 @@ def text(report: dict[str, Any], color: bool = False) -> str:
         now = f" -> {visible(one['now'])}" if one["now"] else ""
         lines.append(f"  {one['setting']} = {visible(one['was'])}{now}: {visible(one['why'])}")
     lines += ["", "not exercised:", *(f"  {one['what']}: {one['why']}" for one in report["not_here"])]
-    lines += _stand_ins(report, "  ")
+    lines += _replacements(report, "  ")
     lines += (
         ["", *(_finding(one, paint) for one in report["findings"])] if report["findings"] else ["", "nothing is wrong"]
     )
     return "\n".join(lines) + "\n"
 
 
-def _stand_ins(report: dict[str, Any], indent: str) -> list[str]:
+def _replacements(report: dict[str, Any], indent: str) -> list[str]:
     lines = (
         []
         if report["own_tokenizer"]
@@ -120,7 +120,7 @@ def markdown(report: dict[str, Any]) -> str:
         f"| {one['setting']} = {cell(one['was'])} | {cell(one['now'])} | {cell(one['why'])} |"
         for one in report["replaced"]
     ]
-    return "\n".join([*lines, "", *_stand_ins(report, "- ")]).rstrip() + "\n"
+    return "\n".join([*lines, "", *_replacements(report, "- ")]).rstrip() + "\n"
 
 
 def cell(value: str) -> str:

@@ -175,9 +175,9 @@ def _compiled_twin(twin: Twin, folder: str) -> tuple[Twin, dict[str, bytes], Che
     replaced. Raises UsageError.
     """
     for name, content in twin.spec.bundled.items():
-        place = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        with open(place, "wb") as out:
+        location = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(location), exist_ok=True)
+        with open(location, "wb") as out:
             out.write(content)
     for _ in range(ROUNDS):
         text = twin.text
@@ -220,10 +220,10 @@ def _place_of_results(spec: CheckedSpec, root: str, found: Rehearsal) -> None:
     """Record a finding if the user may not write to the output folder of the spec. If the folder does not exist, the
     user must be allowed to create it.
     """
-    place = spec.text("save")
-    while place and not os.path.lexists(os.path.join(root, place)):
-        place = os.path.dirname(place)
-    target = os.path.join(root, place) if place else root
+    location = spec.text("save")
+    while location and not os.path.lexists(os.path.join(root, location)):
+        location = os.path.dirname(location)
+    target = os.path.join(root, location) if location else root
     if not os.path.isdir(target) or not os.access(target, os.W_OK | os.X_OK):
-        message = f"`{spec.text('save')}` cannot be written: you may not write to {place or '.'}"
+        message = f"`{spec.text('save')}` cannot be written: you may not write to {location or '.'}"
         found.find("save", message, "save", 'name another folder, such as `save "out/run"`')

@@ -116,8 +116,8 @@ class Rehearsal:
         for row in found["rows"]:
             for one in row["verdicts"]:
                 if one["severity"] != "note" and not any(each.code == one["code"] for each in self.findings):
-                    place = f"row {row['row']} of {self.named(row['source'])}: " if "row" in row else ""
-                    self.find("rows and masks", place + str(one["message"]), code=one["code"],
+                    location = f"row {row['row']} of {self.named(row['source'])}: " if "row" in row else ""
+                    self.find("rows and masks", location + str(one["message"]), code=one["code"],
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
@@ -228,12 +228,12 @@ class Rehearsal:
         """Write the bundle to a folder of its own, called by this name, so that each run has its own output. Returns
         the path of the bundle.
         """
-        place = os.path.join(self.folder, name)
-        os.mkdir(place)
+        location = os.path.join(self.folder, name)
+        os.mkdir(location)
         for shared in ("data", "model", "teacher"):
             if os.path.exists(os.path.join(self.folder, shared)):
-                os.symlink(os.path.join("..", shared), os.path.join(place, shared))
-        bundle = os.path.join(place, "twin.bundle")
+                os.symlink(os.path.join("..", shared), os.path.join(location, shared))
+        bundle = os.path.join(location, "twin.bundle")
         write(dict(self.files), bundle)
         return bundle
 
@@ -242,8 +242,8 @@ class Rehearsal:
         exists, the run gets the signal `number`.
         """
         self.progress(name)
-        place = os.path.dirname(bundle)
-        found = launch(bundle, place, {**self.environ, "XPC_DATA_ROOT": place}, at, number)
+        location = os.path.dirname(bundle)
+        found = launch(bundle, location, {**self.environ, "XPC_DATA_ROOT": location}, at, number)
         if not found.reached and found.status == 0:
             self.find(name, f"the run ended before {os.path.basename(at or '')} was there", "save.every")
         elif (at is None and found.status != 0) or not found.reached:
@@ -306,10 +306,10 @@ def run_worker(python: str, program: str, question: Mapping[str, Any], environ: 
 def _digests(folder: str) -> dict[str, str]:
     """The SHA-256 of each file with weights in the output folder of a run, and in the folder `merged` in it."""
     found = {}
-    for place in ("", "merged"):
-        inside = os.path.join(folder, place)
+    for location in ("", "merged"):
+        inside = os.path.join(folder, location)
         for name in sorted(os.listdir(inside)) if os.path.isdir(inside) else ():
             if name.startswith(WEIGHTS) and not name.endswith(".json"):
                 with open(os.path.join(inside, name), "rb") as handle:
-                    found[os.path.join(place, name)] = sha256(handle.read()).hexdigest()
+                    found[os.path.join(location, name)] = sha256(handle.read()).hexdigest()
     return found

@@ -43,15 +43,15 @@ the ending of the source's file.
 """
 
 NO_GPU = "needs a GPU"
-STAND_IN = "the model is a stand-in"
+REPLACED_MODEL = "the model is a stand-in"
 ONE_MACHINE = "the rehearsal is on one machine"
 OMITTED: dict[str, str] = {
     "model.attn": NO_GPU,
     "model.compile": NO_GPU,
-    "model.trust_remote_code": STAND_IN,
-    "model.pickle": STAND_IN,
-    "model.revision": STAND_IN,
-    "model.config": STAND_IN,
+    "model.trust_remote_code": REPLACED_MODEL,
+    "model.pickle": REPLACED_MODEL,
+    "model.revision": REPLACED_MODEL,
+    "model.config": REPLACED_MODEL,
     "lora.from": "the adapter does not fit the small model",
     "data.workers": ONE_MACHINE,
     "method.vllm": "needs a GPU; the model itself generates",
@@ -176,8 +176,8 @@ def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand:
     _saving(draft)
     data, evaluated, rows = _data(draft, here, rows_at_hand)
     small = _changed(
-        spec, values=draft.values, model=_stand_in(spec.model, MODEL), data=data, evaluated=evaluated,
-        teacher=None if spec.teacher is None else _stand_in(spec.teacher, TEACHER),
+        spec, values=draft.values, model=_replacement(spec.model, MODEL), data=data, evaluated=evaluated,
+        teacher=None if spec.teacher is None else _replacement(spec.teacher, TEACHER),
     )  # fmt: skip
     return Twin(small, tuple(rows), tuple(draft.replaced))
 
@@ -207,7 +207,7 @@ def without(twin: Twin, path: str, why: str) -> Twin | None:
     return evolve(twin, spec=_changed(twin.spec, values=draft.values), replaced=tuple(draft.replaced))
 
 
-def _stand_in(model: Model, folder: str) -> Model:
+def _replacement(model: Model, folder: str) -> Model:
     return evolve(model, id=None, path=folder, revision=None)
 
 
@@ -270,7 +270,7 @@ def _adapters(draft: _Draft) -> None:
     spec = draft.spec
     rank = spec.get("lora.rank")
     if isinstance(rank, int) and rank > 8 and spec.lora:
-        draft.put("lora.rank", 8, STAND_IN)
+        draft.put("lora.rank", 8, REPLACED_MODEL)
         alpha = spec.get("lora.alpha")
         if isinstance(alpha, int | float):
             draft.put("lora.alpha", alpha * 8 / rank)
@@ -282,7 +282,7 @@ def _adapters(draft: _Draft) -> None:
             draft.put("lora", True)
     for path in ("freeze.except_last", "freeze.except_first"):
         if path in draft.values:
-            draft.put(path, 1, STAND_IN)
+            draft.put(path, 1, REPLACED_MODEL)
 
 
 def _method(draft: _Draft) -> None:

@@ -124,16 +124,16 @@ CHOICES = ("chosen", "rejected")
 
 def _kept(ids: Any, mask: Any) -> tuple[list[int], list[int]]:
     """Return a pair: those tokens whose attention mask is 1, and their positions."""
-    places = [at for at, one in enumerate(mask.tolist()) if one]
+    locations = [at for at, one in enumerate(mask.tolist()) if one]
     values = ids.tolist()
-    return [values[at] for at in places], places
+    return [values[at] for at in locations], locations
 
 
 def _labelled(name: str, batch: Any, ids: str, labels: str, full: Any) -> TokenSequence:
     mask = batch[ids.replace("input_ids", "attention_mask")][0]
-    kept, places = _kept(batch[ids][0], mask)
+    kept, locations = _kept(batch[ids][0], mask)
     marks = batch[labels][0].tolist()
-    return TokenSequence(name, kept, [marks[at] != IGNORED for at in places], full)
+    return TokenSequence(name, kept, [marks[at] != IGNORED for at in locations], full)
 
 
 def _plain(name: str, batch: Any, ids: str, mask: str, full: Mapping[str, list[int]]) -> TokenSequence:
@@ -147,9 +147,9 @@ def _of_batch(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
 
 
 def _masked(name: str, batch: Any, at: int, full: Any) -> TokenSequence:
-    kept, places = _kept(batch["input_ids"][at], batch["attention_mask"][at])
+    kept, locations = _kept(batch["input_ids"][at], batch["attention_mask"][at])
     marks = batch["completion_mask"][at].tolist()
-    return TokenSequence(name, kept, [bool(marks[one]) for one in places], full)
+    return TokenSequence(name, kept, [bool(marks[one]) for one in locations], full)
 
 
 def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
@@ -162,9 +162,9 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
         mask = batch["attention_mask"][at] if "attention_mask" in batch else torch.ones_like(batch["input_ids"][at])
         if mask.dim() != 1:  # the mask is one over pairs of tokens, as for packed documents
             mask = torch.ones_like(batch["input_ids"][at])
-        kept, places = _kept(batch["input_ids"][at], mask)
+        kept, locations = _kept(batch["input_ids"][at], mask)
         labels = batch["labels"][at].tolist()
-        yield TokenSequence("text", kept, [labels[one] != IGNORED for one in places], full)
+        yield TokenSequence("text", kept, [labels[one] != IGNORED for one in locations], full)
 
 
 def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> list[TokenSequence]:
@@ -192,7 +192,7 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
     for at, name in enumerate(CHOICES):
         kept, _ = _kept(ids[at], mask[at])
         one = TokenSequence(name, kept, [False] * len(kept), full.get(name))
-        one.learned = [one.head + place >= prompt for place in range(len(kept))]
+        one.learned = [one.head + location >= prompt for location in range(len(kept))]
         out.append(one)
     return out
 

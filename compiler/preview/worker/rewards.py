@@ -67,10 +67,10 @@ def _values(
     if column:
         text, tokenizer = row[column], session.tokenizer
         talks = isinstance(row["prompt"], list)
-        for place, one in ((-2, text), (-1, f"\\boxed{{{text.strip().strip('$')}}}")):
-            given["completions"][place] = [{"role": "assistant", "content": one}] if talks else one
+        for location, one in ((-2, text), (-1, f"\\boxed{{{text.strip().strip('$')}}}")):
+            given["completions"][location] = [{"role": "assistant", "content": one}] if talks else one
             ids = tokenizer(one, add_special_tokens=False)["input_ids"]
-            given["completion_ids"][place] = [*ids, tokenizer.eos_token_id]
+            given["completion_ids"][location] = [*ids, tokenizer.eos_token_id]
     recorded = _Recorded(function)
     why = _calls().first_call(recorded, given, size, name)
     if why is not None or recorded.values is None:

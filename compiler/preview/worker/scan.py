@@ -128,13 +128,13 @@ class Scan:
 
         def packed(rows: Any, *args: Any, **kwargs: Any) -> Any:
             lengths = _lengths(_flat(rows), "input_ids")
-            places = rows.map(
+            locations = rows.map(
                 lambda row, at: {
                     name: list(range(at * PLACES, at * PLACES + len(row[name]))) for name in rows.column_names
                 },
                 with_indices=True, desc=None,
             )  # fmt: skip
-            origin = _flat(real(places, *args, **kwargs))
+            origin = _flat(real(locations, *args, **kwargs))
             self.packs = [_parts(one) for one in origin["input_ids"]]
             self.packed_lengths, self.packed_order = lengths, getattr(rows, "_indices", None)
             return real(rows, *args, **kwargs)
@@ -169,7 +169,7 @@ class Scan:
         """
         return list(self.tokenized[ROW]) if ROW in self.tokenized.column_names else None
 
-    def place(self, number: int) -> tuple[Mapping[str, Any], int]:
+    def location(self, number: int) -> tuple[Mapping[str, Any], int]:
         """Split the number of a row (see `ROW`) into the data source and the index of the row in it."""
         return self.sources[number // SOURCES], number % SOURCES
 
@@ -177,7 +177,7 @@ class Scan:
         """The name by which a row is printed: its index, and before it the name of its source if there are several
         sources.
         """
-        source, row = self.place(number)
+        source, row = self.location(number)
         return str(row) if len(self.sources) == 1 else f"{self.session.core('rows').name(source)}:{row}"
 
     def counts(self) -> dict[str, Any]:
@@ -268,8 +268,8 @@ class Scan:
                 break
             if at % accumulation == 0:
                 out.append([])
-            places: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
-            shown = [_times(names[place], many) for place, many in Counter(places).items()]
+            locations: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
+            shown = [_times(names[location], many) for location, many in Counter(locations).items()]
             if not (generates and shown in out[-1]):  # several micro-batches use the completions of one batch
                 out[-1].append(shown)
         return out
@@ -285,15 +285,15 @@ class Scan:
                 return [self.label(number) for number in rows[ROW]]
             return [f"(sequence {at})" for at in range(len(rows))]
         shown: list[str] = []
-        places = list(range(len(numbers or ())))
+        locations = list(range(len(numbers or ())))
         if self.packed_order is not None:
-            places = [one.as_py() for one in self.packed_order.column(0)]
+            locations = [one.as_py() for one in self.packed_order.column(0)]
         for parts in self.packs:
             labels = []
             for row, start, many in parts:
                 complete = many == self.packed_lengths[row]
                 which = f"{many:,} tokens" if complete else f"tokens {start:,} to {start + many:,}"
-                labels.append(f"{self.label(numbers[places[row]]) if numbers else row} ({which})")
+                labels.append(f"{self.label(numbers[locations[row]]) if numbers else row} ({which})")
             shown.append("[" + " + ".join(labels) + "]")
         return shown
 
@@ -314,8 +314,8 @@ class _Places:
     def __len__(self) -> int:
         return self.many
 
-    def __getitem__(self, place: int) -> int:
-        return int(place)
+    def __getitem__(self, location: int) -> int:
+        return int(location)
 
 
 @contextmanager
@@ -380,16 +380,16 @@ def _ones(rows: Any, name: str, wanted: Callable[[Any], bool]) -> int:
     return total
 
 
-def _parts(places: Sequence[int]) -> list[tuple[int, int, int]]:
+def _parts(locations: Sequence[int]) -> list[tuple[int, int, int]]:
     """The parts of a packed sequence. For each row in it: the index of the row, the position of its first token, and
     the number of its tokens.
     """
     out: list[tuple[int, int, int]] = []
-    for row, place in (divmod(one, PLACES) for one in places):
-        if out and (out[-1][0], sum(out[-1][1:])) == (row, place):
+    for row, location in (divmod(one, PLACES) for one in locations):
+        if out and (out[-1][0], sum(out[-1][1:])) == (row, location):
             out[-1] = (row, out[-1][1], out[-1][2] + 1)
         else:
-            out.append((row, place, 1))
+            out.append((row, location, 1))
     return out
 
 

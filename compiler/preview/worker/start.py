@@ -60,7 +60,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     for source in session.bundle.data["sources"]:
         if scan is not None and request["choice"] in ("longest", "cut"):
             found = scan.longest(request["n"]) if request["choice"] == "longest" else scan.cut(request["n"])
-            numbers = [scan.place(one)[1] for one in found if scan.place(one)[0] is source]
+            numbers = [scan.location(one)[1] for one in found if scan.location(one)[0] is source]
         elif scan is not None and request["choice"] != "first":
             numbers = []
         elif request["row"] is not None:

@@ -56,14 +56,14 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
     conversation rendered up to the end of the turn. If the template cannot render this part, the entry is None, and the
     turn is found by its content instead.
     """
-    joined, ends, place = "".join(texts), list[int](), 0
+    joined, ends, location = "".join(texts), list[int](), 0
     for content, start in zip(contents, starts, strict=True):
-        found = None if start is None else _end_of(joined, start, place)
+        found = None if start is None else _end_of(joined, start, location)
         if found is None and content.strip():
-            at = joined.find(content.strip(), place)
+            at = joined.find(content.strip(), location)
             found = None if at < 0 else at + len(content.strip())
-        place = place if found is None else max(place, found)
-        ends.append(place)
+        location = location if found is None else max(location, found)
+        ends.append(location)
     if ends:
         ends[-1] = len(joined)
     out, at, turn = list[int](), 0, 0
@@ -75,7 +75,7 @@ def turns_of(texts: Sequence[str], contents: Sequence[str], starts: Sequence[str
     return out
 
 
-def _end_of(joined: str, start: str, place: int) -> int | None:
+def _end_of(joined: str, start: str, location: int) -> int | None:
     """The offset in `joined`, the text of all tokens, at which the rendered part `start` ends. None if `joined` does
     not begin with `start`; a BOS token may stand before it.
     """
@@ -83,7 +83,9 @@ def _end_of(joined: str, start: str, place: int) -> int | None:
         return len(start)
     at = joined.find(start[:200])
     return (
-        at + len(start) if 0 <= at < 64 and joined[at : at + len(start)] == start and at + len(start) >= place else None
+        at + len(start)
+        if 0 <= at < 64 and joined[at : at + len(start)] == start and at + len(start) >= location
+        else None
     )
 
 

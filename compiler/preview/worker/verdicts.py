@@ -64,10 +64,10 @@ def _name(read: Read) -> str:
 
 def _nothing(read: Read) -> Iterator[Verdict]:
     if not any(read.one.learned):
-        asked = read.session.stated.get("assistant_only_loss")
+        requested = read.session.stated.get("assistant_only_loss")
         help = (
             "name a chat_template with {% generation %} marks around the answers, or remove assistant_only"
-            if asked
+            if requested
             else "shorten the prompt, or write a larger seq"
         )
         yield verdict("XP591", f"no token{_name(read)} bears loss: nothing is learned from it", help)
@@ -76,8 +76,8 @@ def _nothing(read: Read) -> Iterator[Verdict]:
 def _all_learned(read: Read) -> Iterator[Verdict]:
     """Report that every token counts in the loss, although the spec or the method is to train only on answers."""
     stated = read.session.stated
-    asked = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
-    if asked and read.answers and read.one.ids and all(read.one.learned):
+    requested = stated.get("assistant_only_loss") or stated.get("completion_only_loss") or read.one.name != "text"
+    if requested and read.answers and read.one.ids and all(read.one.learned):
         only = "assistant_only" if stated.get("assistant_only_loss") else "completion_only"
         what = f"`{only}` asks for" if read.one.name == "text" else "the method learns from"
         yield verdict(
@@ -134,8 +134,8 @@ def _thoughts(read: Read) -> Iterator[Verdict]:
         starts.append(at)
         at += len(text)
     for found in EMPTY_THOUGHTS.finditer(joined):
-        inside = [place for place, start in enumerate(starts) if found.start() <= start < found.end()]
-        if any(learned[place] for place in inside):
+        inside = [location for location, start in enumerate(starts) if found.start() <= start < found.end()]
+        if any(learned[location] for location in inside):
             yield verdict(
                 "XP594", f"an empty <{found[1]}> block{_name(read)} is learned: the model learns to skip its thoughts",
                 "give the row its reasoning, or name a chat_template that writes no empty block",

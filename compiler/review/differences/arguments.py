@@ -28,8 +28,8 @@ def argument_changes(
             renamed.append(Change(name + dot + inner, name + dot + inner, new + dot + inner, as_text(value)))
             del after[moved]
         else:
-            gone = other.stack.removed.get(name) or other.stack.omitted(other.config).get(name)
-            why[key] = gone or (f"now {new}" if new is not None else "")
+            missing = other.stack.removed.get(name) or other.stack.omitted(other.config).get(name)
+            why[key] = missing or (f"now {new}" if new is not None else "")
     found: list[Change] = []
     same = 0
     for key in (*before, *(key for key in after if key not in before)):

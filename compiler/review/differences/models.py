@@ -54,7 +54,7 @@ def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[s
     for folder in local_models(one.spec):
         if folder in local_models(other.spec):
             was, now = (
-                {name: place for name, place in run.models.items() if name.startswith(f"{folder}/")}
+                {name: location for name, location in run.models.items() if name.startswith(f"{folder}/")}
                 for run in (one, other)
             )
             yield was, now

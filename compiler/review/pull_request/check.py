@@ -153,8 +153,13 @@ def _findings(
         checked = check_text(data, name, workspace)
         wrong = wrong or any(one.severity == ERROR for one in checked.problems)
         for one in located(checked.problems, path):
-            place = one.primary
-            key = (one.severity, one.code, one.message, place and (place.source.name, place.span.start, place.span.end))
+            location = one.primary
+            key = (
+                one.severity,
+                one.code,
+                one.message,
+                location and (location.source.name, location.span.start, location.span.end),
+            )
             found.setdefault(key, (one, []))[1].append(path)
     return [_naming(one, paths) for one, paths in found.values()], wrong
 

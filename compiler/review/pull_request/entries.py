@@ -355,11 +355,11 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
         return ()
     out = []
     for change in changes(one, other)[0]:
-        place = _place(path, change, one, other)
-        if place is None:
+        location = _location(path, change, one, other)
+        if location is None:
             return ()
         before, after = short(change.before, change.after)
-        out.append(f"{place} {change.name} {before} -> {after}")
+        out.append(f"{location} {change.name} {before} -> {after}")
     return tuple(out)
 
 
@@ -369,7 +369,7 @@ def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
     return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
 
 
-def _place(path: str, change: Change, one: Spec, other: Spec) -> str | None:
+def _location(path: str, change: Change, one: Spec, other: Spec) -> str | None:
     """The file and the line of the extended spec that states a changed setting: `base/house.xp:16`. None if the spec
     states the setting itself.
     """

@@ -36,7 +36,7 @@ Verify = Callable[[str, str | None], tuple[str, int]]
 
 
 @mutable
-class Found:
+class FolderContents:
     """What is below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
 
     specs: list[str] = field(factory=list)
@@ -64,11 +64,11 @@ def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) 
     return "".join(f"{line}\n" for line, _ in lines), max(status for _, status in lines)
 
 
-def _walked(folder: str) -> Found:
+def _walked(folder: str) -> FolderContents:
     """Find the specs, bundles and finished runs below a folder. Links, hidden folders, bundles and output folders are
     not entered.
     """
-    out = Found()
+    out = FolderContents()
     for count, (where, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
         if count > MOST:
             raise UsageError(f"{folder} has more than {MOST:,} folders")
@@ -92,26 +92,26 @@ def _unreadable(error: OSError) -> None:
 
 def _commit(folder: str) -> Iterator[Line]:
     """Lines that name the commit, and the tracked files below the folder that differ from it."""
-    place = repository.find(folder)
-    commit = None if place is None else place.commit("HEAD")
+    location = repository.find(folder)
+    commit = None if location is None else location.commit("HEAD")
     listed = None
-    if place is not None and commit is not None:
+    if location is not None and commit is not None:
         with suppress(UsageError):
-            listed = repository.Commit.of(place, commit)
-    if place is None or commit is None or listed is None:
+            listed = repository.Commit.of(location, commit)
+    if location is None or commit is None or listed is None:
         yield f"{folder}: not in a commit", 0
         return
-    start = place.prefix(folder)
+    start = location.prefix(folder)
     same, other = 0, list[str]()
     for name, (mode, blob) in listed.files.items():
         if mode.startswith("100") and name.startswith(start):
-            if place.blob(name, len(blob)) == blob:
+            if location.blob(name, len(blob)) == blob:
                 same += 1
             else:
                 other.append(name)
     for name, hash in listed.modules.items():
-        module = repository.find(os.path.join(place.top, name)) if name.startswith(start) else None
-        if module is not None and module.top == os.path.join(place.top, name) and module.commit("HEAD") != hash:
+        module = repository.find(os.path.join(location.top, name)) if name.startswith(start) else None
+        if module is not None and module.top == os.path.join(location.top, name) and module.commit("HEAD") != hash:
             other.append(name)
     stored = _stored(listed, [name for name in other if name in listed.files])
     same, other = same + len(stored), [name for name in other if name not in stored]
@@ -126,14 +126,14 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
     """The files of the working tree that the commit has only as a Git LFS pointer, and whose contents are those that
     the pointer stands for.
     """
-    place, out = commit.repository, set[str]()
-    sizes = place.sizes(commit.files[name][1] for name in names)
+    location, out = commit.repository, set[str]()
+    sizes = location.sizes(commit.files[name][1] for name in names)
     small = [name for name in names if sizes.get(commit.files[name][1], lfs.MOST + 1) <= lfs.MOST]
     commit.read(*small)
     for name in small:
         found = lfs.pointer(commit.blobs.get(commit.files[name][1], b""))
-        path = os.path.join(place.top, name)
-        if found is not None and repository.stored_file(place, name, *found) == path:
+        path = os.path.join(location.top, name)
+        if found is not None and repository.stored_file(location, name, *found) == path:
             out.add(name)
     return out
 
@@ -175,8 +175,8 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
     spec = _spec_of(folder, specs)
     text, status = verify(folder, spec)
     line, _, more = text.partition("\n")
-    told = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
-    yield f"{folder}: {told}", status
+    reported = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
+    yield f"{folder}: {reported}", status
     if status == 0:
         table: Mapping[str, Any] = next((table for _, table in _tables(folder)), {})
         weights = table.get("weights", {})
@@ -197,26 +197,26 @@ def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
         table = read_toml(os.path.join(folder, manifest)) or {}
         name = table.get(head, {}).get("spec") if isinstance(table.get(head), dict) else None
         if isinstance(name, str):
-            beside = os.path.normpath(os.path.join(os.path.dirname(folder), name))
+            next_to = os.path.normpath(os.path.join(os.path.dirname(folder), name))
             named = [one for one in specs if os.path.basename(one) == name]
-            return beside if beside in named else named[0] if len(named) == 1 else None
+            return next_to if next_to in named else named[0] if len(named) == 1 else None
     return None
 
 
 def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]]:
     """Yield the folder and the manifest of a bundle, or of each member of a sweep."""
     members = os.path.join(folder, "members")
-    places = [folder]
+    locations = [folder]
     if not os.path.isfile(os.path.join(folder, bundled.MANIFEST)) and os.path.isdir(members):
-        places = [os.path.join(members, one) for one in sorted(os.listdir(members))]
-    yield from ((one, table) for one in places if (table := bundled.manifest(one)) is not None)
+        locations = [os.path.join(members, one) for one in sorted(os.listdir(members))]
+    yield from ((one, table) for one in locations if (table := bundled.manifest(one)) is not None)
 
 
-def _runs(found: Found, verify_run: Verify) -> Iterator[Line]:
+def _runs(found: FolderContents, verify_run: Verify) -> Iterator[Line]:
     """A line for each finished run. The run is compared with the bundle that it was started from."""
     if not found.runs:
         return
-    bundles = {_digest(place): place for one in found.bundles for place, _ in _tables(one)}
+    bundles = {_digest(location): location for one in found.bundles for location, _ in _tables(one)}
     for run in found.runs:
         try:
             used = read_json(os.path.join(run, SUMMARY)).get("bundle")

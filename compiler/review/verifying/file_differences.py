@@ -79,8 +79,8 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     # the lines differ only in spaces, or after the part that is shown
     if here == recompiled and texts[0][at] != texts[1][at]:
         lines = [one[at] for one in texts]
-        place = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
-        start = max(0, place - SHOWN // 2) if place >= SHOWN else 0
+        location = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
+        start = max(0, location - SHOWN // 2) if location >= SHOWN else 0
         here, recompiled = ("..." * (start > 0) + repr(one[start : start + SHOWN]) for one in lines)
     return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
 

@@ -39,7 +39,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     name = kind.lower()
     if name != ("lora" if spec.low_rank else spec.adapter):
         yield Finding(
-            spec.place("lora.from", f"{kind} in its adapter_config.json"),
+            spec.location("lora.from", f"{kind} in its adapter_config.json"),
             f"`{spec.adapter}` cannot continue a saved `{name}` adapter",
             f"write `{name}(from = ...)`",
         )
@@ -54,7 +54,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
         value = tuple(sorted(map(str, value))) if isinstance(value, tuple) else value
         if (value or None) != (found or None):
             yield Finding(
-                spec.place(path, f"the adapter has {_shown(found)}"),
+                spec.location(path, f"the adapter has {_shown(found)}"),
                 f"the adapter in {adapter.path[:80]} has a different `{name}`",
                 f"leave `{name}` out: the adapter's own value is used",
                 (spec.label("lora.from", "the adapter"),),
@@ -63,7 +63,7 @@ def another_shape(spec: Spec) -> Iterator[Finding]:
     wanted = "SEQ_CLS" if spec.method.scores else "CAUSAL_LM"
     if task is not None and task != wanted:
         yield Finding(
-            spec.place("lora.from", f"task_type {str(task)[:40]}"),
+            spec.location("lora.from", f"task_type {str(task)[:40]}"),
             f"the adapter was not trained for {wanted}, the task of {spec.text('method')}",
             "name an adapter of this task, or start a new one",
             (spec.label("method", "the method"),),
@@ -98,7 +98,7 @@ def another_base(spec: Spec) -> Iterator[Finding]:
     last = [PurePosixPath(one).name.lower() for one in (own, base)]
     if (ids and own.lower() != base.lower()) or last[0] != last[1]:
         yield Finding(
-            spec.place("lora.from", f"trained over {base[:80]}"),
+            spec.location("lora.from", f"trained over {base[:80]}"),
             f"the adapter was trained on another model than {spec.model.name}"
             if ids
             else f"the adapter was trained on {base[:80]}, which may not be {spec.model.name}",
@@ -110,7 +110,7 @@ def another_base(spec: Spec) -> Iterator[Finding]:
     revision = adapter.config.get("revision")
     if isinstance(revision, str) and spec.model.revision is not None and revision != spec.model.revision:
         yield Finding(
-            spec.place("lora.from", f"trained over revision {revision[:40]}"),
+            spec.location("lora.from", f"trained over revision {revision[:40]}"),
             f"the adapter was trained on another revision of {spec.model.name}",
             f"write `{base}@{revision}` in the header",
             (spec.model.label,),
@@ -136,7 +136,7 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     was = "an unquantized base" if adapter.bits is None else f"a base of {adapter.bits} bits"
     now = "an unquantized one" if spec.bits is None else f"one of {spec.bits} bits"
     yield Finding(
-        spec.place("lora.from", f"trained over {was}"),
+        spec.location("lora.from", f"trained over {was}"),
         f"the adapter was trained over {was}, and continues over {now}",
         "write `lora` without `bits`" if adapter.bits is None else f"write `lora(bits = {adapter.bits}, from = ...)`",
         (spec.label("lora.bits", "the base here"),),
@@ -162,7 +162,7 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
         return
     other = able(lambda one: method in one.facts.adapter_references)
     yield Finding(
-        spec.place("lora.from", "the policy starts from this adapter"),
+        spec.location("lora.from", "the policy starts from this adapter"),
         f"{method} compares with the base without the adapter",
         "merge the adapter (`save(merge)` of its run) and train the merged model with `lora`"
         + (f", or write `target {other}`" if other else ""),

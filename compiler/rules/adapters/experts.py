@@ -60,7 +60,7 @@ def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     else:
         advice = "name the modules in `modules_to_save` to train them completely"
     yield Finding(
-        spec.place("lora.targets", f"on {_listed(sorted(adapted))}"),
+        spec.location("lora.targets", f"on {_listed(sorted(adapted))}"),
         f"the adapters of {spec.model.name} are not on {_listed(without)}",
         advice,
         (spec.model.label, spec.label("target", "the target")),
@@ -133,7 +133,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
         stacked = "down_proj" if last == converted[2] else "gate.weight" if last == "gate" else "gate_up_proj"
         advice = f"`{last}` adapts every layer, `parameters = [{one.rpartition('.')[0]}.{stacked}]` only this one"
         yield Finding(
-            spec.place("lora.targets"),
+            spec.location("lora.targets"),
             f"an adapter on `{one[:60]}` would be on every layer of {spec.model.name}",
             advice if numbered else f"leave `{last}` out, or leave `within` out for adapters on every layer",
             (spec.model.label, spec.label("lora.within")),

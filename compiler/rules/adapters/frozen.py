@@ -28,7 +28,7 @@ def with_adapters(spec: Spec) -> Iterator[Finding]:
     """
     if spec.lora:
         yield Finding(
-            spec.place("freeze", "some weights are trained"),
+            spec.location("freeze", "some weights are trained"),
             f"`freeze` and `{spec.adapter}` cannot be combined",
             f"leave `freeze` out, or `{spec.adapter}`",
             (spec.label(spec.adapter, "adapters are trained"),),
@@ -52,14 +52,14 @@ def nothing_trained(spec: Spec) -> Iterator[Finding]:
         return
     if not layers and spec.names("freeze.layer_modules"):
         yield Finding(
-            spec.place("freeze.layer_modules", "names no layers"),
+            spec.location("freeze.layer_modules", "names no layers"),
             "`layer_modules` needs `except_last` or `except_first`",
             write("except_last = 2"),
             (spec.label("freeze"),),
         )
     elif not layers and not spec.names("freeze.except_modules") and not spec.names("freeze.except_parameters"):
         yield Finding(
-            spec.place("freeze", "freezes everything"),
+            spec.location("freeze", "freezes everything"),
             "`freeze` leaves nothing to train",
             write("freeze(except_last=2)"),
         )
@@ -83,7 +83,7 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
         name = paths[-1].rpartition(".")[2]
         fewer = facts.layers - 1 - (count - spec.integer(paths[-1]))
         yield Finding(
-            spec.place(paths[-1], f"{spec.model.name} has {facts.layers} layers"),
+            spec.location(paths[-1], f"{spec.model.name} has {facts.layers} layers"),
             f"with {count} excepted layers, none of the {facts.layers} layers is frozen",
             write(f"{name} = {min(2, fewer)}") if fewer > 0 else f"leave `{name}` out",
             (spec.model.label,),
@@ -113,7 +113,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
         if one in all_layer_modules() and one not in layer_modules(family) and one not in reported:
             parts = ", ".join(sorted(layer_modules(family)))
             yield Finding(
-                spec.place("freeze.layer_modules", f"a layer of {family} has {parts}"),
+                spec.location("freeze.layer_modules", f"a layer of {family} has {parts}"),
                 f"no layer of {family} has a module `{one}`",
                 f"leave it out, or name one of {parts}",
             )
@@ -123,7 +123,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
         if one not in outer_modules_and_head(spec, family) and one not in reported:
             legal = [name for name in outer_modules_and_head(spec, family) if name.partition("_")[0] != "project"]
             yield Finding(
-                spec.place("freeze.except_modules", f"outside of its layers {family} has {', '.join(legal)}"),
+                spec.location("freeze.except_modules", f"outside of its layers {family} has {', '.join(legal)}"),
                 f"{family} has no weights in `{one[:60]}` outside of its layers",
                 f"leave it out, or name one of {', '.join(legal)}; `layer_modules` names modules inside the layers",
             )
@@ -131,7 +131,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
         for one in spec.names(path):
             if any(head in one for head in HEADS):
                 yield Finding(
-                    spec.place(path, "a reward model has a score head instead"),
+                    spec.location(path, "a reward model has a score head instead"),
                     f"a reward model has no `{one[:60]}`",
                     "leave it out: the score head is always trained",
                     (spec.label("method"),),
@@ -164,7 +164,7 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
             wrong = str(error)
         if wrong:
             yield Finding(
-                spec.place("freeze.except_parameters", wrong),
+                spec.location("freeze.except_parameters", wrong),
                 f"`{one[:60]}` is not a pattern of parameter names",
                 write('except_parameters = ["model.embed_tokens"]'),
                 (spec.label("freeze"),),

@@ -37,14 +37,14 @@ def of_another(spec: Spec) -> Iterator[Finding]:
         if spec.written(path) and init != owner:
             name = path.rpartition(".")[2]
             yield Finding(
-                spec.place(path, f"`init = {owner}` reads it"),
+                spec.location(path, f"`init = {owner}` reads it"),
                 f"`{name}` does nothing without `init = {owner}`",
                 f"leave `{name}` out",
                 (spec.label("lora.init"),),
             )
     if init is not None and spec.get("lora.from") is not None:
         yield Finding(
-            spec.place("lora.init", "initial weights"),
+            spec.location("lora.init", "initial weights"),
             "`init` has no effect: this adapter continues a saved one and starts with the saved weights",
             "leave `init` out",
             (spec.label("lora.from", "the adapter"),),
@@ -69,7 +69,7 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     if init in CHANGES_THE_BASE and spec.compares:
         online = ", or write `beta = 0`, which needs no reference" if spec.online else ""
         yield Finding(
-            spec.place("lora.init", "changes the base"),
+            spec.location("lora.init", "changes the base"),
             f"{method} compares with the base model, and {init} changes the weights of the base model",
             f"leave `init` out{online}",
             (spec.label("method", "the method"),),
@@ -96,21 +96,21 @@ def divided(spec: Spec) -> Iterator[Finding]:
         return
     if spec.sharded_by_fsdp or (init == "eva" and spec.zero_stage == 3):
         yield Finding(
-            spec.place("lora.init", "needs complete weights"),
+            spec.location("lora.init", "needs complete weights"),
             f"{spec.text('strategy')} shards the weights that {init} reads",
             "leave `init` out, or write `strategy zero2`",
             (spec.label("strategy", "the strategy"),),
         )
     elif init == "eva" and spec.context_parallel > 1:
         yield Finding(
-            spec.place("lora.init", "reads complete rows"),
+            spec.location("lora.init", "reads complete rows"),
             f"{spec.context_parallel} processes share each row that eva reads",
             "leave `init` out, or `context_parallel`",
             (spec.label("strategy.context_parallel"),),
         )
     if spec.bits and init in CHANGES_THE_BASE:
         yield Finding(
-            spec.place("lora.init", "decomposes the weights"),
+            spec.location("lora.init", "decomposes the weights"),
             f"{init} cannot decompose a base of {spec.bits} bits",
             write("init = eva", ", or leave `init` out"),
             (spec.label("lora.bits") or spec.label(spec.adapter, "the quantized base"),),
@@ -141,21 +141,21 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     if outside:
         kept = [one for one in spec.names("lora.targets") if one not in outside]
         yield Finding(
-            spec.place("lora.targets", f"`{outside[0][:60]}` is outside of the decoder's layers"),
+            spec.location("lora.targets", f"`{outside[0][:60]}` is outside of the decoder's layers"),
             f"{init} cannot initialize an adapter on `{outside[0][:60]}`",
             write(f"targets = [{', '.join(kept)}]" if kept else "targets = all-linear"),
             (spec.label("lora.init", "the initialization"),),
         )
     elif stack:
         yield Finding(
-            spec.place("lora.init", f"`{stack[0][:60]}` is a stack of experts"),
+            spec.location("lora.init", f"`{stack[0][:60]}` is a stack of experts"),
             f"{init} cannot initialize adapters on the experts of {family}",
             "name layers of the attention in `targets`: `targets = [q_proj, v_proj]`, or leave `init` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
         )
     elif init == "olora" and family in CONVOLUTIONS:
         yield Finding(
-            spec.place("lora.init", f"the layers of {family} are Conv1D"),
+            spec.location("lora.init", f"the layers of {family} are Conv1D"),
             f"olora cannot decompose the layers of {family}",
             write("init = pissa", ", or leave `init` out"),
             (spec.model.label,),
@@ -186,7 +186,7 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
     narrow = min(sizes, key=lambda name: sizes[name])
     if spec.integer("lora.rank") > sizes[narrow]:
         yield Finding(
-            spec.place("lora.rank", f"`{narrow}` has {sizes[narrow]:,} directions"),
+            spec.location("lora.rank", f"`{narrow}` has {sizes[narrow]:,} directions"),
             f"{init} can initialize `{narrow}` only up to rank {sizes[narrow]:,}",
             write(f"rank = {sizes[narrow]}"),
             (spec.label("lora.init", "the initialization"), spec.model.label),
@@ -208,7 +208,7 @@ def from_other_rows(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("lora.init") == "eva" and spec.text("method") != "sft":
         yield Finding(
-            spec.place("lora.init", "reads rows of `method sft`"),
+            spec.location("lora.init", "reads rows of `method sft`"),
             f"eva cannot compute initial weights from the rows of {spec.text('method')}",
             "leave `init` out",
             (spec.label("method", "the method"),),

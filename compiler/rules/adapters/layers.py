@@ -58,7 +58,7 @@ def dropout_of_experts(spec: Spec) -> Iterator[Finding]:
         if named:
             what = f"`{named[0][:60]}` is"
         yield Finding(
-            spec.place("lora.dropout", f"{what} a stack of experts"),
+            spec.location("lora.dropout", f"{what} a stack of experts"),
             f"an adapter on the experts of {kind} cannot have dropout",
             write("dropout = 0"),
             (spec.label("lora.targets", "the modules"), spec.model.label),
@@ -80,7 +80,7 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
     layers = adapted(spec.stack, spec.model.model_type, spec.get("lora.targets"))
     if spec.flag("lora.dora") and (named or layers):
         yield Finding(
-            spec.place("lora.dora", f"`{(named or layers)[0][:60]}` is a stack of experts"),
+            spec.location("lora.dora", f"`{(named or layers)[0][:60]}` is a stack of experts"),
             f"an adapter on the experts of {spec.model.model_type} cannot use dora",
             "leave `dora` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
@@ -102,7 +102,7 @@ def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
     if named and spec.zero_stage == 3 and not spec.stack.facts.sharded_parameters:
         other = able(lambda one: one.facts.sharded_parameters)
         yield Finding(
-            spec.place("lora.parameters", "a single parameter"),
+            spec.location("lora.parameters", "a single parameter"),
             f"{spec.stack.name} cannot adapt `{named[0][:60]}` under zero3",
             f"write `strategy zero2`, or `target {other}`",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
@@ -129,7 +129,7 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
         flat = last == "bias" or (last == "weight" and ("norm" in owner or owner.startswith("ln_")))
         if flat or (last == "weight" and _is_target(spec, module)):
             yield Finding(
-                spec.place("lora.parameters", "has one dimension" if flat else f"`targets` adapts `{owner}`"),
+                spec.location("lora.parameters", "has one dimension" if flat else f"`targets` adapts `{owner}`"),
                 f"`{name[:60]}` cannot have an adapter"
                 if flat
                 else f"`{name[:60]}` cannot have an adapter next to that of its module",
@@ -165,14 +165,14 @@ def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("lora.dora") and spec.bits == 8 and spec.on_cpu:
         yield Finding(
-            spec.place("lora.dora", "reads the base's weights"),
+            spec.location("lora.dora", "reads the base's weights"),
             "dora makes an 8-bit base lose its scales on a CPU",
             "leave `dora` out, or write `bits = 4`",
             (spec.label("lora.bits"), spec.label("hardware")),
         )
     elif spec.flag("lora.dora") and spec.bits and spec.zero_stage == 3:
         yield Finding(
-            spec.place("lora.dora", "reads the base's weights"),
+            spec.location("lora.dora", "reads the base's weights"),
             f"zero3 cannot handle the {spec.bits}-bit weights that dora reads",
             "leave `dora` out, or write `strategy zero2`",
             (spec.label("strategy", "the strategy"),),
@@ -199,7 +199,7 @@ def unpacked_experts(spec: Spec) -> Iterator[Finding]:
     )
     other = able(lambda one: not names(one, kind))
     yield Finding(
-        spec.place("lora.bits", f"quantizes the linear layers to {spec.bits} bits"),
+        spec.location("lora.bits", f"quantizes the linear layers to {spec.bits} bits"),
         f"the experts of {kind} are not linear layers and stay in {spec.text('model.dtype')}{share}",
         f"write `target {other}`, which quantizes the experts",
         (spec.model.label,),
@@ -226,7 +226,7 @@ def half_of_a_pair(spec: Spec) -> Iterator[Finding]:
         other = next(name for name in pair if name not in there)
         every = ", ".join((*targets, other))
         yield Finding(
-            spec.place("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
+            spec.location("lora.targets", f"`{there[0]}` and `{other}` are one parameter"),
             f"an adapter on `{there[0]}` needs another on `{other}`",
             write(f"targets = [{every}]"),
             (spec.model.label,),
@@ -252,7 +252,7 @@ def state_space(spec: Spec) -> Iterator[Finding]:
         wrong = tuple(one for one in READ_BY_THE_KERNEL if one in {name.rpartition(".")[2] for name in targets})
     if wrong:
         yield Finding(
-            spec.place("lora.targets", f"the kernel reads `{wrong[0]}` directly"),
+            spec.location("lora.targets", f"the kernel reads `{wrong[0]}` directly"),
             f"{spec.model.model_type} cannot have an adapter on `{wrong[0]}`",
             f"write `targets = [{legal}]`" + ("" if spec.written("lora.targets") else " in `lora`"),
             (spec.model.label,),
@@ -277,7 +277,7 @@ def never_packed(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: spec.model.model_type not in one.facts.never_packed)
         written = spec.written("lora.bits")
         yield Finding(
-            spec.place("lora.bits" if written else "qlora", "no layer would be quantized"),
+            spec.location("lora.bits" if written else "qlora", "no layer would be quantized"),
             f"{spec.stack.name} cannot quantize {spec.model.model_type} to {spec.bits} bits",
             ("leave `bits` out" if written else "write `lora` instead") + f", or write `target {other}`",
             (spec.model.label, spec.label("target", "the target")),

@@ -36,7 +36,7 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     dtype, precision = spec.text("model.dtype"), spec.text("precision")
     if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
         yield Finding(
-            spec.place("model.dtype", f"the quantized weights are stored as {dtype}"),
+            spec.location("model.dtype", f"the quantized weights are stored as {dtype}"),
             f"{spec.text('strategy')} casts the weights that it shards to {precision}, including quantized weights",
             write(f"dtype = {precision}"),
             (spec.label("precision"), spec.label("strategy")),
@@ -59,7 +59,7 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
     if spec.bits == 8 and spec.weights_sharded:
         name = spec.text("strategy")
         yield Finding(
-            spec.place("lora.bits", "8-bit weights have no storage dtype"),
+            spec.location("lora.bits", "8-bit weights have no storage dtype"),
             f"{name} cannot shard an 8-bit base"
             if spec.sharded_by_fsdp
             else f"{name} keeps a full copy of an 8-bit base in every process",
@@ -87,7 +87,7 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
     if heads and spec.method.head != "model" and fused_loss(spec):
         others = [one for one in spec.names("lora.targets") if one not in heads]
         yield Finding(
-            spec.place("lora.targets", f"`{heads[0]}` is the output head"),
+            spec.location("lora.targets", f"`{heads[0]}` is the output head"),
             f"{spec.stack.name} never trains an adapter on `{heads[0]}`",
             f"write `targets = [{', '.join(others)}]`" if others else "write `targets = all-linear`",
             (spec.label("method", "the method"),),
@@ -134,7 +134,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     if apart and ends(apart[0], known):
         last = apart[0].rpartition(".")[2]
         yield Finding(
-            spec.place("lora.targets"),
+            spec.location("lora.targets"),
             f"`{apart[0][:60]}` of {spec.model.name} cannot have an adapter: PEFT adapts the experts' `{last}` instead",
             write(f"targets = [{', '.join(kept)}]")
             if kept and not _half(spec, kept)
@@ -145,7 +145,7 @@ def no_module(spec: Spec) -> Iterator[Finding]:
     better, certain = _better(spec, targets, kept, legal)
     known_names = [name for name in last_names(legal) if name not in (*EMBEDDINGS, *HEADS)]
     yield Finding(
-        spec.place("lora.targets", f"{family} has {', '.join(known_names)}"),
+        spec.location("lora.targets", f"{family} has {', '.join(known_names)}"),
         f"{spec.model.name} has no module `{missing[0][:60]}`"
         if len(missing) == 1
         else f"{spec.model.name} has no modules {', '.join(f'`{one[:60]}`' for one in missing[:4])}",
@@ -203,7 +203,7 @@ def no_effect(spec: Spec) -> Iterator[Finding]:
         path = path_of(f"lora.{name}")
         if spec.get(path) == wrong:
             yield Finding(
-                spec.place(path, "the adapter has no effect"),
+                spec.location(path, "the adapter has no effect"),
                 f"`{name} = {wrong}` trains nothing",
                 write(f"{name} = {better}"),
             )
@@ -223,7 +223,7 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("method.sync_reference"):
         yield Finding(
-            spec.place("method.sync_reference", "updates a copy of the model"),
+            spec.location("method.sync_reference", "updates a copy of the model"),
             "with adapters there is no copy of the reference to update",
             "leave `sync_reference` out, or train all weights",
             (spec.label("lora") or spec.label("qlora"),),
@@ -244,7 +244,7 @@ def rank_above_width(spec: Spec) -> Iterator[Finding]:
     facts, rank = spec.model.facts, spec.get("lora.rank")
     if facts is not None and isinstance(rank, int) and rank > facts.hidden and spec.low_rank:
         yield Finding(
-            spec.place("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
+            spec.location("lora.rank", f"{spec.model.name} is {facts.hidden:,} wide"),
             f"adapters of rank {rank:,} are larger than the layers that they adapt",
             write("rank = 16", ", or leave `lora` out"),
         )
@@ -265,7 +265,7 @@ def reentrant_forced(spec: Spec) -> Iterator[Finding]:
     forced = spec.zero_stage == 3 and spec.flag("memory.checkpointing") and spec.stack.facts.zero3_adapters_reentrant
     if forced and spec.written(path) and not spec.flag(path):
         yield Finding(
-            spec.place(path, "set to true by trl"),
+            spec.location(path, "set to true by trl"),
             "adapters under zero3 always use reentrant checkpointing",
             "write `reentrant = true`, or `strategy zero2`",
             (spec.label("strategy", "the strategy"),),

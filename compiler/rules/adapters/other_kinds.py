@@ -27,7 +27,7 @@ def sharded(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("loha") and spec.zero_stage == 3:
         yield Finding(
-            spec.place("loha", "takes its shape from the weight"),
+            spec.location("loha", "takes its shape from the weight"),
             "loha cannot adapt weights that zero3 has sharded",
             "write `strategy zero2`, or `lora` instead of `loha`",
             (spec.label("strategy", "the strategy"),),
@@ -48,7 +48,7 @@ def packed(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("loha") and spec.bits == 4:
         yield Finding(
-            spec.place("lora.bits", "packed into one column"),
+            spec.location("lora.bits", "packed into one column"),
             "loha cannot adapt a base of 4 bits",
             write("bits = 8", ", or `vera` or `miss` instead of `loha`"),
             (spec.label("loha", "the adapter"),),
@@ -74,7 +74,7 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
     narrow = min(layers, key=lambda one: one.inputs, default=None)
     if narrow is not None and spec.integer("lora.rank") > narrow.inputs:
         yield Finding(
-            spec.place("lora.rank", f"`{narrow.name}` has {narrow.inputs:,} inputs"),
+            spec.location("lora.rank", f"`{narrow.name}` has {narrow.inputs:,} inputs"),
             f"a block of {spec.integer('lora.rank'):,} inputs is wider than `{narrow.name}`",
             write(f"rank = {min(64, narrow.inputs)}"),
             (spec.label("miss", "the adapter"), spec.model.label),
@@ -100,7 +100,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
         return
     if spec.bits and spec.text("precision") == "fp32" and adapter_dtype(spec) == "bf16":
         yield Finding(
-            spec.place("model.dtype", "the adapters' dtype, too"),
+            spec.location("model.dtype", "the adapters' dtype, too"),
             f"vera cannot train over a {spec.text('model.dtype')} base of {spec.bits} bits in fp32",
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
@@ -109,7 +109,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
     initialized = spec.zero_stage == 3 and not spec.bits
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(
-            spec.place("strategy", "casts no buffers"),
+            spec.location("strategy", "casts no buffers"),
             f"vera cannot train in {spec.text('precision')} under {spec.text('strategy')} on {spec.stack.name}",
             "write `strategy ddp`" + ("" if spec.bits else ", or `strategy zero3`"),
             (spec.label("vera", "shares matrices in float32"), spec.label("precision", "no autocast")),

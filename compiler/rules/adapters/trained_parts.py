@@ -58,7 +58,7 @@ def within_without_names(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("lora.within") is not None and not isinstance(spec.get("lora.targets"), tuple):
         yield Finding(
-            spec.place("lora.within", "one module of the model"),
+            spec.location("lora.within", "one module of the model"),
             "`all-linear` takes every linear layer of the whole model",
             "write `targets = [q_proj, k_proj, v_proj, o_proj]`, or leave `within` out",
             (spec.label("lora.targets", "the targets"),),
@@ -89,21 +89,21 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
         if not spec.written(path):
             continue
         yield Finding(
-            spec.place(path, WHOSE.get(name, "only lora and qlora have it")),
+            spec.location(path, WHOSE.get(name, "only lora and qlora have it")),
             f"`{spec.adapter}` has no `{name}`",
             f"leave `{name}` out",
             (spec.label(spec.adapter, "the adapter"),),
         )
     if spec.flag("oft") and spec.written("lora.rank") and spec.written("lora.block_size"):
         yield Finding(
-            spec.place("lora.rank", "number of blocks in a layer"),
+            spec.location("lora.rank", "number of blocks in a layer"),
             "oft takes `rank` or `block_size`, not both",
             "leave `rank` out",
             (spec.label("lora.block_size", "size of a block"),),
         )
     if spec.get("lora.embedding_lr") is not None and spec.get("lora.lr_ratio") is None and spec.low_rank:
         yield Finding(
-            spec.place("lora.embedding_lr", "only LoRA+ reads it"),
+            spec.location("lora.embedding_lr", "only LoRA+ reads it"),
             "`embedding_lr` does nothing without `lr_ratio`",
             "leave `embedding_lr` out",
         )
@@ -129,14 +129,14 @@ def not_linear(spec: Spec) -> Iterator[Finding]:
     wrong = [one for one in spec.names("lora.targets") if one.rpartition(".")[2] in EMBEDDINGS]
     if spec.model.model_type in CONVOLUTIONS and not spec.flag("vera"):
         yield Finding(
-            spec.place(spec.adapter, f"the layers of {spec.model.model_type} are Conv1D"),
+            spec.location(spec.adapter, f"the layers of {spec.model.model_type} are Conv1D"),
             f"{spec.adapter} cannot {verb} the layers of {spec.model.model_type}",
             "write `lora` instead",
             (spec.model.label,),
         )
     elif wrong and not (oft and spec.stack.facts.oft_embeddings):
         yield Finding(
-            spec.place("lora.targets", f"`{wrong[0]}` is not a linear layer"),
+            spec.location("lora.targets", f"`{wrong[0]}` is not a linear layer"),
             f"{spec.adapter} cannot {verb} embeddings{f' on {spec.stack.name}' if oft else ''}",
             write("targets = all-linear"),
             (spec.label("target", "the target"),),
@@ -171,7 +171,7 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
     name = path.rpartition(".")[2]
     others = f", or `{name} = {legal[1]}`" if len(legal) > 1 else ""
     yield Finding(
-        spec.place(path, f"`{wrong[0].name}` has {wrong[0].inputs:,} inputs"),
+        spec.location(path, f"`{wrong[0].name}` has {wrong[0].inputs:,} inputs"),
         f"{size} does not divide the {wrong[0].inputs:,} inputs of `{wrong[0].name}`",
         write(f"{name} = {legal[0]}", others) if spec.written(path) else f"write `oft({name} = {legal[0]})`{others}",
         (spec.model.label,),
@@ -199,14 +199,14 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
         missing = [one for one in names if not ends(one, table)] if table else absent(spec, names)
         if not missing:
             continue
-        known, gone = last_module_names(spec) or (), set(missing)
+        known, removed = last_module_names(spec) or (), set(missing)
         outside = [one for one in known if one in (*EMBEDDINGS, *HEADS)]
-        better = [one for one in names if one not in gone] or (
+        better = [one for one in names if one not in removed] or (
             ["self_attn"] if path.endswith("layer_modules") else outside
         )
         name = path.rpartition(".")[2]
         yield Finding(
-            spec.place(path),
+            spec.location(path),
             f"{spec.model.name} has no module `{missing[0][:60]}`",
             write(f"{name} = [{', '.join(better)}]"),
             (spec.model.label,),
@@ -214,7 +214,7 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
     within, known_paths = spec.get("lora.within"), module_paths(spec)
     if isinstance(within, str) and known_paths and not contains(within, known_paths):
         yield Finding(
-            spec.place("lora.within"),
+            spec.location("lora.within"),
             f"{spec.model.name} has no module `{within[:60]}`",
             "leave `within` out: the model is a single decoder",
             (spec.model.label,),
@@ -247,7 +247,7 @@ def tied_part(spec: Spec) -> Iterator[Finding]:
             continue
         name, merges = path.rpartition(".")[2], not (spec.bits or spec.zero_stage == 3 or spec.sharded_by_fsdp)
         yield Finding(
-            spec.place(path, "one weight with the head" if tied[0] not in HEADS else "one weight"),
+            spec.location(path, "one weight with the head" if tied[0] not in HEADS else "one weight"),
             f"{spec.model.name} ties its embeddings to its head, and training one of them unties them",
             "write `save { merge }`, which separates the embeddings from the head before it merges the adapters"
             if merges
@@ -285,7 +285,7 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
         experts = any("experts" in path for path in known)
         apart = f"the experts are separate layers in {spec.stack.name}" if experts and not legal else ""
         yield Finding(
-            spec.place("lora.parameters", f"{spec.model.name} has {', '.join(legal)}" if legal else apart),
+            spec.location("lora.parameters", f"{spec.model.name} has {', '.join(legal)}" if legal else apart),
             f"{spec.model.name} has no parameter `{missing[0][:60]}`",
             "leave `parameters` out" if not legal else f"name {' or '.join(legal)}, or leave `parameters` out",
             (spec.model.label,),
@@ -309,7 +309,7 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
     name = spec.text("optimizer")
     if spec.get("lora.lr_ratio") is not None and name in (*LAYERWISE, *FUSED, *MADE_BY_RUNTIME):
         yield Finding(
-            spec.place("lora.lr_ratio", "two learning rates"),
+            spec.location("lora.lr_ratio", "two learning rates"),
             f"`optimizer {name}` has a single learning rate" + (" for all matrices" if name in MADE_BY_RUNTIME else ""),
             "leave `lr_ratio` out",
             (spec.label("optimizer", "the optimizer"),),
@@ -343,14 +343,14 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
         clause: FlagPath = spec.adapter if spec.lora else "freeze"
         every = ", ".join(dict.fromkeys([*rows, *spec.names(path)]))
         yield Finding(
-            spec.place("model.tokens", "their embeddings start at random"),
+            spec.location("model.tokens", "their embeddings start at random"),
             f"`{clause}` does not train the embeddings of the new tokens",
             f"write `{name} = [{every}]` in `{clause}`" if spec.lora else f"name {' and '.join(rows)} in `{name}`",
             (spec.label(clause), spec.label(path)),
         )
     if spec.flag("method.vllm"):
         yield Finding(
-            spec.place("model.tokens", "vLLM has no embeddings for added tokens"),
+            spec.location("model.tokens", "vLLM has no embeddings for added tokens"),
             "vLLM cannot generate added tokens",
             "leave `vllm` out, or save a model that has the tokens",
             (spec.label("method.vllm"),),

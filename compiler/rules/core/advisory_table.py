@@ -25,11 +25,11 @@ EXTRA = "extra."
 @record
 class Advisory:
     """A wrong computation in some versions of a package. It affects specs that satisfy the conditions in `when`.
-    `first` is the first version with the error, `mended` the first version without it.
+    `first` is the first version with the error, `fixed_advisories` the first version without it.
 
     `threads` are GitHub issues, written as OWNER/NAME#NUMBER. `effect` is the measured error. If an advisory applies to
     a spec, either `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule
-    XP940 reports it at the setting `place` with `help`.
+    XP940 reports it at the setting `location` with `help`.
     """
 
     name: str
@@ -38,16 +38,18 @@ class Advisory:
     effect: str
     when: Mapping[str, object]
     first: str = ""
-    mended: str = ""
+    fixed_in: str = ""
     rule: str = ""
     runtime: str = ""
-    place: str = ""
+    location: str = ""
     help: str = ""
     severity: str = field(default="warning")
 
     def concerns(self, version: str) -> bool:
         """Whether the given version of the package, such as `0.18.2`, has the error."""
-        return _number(self.first) <= _number(version) and (not self.mended or _number(version) < _number(self.mended))
+        return _number(self.first) <= _number(version) and (
+            not self.fixed_in or _number(version) < _number(self.fixed_in)
+        )
 
     def of(self, stack: Stack) -> bool:
         """Whether the stack has the error: whether the version of the package that the stack pins computes wrongly."""
@@ -70,7 +72,7 @@ def table() -> tuple[Advisory, ...]:
     return tuple(Advisory(**{**one, "name": name, "threads": tuple(one["threads"])}) for name, one in found.items())
 
 
-def mended(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
+def fixed_advisories(spec: Spec, before: Stack, after: Stack) -> list[Advisory]:
     """The advisories that a change from the stack `before` to the stack `after` resolves: they apply to the spec on
     `before`, but not on `after`.
     """
@@ -83,8 +85,8 @@ def _number(version: str) -> tuple[int, ...]:
 
 def _has(spec: Spec, name: str, wanted: object) -> bool:
     if name.startswith(EXTRA):
-        escape, _, key = name[len(EXTRA) :].partition(".")
-        value = spec.extra_value(escape, key)
+        library, _, key = name[len(EXTRA) :].partition(".")
+        value = spec.extra_value(library, key)
     elif name in FACTS:
         return FACTS[name](spec) is wanted
     else:

@@ -29,7 +29,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 INDEX = os.path.join(HERE, "index.py")
 TABLE = os.path.join(os.path.dirname(HERE), "rules.json")
 GETTERS = (
-    "get", "written", "label", "place", "flag", "integer", "real", "text", "amount", "reals", "names", "weighted",
+    "get", "written", "label", "location", "flag", "integer", "real", "text", "amount", "reals", "names", "weighted",
 )  # fmt: skip
 """Methods of `Spec` that read a setting given as an argument, such as `spec.get("seed")`. The path is found in the code
 of their callers.

@@ -113,7 +113,7 @@ def unsupported_choice(spec: Spec, setting: TextPath, named: str, help: str) -> 
     if reason is not None:
         other = able(lambda one: name not in one.lacking(f"{setting}s"))
         yield Finding(
-            spec.place(setting, reason),
+            spec.location(setting, reason),
             f"{spec.stack.name} has no {named.format(name)}",
             help.format(other),
             (spec.label("target", "the target"),),

@@ -67,13 +67,13 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
             return
     written = f'{METRIC} = "{spec.sets[0]}_loss"'
     if isinstance(metric, str):
-        place = spec.extra_place("trl", METRIC, "names no set")
+        location = spec.extra_location("trl", METRIC, "names no set")
     elif best:
-        place = spec.extra_place("trl", LOAD, "compares by the loss of one set")
+        location = spec.extra_location("trl", LOAD, "compares by the loss of one set")
     else:
-        place = spec.place("schedule", "steps with the loss of one set")
+        location = spec.location("schedule", "steps with the loss of one set")
     yield Finding(
-        place,
+        location,
         f"no evaluation set reports `{metric[:60]}`"
         if isinstance(metric, str)
         else "there are several evaluation sets, and `metric_for_best_model` names none of them",
@@ -99,7 +99,7 @@ def reference_of_one_set(spec: Spec) -> Iterator[Finding]:
     """
     if spec.sets and spec.get("method.precompute") is True and not spec.stack.facts.precompute_of_sets:
         yield Finding(
-            spec.place("method.precompute", "of several evaluation sets"),
+            spec.location("method.precompute", "of several evaluation sets"),
             f"{spec.stack.name} cannot precompute the reference of several evaluation sets",
             f"leave `precompute` out, or write `target {able(lambda one: one.facts.precompute_of_sets)}`",
             (spec.label("eval.data", "the sets"), spec.label("target", "the target")),

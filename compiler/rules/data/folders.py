@@ -22,7 +22,7 @@ def _splits_read(spec: Spec) -> Iterator[tuple[DataSource, str, Label]]:
         if source.parts:
             yield source, source.split, source.label
         if source.parts and isinstance(split, str) and source in spec.data:
-            yield source, split, spec.place("eval.split", "a split of a folder")
+            yield source, split, spec.location("eval.split", "a split of a folder")
 
 
 @rule("XP580", "split-not-in-the-folder")

@@ -37,7 +37,7 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
     if running and not spec.flag(ALLOW):
         shown = running[0].rpartition("/")[2]
         yield Finding(
-            spec.place(TASKS, f"`{shown[:60]}` runs the model's code on this machine, as you"),
+            spec.location(TASKS, f"`{shown[:60]}` runs the model's code on this machine, as you"),
             "a task executes the code that the model writes",
             f"write `allow_code_execution` in `eval`, or leave `{shown[:60]}` out",
             (spec.label(ALLOW),),
@@ -56,7 +56,7 @@ def nothing_executed(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag(ALLOW) and TASKS not in spec.wrong and not _running(spec):
         yield Finding(
-            spec.place(ALLOW, "allows it"),
+            spec.location(ALLOW, "allows it"),
             "no task executes code" if spec.names(TASKS) else "code execution is allowed, and there are no tasks",
             "leave `allow_code_execution` out",
             (spec.label(TASKS),),
@@ -78,7 +78,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
     tasks = spec.names(TASKS)
     if "leaderboard" in tasks and harness.MATH_HARD not in tasks:
         yield Finding(
-            spec.place(TASKS, "five groups: bbh, gpqa, ifeval, mmlu_pro, musr"),
+            spec.location(TASKS, "five groups: bbh, gpqa, ifeval, mmlu_pro, musr"),
             "`leaderboard` runs without `leaderboard_math_hard`, whose data was withdrawn",
             "write `[leaderboard, leaderboard_math_hard]` to run it on the remaining copy",
         )
@@ -97,7 +97,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
     tasks = [task for task in spec.names(TASKS) if task.startswith("leaderboard_math_")]
     if tasks:
         yield Finding(
-            spec.place(TASKS, f"reads the copy {DATA}"),
+            spec.location(TASKS, f"reads the copy {DATA}"),
             f"the data of `{tasks[0]}` was withdrawn",
             f"leave `{tasks[0]}` out",
         )
@@ -116,7 +116,7 @@ def scores(spec: Spec) -> Iterator[Finding]:
     """
     if spec.names(TASKS) and spec.get("method") == "reward":
         yield Finding(
-            spec.place(TASKS, "need a model that generates text"),
+            spec.location(TASKS, "need a model that generates text"),
             "a reward model cannot run these tasks",
             "leave `tasks` out",
             (spec.label("method", "returns scores"),),

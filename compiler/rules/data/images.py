@@ -55,7 +55,7 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
     method = spec.text("method")
     if spec.reads_images and method not in METHODS:
         yield Finding(
-            spec.place("method", f"{method} of a model that reads images"),
+            spec.location("method", f"{method} of a model that reads images"),
             f"`{spec.model.name[:80]}` reads images, and {method} trains only text models here",
             "write `method sft` or `method dpo`, or train a text model, such as `qwen2.5-3b`",
             (spec.model.label,),
@@ -119,7 +119,7 @@ def images_in_joined_rows(spec: Spec) -> Iterator[Finding]:
     for path in ("batch.packing", "batch.padding_free"):
         if spec.reads_images and spec.flag(path):
             yield Finding(
-                spec.place(path, "rows would be joined"),
+                spec.location(path, "rows would be joined"),
                 f"rows with images cannot use `{path[6:]}`: TRL tokenizes them one by one, in the batch",
                 f"leave `{path[6:]}` out",
                 (spec.model.label,),
@@ -141,14 +141,14 @@ def images_of_shards(spec: Spec) -> Iterator[Finding]:
     if spec.reads_images and spec.weights_sharded:
         name = spec.text("strategy")
         yield Finding(
-            spec.place("strategy", "layers are gathered by all processes"),
+            spec.location("strategy", "layers are gathered by all processes"),
             f"{name} cannot train a model that reads images: a process without an image would keep the others waiting",
             write("zero2") if spec.written("strategy") else "write `strategy zero2`",
             (spec.model.label,),
         )
     if spec.reads_images and spec.context_parallel > 1:
         yield Finding(
-            spec.place("strategy.context_parallel", "a row is divided between processes"),
+            spec.location("strategy.context_parallel", "a row is divided between processes"),
             "rows with images cannot use `context_parallel`: an image would be divided",
             "leave `context_parallel` out",
             (spec.model.label,),
@@ -204,7 +204,7 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
             continue
         name = path.rpartition(".")[2]
         yield Finding(
-            spec.place(path, "with rows of images"),
+            spec.location(path, "with rows of images"),
             f"`{name}` cannot be used with rows of images: {why}",
             f"leave `{name}` out",
             (spec.model.label,),
@@ -231,14 +231,14 @@ def shortest_image(spec: Spec) -> Iterator[Finding]:
     if not isinstance(pixels, int) and seq < SHORT:
         side = PIXELS * int(seq**0.5)
         yield Finding(
-            spec.place("batch.seq", f"{seq:,} tokens"),
+            spec.location("batch.seq", f"{seq:,} tokens"),
             f"seq = {seq:,} leaves no room for images of more than {side:,} x {side:,} pixels",
             write(f"seq = {SHORT}"),
             (spec.model.label,),
         )
     elif isinstance(pixels, int) and pixels // PIXELS**2 >= seq:
         yield Finding(
-            spec.place("data.max_pixels", f"{pixels // PIXELS**2:,} tokens"),
+            spec.location("data.max_pixels", f"{pixels // PIXELS**2:,} tokens"),
             f"an image of {pixels:,} pixels has as many tokens as a row may have: seq = {seq:,}",
             write(f"max_pixels = {max(4, seq // 2) * PIXELS**2}"),
             (spec.label("batch.seq", "the longest row"),),
@@ -262,7 +262,7 @@ def pixels_of_text(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("data.max_pixels") is not None and not spec.reads_images:
         yield Finding(
-            spec.place("data.max_pixels", "no image is read"),
+            spec.location("data.max_pixels", "no image is read"),
             f"`{spec.model.name[:80]}` reads only text",
             "leave `max_pixels` out, or train `qwen2.5-vl-3b-instruct` on rows with images",
             (spec.model.label,),

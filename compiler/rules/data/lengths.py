@@ -25,7 +25,7 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
     least, most = spec.get("data.min_tokens"), spec.get("data.max_tokens")
     if isinstance(least, int) and isinstance(most, int) and least > most:
         yield Finding(
-            spec.place("data.min_tokens"),
+            spec.location("data.min_tokens"),
             f"no row has at least {least:,} and at most {most:,} tokens",
             write(f"min_tokens = {most}"),
             (spec.label("data.max_tokens", "the maximum"),),
@@ -51,7 +51,7 @@ def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
         limit, name = spec.get(path), path.rpartition(".")[2]
         if isinstance(limit, int) and limit > seq:
             yield Finding(
-                spec.place(path),
+                spec.location(path),
                 f"rows of up to {limit:,} tokens are kept, and cut at {seq:,}"
                 if name == "max_tokens"
                 else f"only rows of at least {limit:,} tokens are kept, and each is cut at {seq:,}",

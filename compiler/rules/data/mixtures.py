@@ -92,7 +92,7 @@ def _without_effect(spec: Spec) -> Iterator[Finding]:
             )
     if spec.written("data.exhausted") and not spec.by_share:
         yield Finding(
-            spec.place("data.exhausted", "no source has a share"),
+            spec.location("data.exhausted", "no source has a share"),
             "`exhausted` has no effect: the sources are used once, completely",
             "give each source a `share`, such as `share = 50%`, or leave `exhausted` out",
         )
@@ -112,7 +112,7 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
     """
     if spec.by_share and spec.get("data.long") == "chunk":
         yield Finding(
-            spec.place("data.long", "makes several rows of one document"),
+            spec.location("data.long", "makes several rows of one document"),
             "the shares of the mixture count documents, and not the rows that they are split into",
             "write `long = cut`, or leave the shares out",
             tuple(one.share_label for one in spec.data if one.share_label is not None),
@@ -131,13 +131,13 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `shares.py`, which computes these numbers for the compiler as well.
     """
-    found, place = mixture_rows(spec), spec.data[0].share_label
-    if place is None or isinstance(found, str) or not all(one.share for one in spec.data):
+    found, location = mixture_rows(spec), spec.data[0].share_label
+    if location is None or isinstance(found, str) or not all(one.share for one in spec.data):
         return
     if found is None:
         unknown = next(one for one in spec.data if available(one) is None)
         yield Finding(
-            place,
+            location,
             f"the rows of the mixture are not known here: `{unknown.name[:80]}` is not counted",
             "the run prints the rows of each source; `xpc lock --update` asks the hub for its numbers",
         )
@@ -147,7 +147,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     repeat = spec.get("data.exhausted") == "repeat"
     before = ", before long texts are split" if spec.get("data.long") == "chunk" else ""
     yield Finding(
-        place,
+        location,
         f"the mixture has {sum(used):,} rows{before}: {', '.join(parts)}",
         "`exhausted = stop` would end with the first source that has no more rows"
         if repeat

@@ -46,9 +46,9 @@ def _missing_column(sources: Sequence[DataSource], names: Sequence[str]) -> tupl
     return None
 
 
-def _not_there(source: DataSource, name: str, place: Label) -> Finding:
+def _not_there(source: DataSource, name: str, location: Label) -> Finding:
     return Finding(
-        place,
+        location,
         f"`{source.name[:80]}` has no column `{name[:40]}`",
         f"its columns are {', '.join((source.found or ())[:8])}",
         (source.label,),
@@ -74,9 +74,11 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
         why = _no_prompt(source)
         if why is not None and not (separate and "prompt" not in SHAPES.get(source.shape, ())):
             yield Finding(
-                spec.place("data.prompt_template", "makes no prompt"), why, "leave `prompt_template` out, or train on "
-                "rows that have a prompt and a completion", (source.label,),
-            )  # fmt: skip
+                spec.location("data.prompt_template", "makes no prompt"),
+                why,
+                "leave `prompt_template` out, or train on rows that have a prompt and a completion",
+                (source.label,),
+            )
             return
 
 
@@ -94,7 +96,7 @@ def template_of_no_column(spec: Spec) -> Iterator[Finding]:
     template = spec.get("data.prompt_template")
     if isinstance(template, str) and not COLUMN.search(template):
         yield Finding(
-            spec.place("data.prompt_template", "the same for every row"),
+            spec.location("data.prompt_template", "the same for every row"),
             "the template uses no column of the row",
             "write a column in two braces, such as `{{ question }}`",
         )
@@ -121,7 +123,7 @@ def template_column(spec: Spec) -> Iterator[Finding]:
     missing = _missing_column([source for source in spec.files if _no_prompt(source) is None], names)
     if missing is not None:
         source, name = missing
-        yield _not_there(source, name, spec.place("data.prompt_template", name))
+        yield _not_there(source, name, spec.location("data.prompt_template", name))
 
 
 @rule("XP773", "system-column-not-there")
@@ -139,7 +141,7 @@ def system_column(spec: Spec) -> Iterator[Finding]:
     missing = next((one for one in each if one is not None), None)
     # one source of a mixture may lack the column of system prompts
     if missing is not None and (None not in each or not spec.mixes_shapes):
-        yield _not_there(*missing, spec.place("data.system_column", "not there"))
+        yield _not_there(*missing, spec.location("data.system_column", "not there"))
 
 
 @rule("XP774", "system-column-without-conversations")
@@ -157,7 +159,7 @@ def system_column_of_texts(spec: Spec) -> Iterator[Finding]:
         return
     if rows.all_texts(spec.data):
         yield Finding(
-            spec.place("data.system_column", "never used"),
+            spec.location("data.system_column", "never used"),
             "there are system prompts, but no row is a conversation",
             "write `chat`, which turns a prompt and its answer into a conversation, or leave `system_column` out",
             (spec.data[0].label,),

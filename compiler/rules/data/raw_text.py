@@ -25,20 +25,20 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
     """
     if spec.written("data.documents") and not any(one.documents for one in spec.sources):
         yield Finding(
-            spec.place("data.documents", "no source is a .txt file"),
+            spec.location("data.documents", "no source is a .txt file"),
             "`documents` has no effect: it divides .txt files into rows",
             "leave it out; in other files each row is one document",
         )
     if spec.written("data.long") and not any(one.shape == "text" and not one.chat for one in spec.sources):
         yield Finding(
-            spec.place("data.long", "no source has plain text"),
+            spec.location("data.long", "no source has plain text"),
             "`long` has no effect: it is for rows of plain text",
             write("max_tokens = 4096", " to drop rows that are longer, or leave `long` out"),
         )
     uncut = spec.flag("batch.padding_free") and not spec.flag("batch.packing") and not spec.written("batch.seq")
     if spec.get("data.long") == "chunk" and uncut:
         yield Finding(
-            spec.place("data.long", "splits at `seq`"),
+            spec.location("data.long", "splits at `seq`"),
             "`long = chunk` needs a length: without `seq`, flattened rows have any length",
             "write `batch(seq=2048)`, or leave `long` out",
             (spec.label("batch.padding_free", "rows of any length"),),

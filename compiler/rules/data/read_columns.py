@@ -81,8 +81,10 @@ def _instead(spec: Spec, source: DataSource) -> str:
     """
     shapes = (name for name in spec.method.shapes if name not in (source.shape, "images", "tokens"))
     other = next((name for name in shapes if {*SHAPES[name]} <= {*(source.found or ())}), None)
-    meant = f"`data(format={source.shape})` confirms this"
-    return meant if other is None else f"{meant}; `data(format={other})` reads {_listed([*SHAPES[other]])} instead"
+    intended = f"`data(format={source.shape})` confirms this"
+    return (
+        intended if other is None else f"{intended}; `data(format={other})` reads {_listed([*SHAPES[other]])} instead"
+    )
 
 
 def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:

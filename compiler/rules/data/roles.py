@@ -37,7 +37,7 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
         if twice:
             rest = [name for name in names if name not in twice]
             yield Finding(
-                spec.place(path, f"`{twice[0][:40]}` is also the {seen[twice[0]]}"),
+                spec.location(path, f"`{twice[0][:40]}` is also the {seen[twice[0]]}"),
                 "a speaker has two roles",
                 f"write `{role}_roles = [{listed(rest)}]`" if rest else f"leave `{role}_roles` out",
             )
@@ -61,7 +61,7 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
     path = next((one for one in PATHS if spec.get(one) is not None), None)
     if path is not None and spec.data and rows.all_texts(spec.data):
         yield Finding(
-            spec.place(path, "never used"),
+            spec.location(path, "never used"),
             "there are names of speakers, but no row is a conversation",
             f"leave `{path.rpartition('.')[2]}` out",
         )

@@ -43,7 +43,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
     for source in spec.data:
         if source.path is not None and source.path.lower().endswith(DATA_FORMATS):
             yield Finding(
-                spec.place("eval.split", "a split of a file"),
+                spec.location("eval.split", "a split of a file"),
                 f"`{source.name[:80]}` is one file without splits: evaluation would read the training rows",
                 "write `data(holdout=5%)` instead, or name separate rows with `data`, or a folder",
                 (source.label,),
@@ -173,7 +173,7 @@ def more_rows(spec: Spec) -> Iterator[Finding]:
         # a holdout of 100 % is wrong, even if the number of rows is unknown
         certain = certain or (holdout.unit == "share" and holdout.value >= 1)
         yield Finding(
-            spec.place("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
+            spec.location("data.holdout", "" if total is None else f"{held:,} of {total:,} rows"),
             "the holdout has no rows" if nothing else "the holdout leaves nothing to train on",
             "leave `holdout` out: one row cannot be divided" if total == 1 else write("holdout = 5%"),
             severity=None if nothing or certain else "warning",
@@ -215,11 +215,12 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
             )
             continue
         found = rows.survey(source)
-        place = None if found is None or found.wrong is not None else found.tallies.get("place")
-        if found is not None and place is not None:
+        location = None if found is None or found.wrong is not None else found.tallies.get("place")
+        if found is not None and location is not None:
             yield Finding(
                 source.label,
-                f"{have(place, found, source)} `<image>`, `<video>` or `<audio>` in a text, which is learned as text",
+                f"{have(location, found, source)} `<image>`, `<video>` or `<audio>` in a text, which "
+                "is learned as text",
                 "remove such marks from the texts, or leave these rows out of the data",
                 severity="warning",
             )

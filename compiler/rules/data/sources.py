@@ -40,7 +40,7 @@ def evaluation_without_data(spec: Spec) -> Iterator[Finding]:
     wrong = spec.wrong.intersection(EVALUATED)
     if spec.amount("eval.every") != NEVER and not spec.evaluates and not wrong:
         yield Finding(
-            spec.place("eval.every", "names no rows"),
+            spec.location("eval.every", "names no rows"),
             "evaluation has no data",
             'write `holdout = 5%`, `eval(split=test)` or `eval(data="eval.jsonl")`',
         )
@@ -61,7 +61,7 @@ def holdout_never_used(spec: Spec) -> Iterator[Finding]:
     for path in EVALUATED:
         if spec.written(path) and never:
             yield Finding(
-                spec.place(path, "never read"),
+                spec.location(path, "never read"),
                 f"`{path[5:]}` is set, but evaluation is off",
                 "write `eval(every=epoch)`",
             )
@@ -230,7 +230,7 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
     ordered = _keeps_order(spec.stack) or spec.online or spec.text("method") == "kto" or spec.flag("data.streaming")
     if not spec.flag("data.shuffle") and not ordered:
         yield Finding(
-            spec.place("data.shuffle", "the trainer draws rows at random"),
+            spec.location("data.shuffle", "the trainer draws rows at random"),
             f"{spec.stack.name} always shuffles",
             f"leave `shuffle` out, or write `target {able(_keeps_order)}`",
             (spec.label("target", "the target"),),
@@ -258,7 +258,7 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
     if len(there) > 1:
         first, other = there[0], there[-1]
         yield Finding(
-            spec.place(other, "would never be read" if other == "eval.split" else "this names rows, too"),
+            spec.location(other, "would never be read" if other == "eval.split" else "this names rows, too"),
             "evaluation rows are named twice",
             f"leave out `{other[5:]}`, or `{first[5:]}`",
             (spec.label(first, ways[first]),),
@@ -300,7 +300,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
             continue  # the rule XP551 reports that a file has no splits
         if not stored_rows(evolve(source, split=split)).isdisjoint(stored_rows(source)):
             yield Finding(
-                spec.place("eval.split", "trained on"),
+                spec.location("eval.split", "trained on"),
                 f"`{split}` is used for both training and evaluation",
                 "name another split, or write `data(holdout=5%)`",
                 (source.label,),

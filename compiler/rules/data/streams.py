@@ -40,12 +40,12 @@ def without_steps(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23, 4.57 and 4.52 `trainer.py` (`__init__`); confirmed by running it.
     """
     if spec.flag("data.streaming") and spec.get("train.steps") is None:
-        place = spec.label("train.epochs", "states no number of steps")
+        location = spec.label("train.epochs", "states no number of steps")
         yield Finding(
-            place or spec.place("data.streaming", "no number of steps"),
+            location or spec.location("data.streaming", "no number of steps"),
             "the rows of a stream are not counted, so a number of epochs has no length",
-            "write `for 1000 steps`" if place is None else write("for 1000 steps", ", or leave `streaming` out"),
-            (spec.label("data.streaming", "the stream"),) if place is not None else (),
+            "write `for 1000 steps`" if location is None else write("for 1000 steps", ", or leave `streaming` out"),
+            (spec.label("data.streaming", "the stream"),) if location is not None else (),
         )
 
 
@@ -64,9 +64,9 @@ def complete_rows(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("data.streaming"):
         return
-    for place, setting, way in _complete(spec):
+    for location, setting, way in _complete(spec):
         yield Finding(
-            place,
+            location,
             f"{setting} needs all rows, and a stream reads them while the run trains",
             f"{way}, or leave `streaming` out",
             (spec.label("data.streaming", "the stream"),),
@@ -77,7 +77,7 @@ def _complete(spec: Spec) -> Iterator[tuple[Label, str, str]]:
     for path, value, way in COMPLETE:
         found = spec.get(path)
         if found == value if value else spec.written(path) and found not in (None, False):
-            yield spec.place(path), f"`{path.partition('.')[2]}{value and f' = {value}'}`", way
+            yield spec.location(path), f"`{path.partition('.')[2]}{value and f' = {value}'}`", way
     for source in spec.data[1:]:
         yield source.label, "a mixture of sources", "put the files into one folder and name the folder"
     for source in spec.data:
@@ -103,7 +103,7 @@ def epochs(spec: Spec) -> Iterator[Finding]:
         every = spec.get(path)
         if spec.flag("data.streaming") and every is not None and spec.amount(path).unit == "epoch":
             yield Finding(
-                spec.place(path, "a stream has no epochs"),
+                spec.location(path, "a stream has no epochs"),
                 f"`{path}` counts epochs, and a stream has none",
                 write("every = 10%"),
                 (spec.label("data.streaming", "the stream"),),
@@ -130,14 +130,14 @@ def loader(spec: Spec) -> Iterator[Finding]:
     for name in LOADER:
         if spec.extra_value("trl", name):
             yield Finding(
-                spec.extra_place("trl", name),
+                spec.extra_location("trl", name),
                 f"`{name}` cannot be used with a stream, which one process reads in the stored order",
                 "leave it out, or leave `streaming` out",
                 stream,
             )
     if spec.context_parallel > 1:
         yield Finding(
-            spec.place("strategy.context_parallel"),
+            spec.location("strategy.context_parallel"),
             "`context_parallel` divides a complete dataset among processes, and a stream is read while the run trains",
             "leave `context_parallel` or `streaming` out",
             stream,
@@ -159,13 +159,13 @@ def buffer_without_stream(spec: Spec) -> Iterator[Finding]:
         return
     if not spec.flag("data.streaming"):
         yield Finding(
-            spec.place("data.shuffle_buffer", "only a stream has a buffer"),
+            spec.location("data.shuffle_buffer", "only a stream has a buffer"),
             "`shuffle_buffer` has no effect: all rows are shuffled",
             "leave it out, or write `data(streaming)` and `for 1000 steps`",
         )
     elif not spec.flag("data.shuffle"):
         yield Finding(
-            spec.place("data.shuffle_buffer", "nothing is shuffled"),
+            spec.location("data.shuffle_buffer", "nothing is shuffled"),
             "`shuffle_buffer` has no effect: the rows keep their order",
             "leave `shuffle_buffer` or `shuffle = false` out",
             (spec.label("data.shuffle", "the stored order"),),

@@ -107,7 +107,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
             f"{have(tallies[kinds[0]], found, source)} {' and '.join(KINDS[kind][1] for kind in kinds)}, and the "
             f"template {template} {does}",
             _instead(forms, tallies, {*kinds}) + allow,
-            (spec.place("model.chat_template") if spec.written("model.chat_template") else spec.model.label,),
+            (spec.location("model.chat_template") if spec.written("model.chat_template") else spec.model.label,),
         )
 
 

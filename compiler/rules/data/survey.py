@@ -112,12 +112,12 @@ def role_of_another_format(spec: Spec) -> Iterator[Finding]:
     """
     text = spec.chat_template
     for source, found in _shaped(spec):
-        odd = {
+        unexpected = {
             role: one
             for role, one in found.roles.items()
             if role not in ROLES and not (text and (f"'{role}'" in text or f'"{role}"' in text))
         }
-        for role, one in odd.items():
+        for role, one in unexpected.items():
             standard = STANDARD_ROLES.get(role)
             yield Finding(
                 source.label,

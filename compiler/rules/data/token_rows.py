@@ -105,7 +105,7 @@ def mask_dropped(spec: Spec) -> Iterator[Finding]:
         if one is not None:
             other = able(lambda one: not one.facts.completion_only_conflicts)
             yield Finding(
-                spec.place(path),
+                spec.location(path),
                 f"{spec.stack.name} learns every token with `{name}`, and row {one.first:,} of "
                 f"`{source.name[:80]}` has tokens that are not learned",
                 f"leave `{name}` out, or write `target {other}`",
@@ -130,7 +130,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     source = next((one for one in spec.data if one.shape == "tokens"), None)
     if source is not None:
         yield Finding(
-            spec.place("method.completion_only", "the labels of the rows decide"),
+            spec.location("method.completion_only", "the labels of the rows decide"),
             "`completion_only` has no effect on rows that are tokens",
             "leave `completion_only` out; `data(columns=[input_ids])` reads the ids alone and learns all of them",
             (source.label,),

@@ -59,13 +59,13 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     token = next(
         (one for one in reversed(ends) if ("end" in one or "eo" in one or one == "</s>") and "header" not in one), None
     )
-    place = spec.place("model.chat_template")
+    location = spec.location("model.chat_template")
     more = f'eos = "{token}"'
     yield Finding(
-        place if spec.written("model.chat_template") else spec.model.label,
+        location if spec.written("model.chat_template") else spec.model.label,
         f"the chat template never writes `{eos[:40]}`, the end token of {spec.model.name}",
         f'write `model(eos="{token}")`, if turns end with it' if token else "name the token that ends a turn: `eos`",
-        replace=with_more(place, more) if token and spec.written("model.chat_template") else None,
+        replace=with_more(location, more) if token and spec.written("model.chat_template") else None,
     )
 
 
@@ -92,7 +92,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
         return
     if spec.get("data.system") is not None and rows.all_texts(spec.data):
         yield Finding(
-            spec.place("data.system", "never used"),
+            spec.location("data.system", "never used"),
             "there is a system prompt, but no row is a conversation",
             "leave `system` out",
             (spec.data[0].label,),
@@ -114,7 +114,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
         yield Finding(
-            spec.place("model.chat_template", "saved with the tokenizer, not trained with"),
+            spec.location("model.chat_template", "saved with the tokenizer, not trained with"),
             "there is a chat template, but no row is a conversation",
             "leave `chat_template` out"
             if all(one.shape == "text" for one in spec.data)
@@ -141,7 +141,7 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
         known = spec.model.vocabulary
         if isinstance(token, str) and known is not None and token not in added and not _has(known, token):
             yield Finding(
-                spec.place(path, "no such token"),
+                spec.location(path, "no such token"),
                 f"`{token[:60]}` is not in the vocabulary of {spec.model.name}",
                 f"name a token of its tokenizer.json, or leave `{path[6:]}` out",
                 (spec.model.label,),
@@ -174,7 +174,7 @@ def template_token(spec: Spec) -> Iterator[Finding]:
         own = native(spec.model.name)
         other = f", or write `chat_template = {own}`, the template of its family" if own else ""
         yield Finding(
-            spec.place("model.chat_template", listed.replace("`", "")),
+            spec.location("model.chat_template", listed.replace("`", "")),
             f"the chat template writes {listed}, and {spec.model.name} has no such token",
             f"add them to the vocabulary: {tokens_setting(new[:8])}{other}",
             (spec.model.label,),
@@ -214,7 +214,7 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
         else:
             continue
         other = f", or write `{known[0]}`, which the template reads" if known else ""
-        yield Finding(spec.place("model.chat_template"), what, f"leave `{name[:40]}` out{other}")
+        yield Finding(spec.location("model.chat_template"), what, f"leave `{name[:40]}` out{other}")
 
 
 @rule("XP567", "no-place-for-a-system-prompt")
@@ -232,18 +232,18 @@ def no_system(spec: Spec) -> Iterator[Finding]:
 
     if spec.template is None:
         own = templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
-        used, place = own if own == "gemma" else None, spec.model.label
+        used, location = own if own == "gemma" else None, spec.model.label
     else:
-        used, place = spec.template.name, spec.place("model.chat_template")
+        used, location = spec.template.name, spec.location("model.chat_template")
     if used not in templates.NO_SYSTEM:
         return
     talks = [source for source in spec.files if source.shape == "prompt" or rows.conversational(source)]
     if talks and spec.get("data.system") is not None:
         yield Finding(
-            spec.place("data.system", "not in this template"),
+            spec.location("data.system", "not in this template"),
             f"the template {used} takes no system prompt",
             "leave `system` out, or write `chat_template = chatml`",
-            (place,),
+            (location,),
         )
         return
     for source in talks:
@@ -256,6 +256,6 @@ def no_system(spec: Spec) -> Iterator[Finding]:
                 source.label,
                 f"row {first.first} of `{source.name[:80]}` has a system prompt, and the template {used} takes none",
                 "move it into the first question (rows are counted from 0), or write `chat_template = chatml`",
-                (place,),
+                (location,),
             )
             return

@@ -39,14 +39,14 @@ def key_not_read(spec: Spec) -> Iterator[Finding]:
     for name in spec.extra.get("accelerate", {}):
         if torchrun:
             yield Finding(
-                spec.extra_place("accelerate", name, "in accelerate.yaml"),
+                spec.extra_location("accelerate", name, "in accelerate.yaml"),
                 f"torchrun does not read `{name}`",
                 "write `launcher = accelerate`, or leave it out",
                 (spec.label("launch.launcher", "the launcher"),),
             )
         elif name.startswith("fsdp_") and not spec.sharded_by_fsdp and not _own_checkpointing(spec, name):
             yield Finding(
-                spec.extra_place("accelerate", name, "a key of FSDP"),
+                spec.extra_location("accelerate", name, "a key of FSDP"),
                 f"`{name}` has no effect with {strategy}",
                 f"leave `{name}` out, or write `strategy fsdp`",
                 (spec.label("strategy", "the strategy"),),
@@ -68,7 +68,7 @@ def checkpoint_offload(spec: Spec) -> Iterator[Finding]:
     name = "fsdp_activation_checkpointing_offload"
     if spec.extra_value("accelerate", name) is True:
         yield Finding(
-            spec.extra_place("accelerate", name, "needs FSDP's own checkpointing"),
+            spec.extra_location("accelerate", name, "needs FSDP's own checkpointing"),
             "FSDP's own activation checkpointing is off, so nothing is offloaded",
             "write `memory(offload_activations)` instead",
         )
@@ -93,7 +93,7 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
     related = (spec.label("strategy", "FSDP2"),)
     if spec.extra_value("accelerate", "fsdp_forward_prefetch") is True:
         yield Finding(
-            spec.extra_place("accelerate", "fsdp_forward_prefetch", "not read for FSDP2"),
+            spec.extra_location("accelerate", "fsdp_forward_prefetch", "not read for FSDP2"),
             f"{strategy} does not prefetch in the forward pass",
             write("fsdp_forward_prefetch = false"),
             related,
@@ -101,7 +101,7 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
     for name, why in ONLY_FSDP1.items():
         if spec.extra_value("accelerate", name) is not None:
             yield Finding(
-                spec.extra_place("accelerate", name, why),
+                spec.extra_location("accelerate", name, why),
                 f"`{name}` has no effect with {strategy}",
                 f"leave `{name}` out",
                 related,
@@ -125,10 +125,12 @@ def efficient_loading(spec: Spec) -> Iterator[Finding]:
     if spec.sharded_by_fsdp and efficient and spec.extra_value("accelerate", "fsdp_sync_module_states") is False:
         written = spec.extra_value("accelerate", "fsdp_cpu_ram_efficient_loading") is not None
         other = (
-            spec.extra_place("accelerate", "fsdp_cpu_ram_efficient_loading", "only rank 0 loads") if written else None
+            spec.extra_location("accelerate", "fsdp_cpu_ram_efficient_loading", "only rank 0 loads")
+            if written
+            else None
         )
         yield Finding(
-            spec.extra_place("accelerate", "fsdp_sync_module_states", "the other ranks would keep empty weights"),
+            spec.extra_location("accelerate", "fsdp_sync_module_states", "the other ranks would keep empty weights"),
             "only rank 0 loads the weights, and the other ranks would not receive them",
             write("fsdp_sync_module_states = true", ", or `fsdp_cpu_ram_efficient_loading = false` next to it"),
             (other,),
@@ -157,7 +159,7 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
     for part in map(str.strip, written.split(",")):
         if part in others or (part not in own and nearest(part, own) is not None):
             yield Finding(
-                spec.extra_place("accelerate", name, f"the layers of {family.model_type} are {written_out}"),
+                spec.extra_location("accelerate", name, f"the layers of {family.model_type} are {written_out}"),
                 f"{family.model_type} has no module `{part[:60]}`",
                 f"leave `{name}` out, or write `{written_out}`",
                 (spec.model.label,),
@@ -188,7 +190,7 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
     ):
         if spec.extra_value("accelerate", name) is not None and policy != owner:
             yield Finding(
-                spec.extra_place("accelerate", name, f"read for {owner}"),
+                spec.extra_location("accelerate", name, f"read for {owner}"),
                 f"`{name}` has no effect with {policy}",
                 f"leave `{name}` out",
             )
@@ -196,14 +198,14 @@ def wrapping(spec: Spec) -> Iterator[Finding]:
         return
     if spec.extra_value("accelerate", "fsdp_min_num_params") == 0:
         yield Finding(
-            spec.extra_place("accelerate", "fsdp_min_num_params", "the whole model becomes one unit"),
+            spec.extra_location("accelerate", "fsdp_min_num_params", "the whole model becomes one unit"),
             "a size of 0 selects no modules",
             'write `fsdp_auto_wrap_policy = "TRANSFORMER_BASED_WRAP"`, and remove the size',
-            (spec.extra_place("accelerate", "fsdp_auto_wrap_policy"),),
+            (spec.extra_location("accelerate", "fsdp_auto_wrap_policy"),),
         )
     elif spec.text("strategy") != "fsdp1" and spec.stack.facts.fsdp2:
         yield Finding(
-            spec.extra_place("accelerate", "fsdp_auto_wrap_policy", "would also wrap the list of layers"),
+            spec.extra_location("accelerate", "fsdp_auto_wrap_policy", "would also wrap the list of layers"),
             "FSDP2 cannot wrap modules by their size",
             "leave `fsdp_auto_wrap_policy` and `fsdp_min_num_params` out",
             (spec.label("strategy", "FSDP2"),),
@@ -227,7 +229,7 @@ def tpu_key(spec: Spec) -> Iterator[Finding]:
     for name in TPU:
         if spec.extra_value("accelerate", name) is not None:
             yield Finding(
-                spec.extra_place("accelerate", name, "read for TPUs"),
+                spec.extra_location("accelerate", name, "read for TPUs"),
                 f"`{name}` has no effect on {'the CPU' if spec.hardware.gpu is None else spec.hardware.gpu.name}",
                 f"leave `{name}` out",
             )

@@ -42,12 +42,12 @@ def loader_without_workers(spec: Spec) -> Iterator[Finding]:
         value = spec.extra_value("trl", name)
         if value is None or value == off:
             continue
-        place = spec.extra_place("trl", name, "no other process loads data")
+        location = spec.extra_location("trl", name, "no other process loads data")
         yield Finding(
-            place,
+            location,
             f"`{name}` needs workers",
             "write `dataloader_num_workers = 4` next to it, or leave it out",
-            replace=with_more(place, "dataloader_num_workers = 4"),
+            replace=with_more(location, "dataloader_num_workers = 4"),
         )
 
 
@@ -66,8 +66,8 @@ def nothing_prefetched(spec: Spec) -> Iterator[Finding]:
         value = spec.extra_value("trl", name)
         if isinstance(value, int) and value < low:
             better = f"{name} = {max(2, low)}"
-            place = spec.extra_place("trl", name, f"at least {low}")
-            yield Finding(place, f"`{name}` is out of range", write(better))
+            location = spec.extra_location("trl", name, f"at least {low}")
+            yield Finding(location, f"`{name}` is out of range", write(better))
 
 
 @rule("XP563", "order-decided-twice")
@@ -83,7 +83,7 @@ def order_decided_twice(spec: Spec) -> Iterator[Finding]:
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     if strategy is not None and strategy != "sequential" and not spec.flag("data.shuffle"):
         yield Finding(
-            spec.extra_place("trl", "train_sampling_strategy", "another order"),
+            spec.extra_location("trl", "train_sampling_strategy", "another order"),
             f"`{strategy}` contradicts `shuffle = false`",
             write("train_sampling_strategy = sequential", ", or leave one of the two out"),
             (spec.label("data.shuffle", "the order of the rows"),),
@@ -104,7 +104,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "length_column_name") not in (None, "length"):
         yield Finding(
-            spec.extra_place("trl", "length_column_name", "no such column"),
+            spec.extra_location("trl", "length_column_name", "no such column"),
             "`length_column_name` names a column that no row has",
             "leave it out: lengths are counted from the tokens",
         )
@@ -127,15 +127,15 @@ def text_column(spec: Spec) -> Iterator[Finding]:
     name = spec.extra_value("trl", "dataset_text_field")
     if name is None or name == "text":
         return
-    place = spec.extra_place("trl", "dataset_text_field")
+    location = spec.extra_location("trl", "dataset_text_field")
     help = "leave it out; `columns = [story]` after a source names its text column"
     if all(source.shape != "text" for source in spec.data):
-        yield Finding(place, "`dataset_text_field` needs rows of text", help, severity="warning")
+        yield Finding(location, "`dataset_text_field` needs rows of text", help, severity="warning")
     elif name in READ_BY_TRL:
-        yield Finding(place, f"`{name}` is a column with another meaning", help)
+        yield Finding(location, f"`{name}` is a column with another meaning", help)
     elif not spec.stack.facts.end_token_of_any_column:
         yield Finding(
-            place,
+            location,
             f"{spec.stack.name} adds the end token only to a column called `text`",
             help,
             (spec.label("target", "the target"),),
@@ -156,7 +156,7 @@ def router_loss(spec: Spec) -> Iterator[Finding]:
     dense = facts is not None and facts.experts == 0 and facts.model_type not in WITH_OUTPUT_ROUTER_LOGITS
     if facts is not None and dense and spec.extra_value("trl", "router_aux_loss_coef"):
         yield Finding(
-            spec.extra_place("trl", "router_aux_loss_coef", "no router"),
+            spec.extra_location("trl", "router_aux_loss_coef", "no router"),
             f"{spec.model.name} is a dense model ({facts.model_type})",
             "leave `router_aux_loss_coef` out, or name a mixture of experts",
             (spec.model.label,),
@@ -176,7 +176,7 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "truncation_mode") == "keep_end":
         yield Finding(
-            spec.extra_place("trl", "truncation_mode", "deprecated"),
+            spec.extra_location("trl", "truncation_mode", "deprecated"),
             "rows are cut at their beginning, and questions are lost",
             write("truncation_mode = keep_start", ", or a longer `seq`"),
             (spec.label("batch.seq", "the longest row"),),
@@ -199,11 +199,11 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
     value = spec.extra_value("trl", "label_smoothing_factor")
     if not isinstance(value, int | float) or not value or spec.text("method") != "sft":
         return
-    place = spec.extra_place("trl", "label_smoothing_factor")
+    location = spec.extra_location("trl", "label_smoothing_factor")
     losses = spec.get("method.loss")
     if isinstance(losses, tuple) and any(one.name == "dft" for one in losses):
         yield Finding(
-            place,
+            location,
             "`dft` does not smooth labels",
             "leave `label_smoothing_factor` or `loss = dft` out",
             (spec.label("method.loss", "one of the two is lost"),),
@@ -214,14 +214,14 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
         return
     if spec.extra_value("trl", "router_aux_loss_coef"):
         yield Finding(
-            place,
+            location,
             "with smoothed labels the router's loss is dropped",
             "leave `label_smoothing_factor` or `router_aux_loss_coef` out",
-            (spec.extra_place("trl", "router_aux_loss_coef", "one of the two is lost"),),
+            (spec.extra_location("trl", "router_aux_loss_coef", "one of the two is lost"),),
         )
         return
     yield Finding(
-        place,
+        location,
         "every step runs the forward pass twice for smoothed labels",
         "leave `label_smoothing_factor` out",
         severity="warning",
@@ -241,7 +241,7 @@ def nothing_pushed(spec: Spec) -> Iterator[Finding]:
     name = "hub_always_push"
     if spec.extra_value("trl", name) is True and not spec.flag("save.hub"):
         yield Finding(
-            spec.extra_place("trl", name, "never read"),
+            spec.extra_location("trl", name, "never read"),
             f"`{name}` is set, but nothing is pushed to the hub",
             f"write `hub`, or leave `{name}` out",
             replace=f"{name} = false",
@@ -261,7 +261,7 @@ def nan_hidden(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "logging_nan_inf_filter") is True:
         yield Finding(
-            spec.extra_place("trl", "logging_nan_inf_filter", "logs a mean instead"),
+            spec.extra_location("trl", "logging_nan_inf_filter", "logs a mean instead"),
             "NaN losses are hidden",
             write("logging_nan_inf_filter = false"),
         )

@@ -55,7 +55,7 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
     """
     for name in spec.extra.get("deepspeed", {}) if not spec.zero_stage else ():
         yield Finding(
-            spec.extra_place("deepspeed", name, "a key of DeepSpeed"),
+            spec.extra_location("deepspeed", name, "a key of DeepSpeed"),
             f"`{name}` has no effect with {spec.text('strategy')}",
             "write `strategy zero2`, or leave it out",
             (spec.label("strategy", "the strategy"),),
@@ -78,7 +78,7 @@ def key_of_another_stage(spec: Spec) -> Iterator[Finding]:
     for name in wrong:
         owner = "ZeRO-1 and 2" if stage == 3 else "ZeRO-3"
         yield Finding(
-            spec.extra_place("deepspeed", name, f"read by {owner}"),
+            spec.extra_location("deepspeed", name, f"read by {owner}"),
             f"`{name}` has no effect with zero{stage}",
             f"leave `{name}` out, or write `strategy {'zero2' if stage == 3 else 'zero3'}`",
             (spec.label("strategy", "the strategy"),),
@@ -100,7 +100,7 @@ def weights_not_gathered(spec: Spec) -> Iterator[Finding]:
     name = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
     if spec.zero_stage == 3 and spec.extra_value("deepspeed", name) is False:
         yield Finding(
-            spec.extra_place("deepspeed", name),
+            spec.extra_location("deepspeed", name),
             "the final save would contain no weights",
             f"leave `{name}` out",
             (spec.label("strategy", "the strategy"),),
@@ -122,7 +122,7 @@ def partial_offload(spec: Spec) -> Iterator[Finding]:
     ratio = spec.extra_value("deepspeed", name)
     if spec.zero_stage in (1, 2) and isinstance(ratio, int | float) and ratio < 1:
         yield Finding(
-            spec.extra_place("deepspeed", name, f"{ratio:g} of the states"),
+            spec.extra_location("deepspeed", name, f"{ratio:g} of the states"),
             f"zero{spec.zero_stage} offloads all optimizer states or none",
             "write `strategy zero3`, or leave `ratio` out",
             (spec.label("strategy", "the strategy"),),
@@ -148,31 +148,33 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
         device = spec.extra_value("deepspeed", name)
         if device is None or not spec.zero_stage or (block == OFFLOAD_PARAM and spec.zero_stage < 3):
             continue
-        place = spec.extra_place("deepspeed", name)
+        location = spec.extra_location("deepspeed", name)
         related = (spec.label("strategy.offload", "the offload") or spec.label("strategy", "the strategy"),)
         if device != "nvme":
             # if `device` is not nvme, it must agree with the setting `offload`, from which the bundle writes its own
             # `device`
             if device != ("cpu" if offload in wanted else "none"):
                 yield Finding(
-                    place,
+                    location,
                     f"`device = {device}` contradicts `offload`, which decides it",
                     f"leave `device` out, and write `offload = {'cpu' if device == 'cpu' else 'none'}` in `strategy`",
                     related,
                 )
         elif offload not in wanted:
             what = "optimizer states" if block == OFFLOAD_OPTIMIZER else "parameters"
-            yield Finding(place, f"no {what} are offloaded", f"write `offload = {wanted[-1]}` in `strategy`", related)
+            yield Finding(
+                location, f"no {what} are offloaded", f"write `offload = {wanted[-1]}` in `strategy`", related
+            )
         elif spec.zero_stage < 3:
             yield Finding(
-                spec.extra_place("deepspeed", name, "read as an offload to the CPU"),
+                spec.extra_location("deepspeed", name, "read as an offload to the CPU"),
                 f"zero{spec.zero_stage} does not offload to a disk",
                 "write `strategy zero3`, or leave `device` out",
                 related,
             )
         elif spec.extra_value("deepspeed", f"{block}.nvme_path") is None:
             yield Finding(
-                place,
+                location,
                 "the offload to a disk needs a folder",
                 f'write `{block}.nvme_path = "/local_nvme"` next to it',
                 related,
@@ -192,7 +194,7 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
     name = f"{ZERO}.legacy_stage1"
     if spec.zero_stage and is_on(spec, name):
         yield Finding(
-            spec.extra_place("deepspeed", name),
+            spec.extra_location("deepspeed", name),
             "DeepSpeed has removed its first ZeRO-1",
             f"leave `{name}` out",
             replace=f"{name} = false",
@@ -217,7 +219,7 @@ def offload_key(spec: Spec) -> Iterator[Finding]:
         for name in keys_under(spec, block + "."):
             if not name.endswith(".device"):
                 yield Finding(
-                    spec.extra_place("deepspeed", name, "nothing is offloaded"),
+                    spec.extra_location("deepspeed", name, "nothing is offloaded"),
                     f"`{name}` needs an offload",
                     f"write `offload = {wanted[-1]}` in `strategy`, or leave it out",
                     (spec.label("strategy", "the strategy"),),
@@ -239,7 +241,7 @@ def quantized_messages(spec: Spec) -> Iterator[Finding]:
         if spec.zero_stage == 3 and spec.on_cpu and is_on(spec, name):
             short = name.rpartition(".")[2]
             yield Finding(
-                spec.extra_place("deepspeed", name, "its kernels are for GPUs"),
+                spec.extra_location("deepspeed", name, "its kernels are for GPUs"),
                 f"`{short}` needs a GPU",
                 write(f"{name} = false"),
                 (spec.label("hardware", "the hardware"),),
@@ -259,7 +261,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
     """
     if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
-            spec.extra_place("deepspeed", "aio.use_gds", "reads a disk into a GPU"),
+            spec.extra_location("deepspeed", "aio.use_gds", "reads a disk into a GPU"),
             "`aio.use_gds` needs a GPU",
             write("aio.use_gds = false"),
             (spec.label("hardware", "the hardware"),),
@@ -284,7 +286,7 @@ def secondary_shards(spec: Spec) -> Iterator[Finding]:
     if sound and spec.zero_stage == 3 and isinstance(size, int) and 1 < size < world and world % size:
         better = next(one for one in range(size, 0, -1) if world % one == 0)
         yield Finding(
-            spec.extra_place("deepspeed", name, f"{world} / {size} is not an integer"),
+            spec.extra_location("deepspeed", name, f"{world} / {size} is not an integer"),
             f"{world} processes cannot be divided into groups of {size}",
             write(f"{name} = {better}"),
             (spec.label("hardware", f"{world} processes"),),
@@ -308,7 +310,7 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
     wanted = spec.zero_stage == 3 and spec.hardware.world > 1 and isinstance(size, int) and size > 1
     if wanted and spec.stack.facts.secondary_shards is False:
         yield Finding(
-            spec.extra_place("deepspeed", HPZ, f"DeepSpeed {spec.stack.pins['deepspeed']}"),
+            spec.extra_location("deepspeed", HPZ, f"DeepSpeed {spec.stack.pins['deepspeed']}"),
             "the second copy of the weights is read before it is written",
             write(f"{HPZ} = 1"),
             (spec.label("target", "the target"),),

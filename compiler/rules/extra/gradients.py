@@ -39,7 +39,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
             continue
         if kind == "fp16" and spec.zero_stage not in facts.fp16_masters_under:
             yield Finding(
-                spec.extra_place("deepspeed", name, "for ZeRO-2"),
+                spec.extra_location("deepspeed", name, "for ZeRO-2"),
                 f"{spec.stack.name} has fp16 master weights for zero2 only",
                 "write `strategy zero2`" if offloaded else "write `strategy zero2(offload=optimizer)`",
                 related,
@@ -47,14 +47,14 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
         elif not offloaded and not (kind == "bf16" and is_on(spec, states)):
             also = f", or `{states} = true` next to it" if kind == "bf16" else ""
             yield Finding(
-                spec.extra_place("deepspeed", name, "needs DeepSpeed's CPU Adam"),
+                spec.extra_location("deepspeed", name, "needs DeepSpeed's CPU Adam"),
                 f"{kind} master weights need an offloaded optimizer",
                 f"write `offload = optimizer` in `strategy`{also}",
                 related,
             )
     if is_on(spec, states) and not is_on(spec, "bf16.bf16_master_weights_and_grads"):
         yield Finding(
-            spec.extra_place("deepspeed", states, "the master weights are fp32"),
+            spec.extra_location("deepspeed", states, "the master weights are fp32"),
             "bf16 optimizer states need bf16 master weights",
             "write `bf16.bf16_master_weights_and_grads = true` next to it",
         )
@@ -76,17 +76,17 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
     operation = spec.extra_value("deepspeed", "gradient_allreduce_op")
     if not (isinstance(operation, str) and operation.lower() == "sum" and spec.zero_stage):
         return
-    place = spec.extra_place("deepspeed", "gradient_allreduce_op", f"{spec.hardware.world} processes")
+    location = spec.extra_location("deepspeed", "gradient_allreduce_op", f"{spec.hardware.world} processes")
     if spec.zero_stage == 3:
         yield Finding(
-            place,
+            location,
             "zero3 cannot sum gradients",
             write('gradient_allreduce_op = "mean"', ", or `strategy zero2`"),
             (spec.label("strategy", "the strategy"),),
         )
     elif spec.hardware.world > 1:
         yield Finding(
-            place,
+            location,
             f"gradients are {spec.hardware.world} times as large as their mean",
             write('gradient_allreduce_op = "mean"'),
             severity="warning",
@@ -114,7 +114,7 @@ def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
     ):
         if wrong:
             yield Finding(
-                spec.extra_place("deepspeed", name),
+                spec.extra_location("deepspeed", name),
                 f"zero{spec.zero_stage} reduce-scatters gradients without scaling them first",
                 write(f"{name} = {neutral}", ", or `reduce_scatter = false` in `strategy`"),
                 (spec.label("strategy", "the strategy"), spec.label("strategy.reduce_scatter")),
@@ -137,7 +137,7 @@ def accumulation_left(spec: Spec) -> Iterator[Finding]:
     name: Final = "managed_gradient_accumulation"
     if spec.zero_stage and spec.extra_value("deepspeed", name) is False:
         yield Finding(
-            spec.extra_place("deepspeed", name, "accelerate marks the boundary"),
+            spec.extra_location("deepspeed", name, "accelerate marks the boundary"),
             "accelerate leaves the accumulation of gradients to DeepSpeed",
             write(f"{name} = true"),
             (spec.label("strategy", "the strategy"),),
@@ -159,7 +159,7 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
     name = f"{ZERO}.compute_grad_norm"
     if not spec.zero_stage or spec.extra_value("deepspeed", name) is not False:
         return
-    place, clip = spec.extra_place("deepspeed", name), spec.real("optimizer.clip")
+    location, clip = spec.extra_location("deepspeed", name), spec.real("optimizer.clip")
     sums = str(spec.extra_value("deepspeed", "data_types.grad_accum_dtype")).lower()
     if spec.zero_stage == 3:
         why, help, label = "zero3 always computes it", "write `strategy zero2`", spec.label("strategy", "the strategy")
@@ -174,11 +174,11 @@ def gradient_norm_off(spec: Spec) -> Iterator[Finding]:
         label = spec.label("strategy.offload", "the offload")
     elif spec.zero_stage == 1 and spec.text("precision") == "bf16" and sums == "fp32":
         why, help = "zero1 needs it where bf16 gradients are summed in fp32", "leave `data_types.grad_accum_dtype` out"
-        label = spec.extra_place("deepspeed", "data_types.grad_accum_dtype")
+        label = spec.extra_location("deepspeed", "data_types.grad_accum_dtype")
     else:
         return
     yield Finding(
-        place,
+        location,
         f"the gradient's norm cannot be turned off: {why}",
         write(f"{name} = true", f", or {help}"),
         (label,),
@@ -202,7 +202,7 @@ def key_of_another_precision(spec: Spec) -> Iterator[Finding]:
             if read and name.endswith("master_weights_and_grads"):
                 continue
             yield Finding(
-                spec.extra_place("deepspeed", name, f"read in {kind}"),
+                spec.extra_location("deepspeed", name, f"read in {kind}"),
                 f"`{name}` has no effect in {precision}",
                 f"leave `{name}` out",
                 (spec.label("precision", "the precision"),),

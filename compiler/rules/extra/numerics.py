@@ -33,13 +33,13 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
     dtypes = [name for name in FULL_EVAL if spec.extra_value("trl", name) is True]
     precision, gpu = spec.text("precision"), spec.hardware.gpu
     for name in dtypes:
-        place, severity, dtype = spec.extra_place("trl", name), "error", name[:4]
+        location, severity, dtype = spec.extra_location("trl", name), "error", name[:4]
         related: tuple[Label | None, ...] = (spec.label("precision", "the precision"),)
         if len(dtypes) == 2:
             if name == dtypes[0]:
                 continue
             message = "an evaluation cannot be both in bf16 and in fp16"
-            related = (spec.extra_place("trl", dtypes[0], "the other dtype"),)
+            related = (spec.extra_location("trl", dtypes[0], "the other dtype"),)
         elif spec.zero_stage and precision != dtype:
             message = f"DeepSpeed reads `{name}` as {dtype} training, but the run trains in {precision}"
             related = (*related, spec.label("strategy", "the strategy"))
@@ -48,7 +48,7 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
             related = (spec.label("hardware", "the GPU"),)
         else:
             message, severity = f"`{name}` has no effect on evaluations during training", "warning"
-        yield Finding(place, message, f"leave `{name}` out", related, severity=severity)
+        yield Finding(location, message, f"leave `{name}` out", related, severity=severity)
 
 
 @rule("XP351", "label-smoothing-of-another-method")
@@ -66,7 +66,7 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
     if value and method != "sft":
         other = "write `label_smoothing` in `method dpo`, or " if method == "dpo" else ""
         yield Finding(
-            spec.extra_place("trl", "label_smoothing_factor", "never read"),
+            spec.extra_location("trl", "label_smoothing_factor", "never read"),
             f"`label_smoothing_factor` has no effect in {method}",
             f"{other}leave `label_smoothing_factor` out",
             (spec.label("method", "the method"),),
@@ -95,7 +95,7 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     if factor > 1:
         product = f"an accumulation of {accum}" + (f" on {factor // accum} processes" if factor > accum else "")
         yield Finding(
-            spec.extra_place("trl", "label_smoothing_factor", f"not divided by {product}"),
+            spec.extra_location("trl", "label_smoothing_factor", f"not divided by {product}"),
             f"gradients of the smoothed loss are {factor} times too large",
             "leave `label_smoothing_factor` out",
             (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.mean")),
@@ -123,18 +123,18 @@ def backend_not_installed(spec: Spec) -> Iterator[Finding]:
     half = precision == "bf16" or (precision == "fp16" and not own)
     apex = backend == "apex" and (half or spec.stack.facts.apex_always_imported)
     if apex or (half and backend == "cpu_amp" and not spec.on_cpu and not own):
-        place = spec.extra_place("trl", "half_precision_backend")
+        location = spec.extra_location("trl", "half_precision_backend")
         yield Finding(
-            place,
+            location,
             "apex is not in the bundle" if apex else "`cpu_amp` has no effect on a GPU",
             'write `half_precision_backend = "auto"`',
             (spec.label("precision", "the precision"), spec.label("hardware", "the hardware")),
-            place.typed.replace(str(backend), "auto"),
+            location.typed.replace(str(backend), "auto"),
             severity="error" if apex else "warning",
         )
     if spec.extra_value("trl", "use_ipex") is True:
         yield Finding(
-            spec.extra_place("trl", "use_ipex"),
+            spec.extra_location("trl", "use_ipex"),
             "Intel's extension for PyTorch is not in the bundle",
             "leave `use_ipex` out",
             (spec.label("target", "the target"),),
@@ -154,7 +154,7 @@ def tpu_precision(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("accelerate", "downcast_bf16") is True:
         where = "the CPU" if spec.hardware.gpu is None else spec.hardware.gpu.name
         yield Finding(
-            spec.extra_place("accelerate", "downcast_bf16", "read for TPUs"),
+            spec.extra_location("accelerate", "downcast_bf16", "read for TPUs"),
             f"`downcast_bf16` has no effect on {where}",
             "leave `downcast_bf16` out",
             (spec.label("hardware", "the hardware"),),
@@ -179,7 +179,7 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
     if not _batches_continuously(spec) or precision == "fp32":
         return
     yield Finding(
-        spec.extra_place("trl", name, f"casts the weights to {precision}"),
+        spec.extra_location("trl", name, f"casts the weights to {precision}"),
         f"continuous batching would train {precision} weights",
         f"leave `{name}` out, or write `precision fp32`",
         (spec.label("precision", "the precision"), spec.label("model.dtype", "the dtype of the weights")),
@@ -205,7 +205,7 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
     wrapped = spec.zero_stage or (spec.text("strategy") == "ddp" and spec.hardware.world > 1)
     if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
         yield Finding(
-            spec.extra_place("trl", facts.continuous_batching, "needs one process on a GPU"),
+            spec.extra_location("trl", facts.continuous_batching, "needs one process on a GPU"),
             "continuous batching cannot use a wrapped model"
             if wrapped
             else "continuous batching cannot generate on a CPU",

@@ -62,18 +62,18 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
     example = f"write `{better}`, or leave it out" if better else "leave it out"
     for part in text.replace(" ", "").split(","):
         word, equals, value = part.partition("=")
-        place = spec.extra_place("trl", "optim_args", f"`{part[:40]}`")
+        location = spec.extra_location("trl", "optim_args", f"`{part[:40]}`")
         if not word or not equals or "=" in value or not value:
             message = "`optim_args` is a list of `name=number`, separated by commas"
-            yield Finding(place, message, example, replace=better)
+            yield Finding(location, message, example, replace=better)
             return
         if word in SETTINGS:
             help = f"write `{word} = {value[:20]}` in `optimizer {name}` instead"
-            yield Finding(place, f"`{word}` is a setting of the optimizer", help)
+            yield Finding(location, f"`{word}` is a setting of the optimizer", help)
             return
         if word not in known:
             yield Finding(
-                place,
+                location,
                 f"`optimizer {name}` of {spec.stack.name} does not read `{word[:40]}`",
                 example,
                 (spec.label("optimizer", "the optimizer"),),
@@ -82,14 +82,14 @@ def optimizer_words(spec: Spec) -> Iterator[Finding]:
             return
         if word == "nesterov" and value.lower() in ("true", "1", "yes") and not spec.get("optimizer.momentum"):
             yield Finding(
-                place,
+                location,
                 "`nesterov` needs momentum",
                 "write `optimizer sgd(momentum=0.9)`, or leave it out",
                 (spec.label("optimizer", "the optimizer"),),
             )
             return
         if word not in WORDS and not _number(value):
-            yield Finding(place, f"`{word}` takes a number", example, replace=better)
+            yield Finding(location, f"`{word}` takes a number", example, replace=better)
             return
 
 
@@ -118,14 +118,14 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
         return
     micro, accum = spec.integer("batch.micro"), spec.integer("batch.accum")
     yield Finding(
-        spec.extra_place("trl", "auto_find_batch_size", f"less than {micro} x {accum} x {spec.replicas}"),
+        spec.extra_location("trl", "auto_find_batch_size", f"less than {micro} x {accum} x {spec.replicas}"),
         f"`auto_find_batch_size` may reduce the global batch of {spec.integer('batch.gbs')}",
         write("auto_find_batch_size = false"),
         (spec.label("batch.gbs", "the global batch"),),
     )
     if spec.get("eval.every") != NEVER:
         yield Finding(
-            spec.extra_place("trl", "auto_find_batch_size", "for training only"),
+            spec.extra_location("trl", "auto_find_batch_size", "for training only"),
             f"the micro-batch of evaluation stays {spec.integer('eval.micro')}, whatever fits",
             write("auto_find_batch_size = false"),
             (spec.label("eval.micro") or spec.label("eval.every", "evaluated here"),),
@@ -146,7 +146,7 @@ def noise_below_zero(spec: Spec) -> Iterator[Finding]:
     strength = spec.extra_value("trl", "neftune_noise_alpha")
     if isinstance(strength, int | float) and strength < 0:
         yield Finding(
-            spec.extra_place("trl", "neftune_noise_alpha", f"from {-strength:g} to {strength:g}"),
+            spec.extra_location("trl", "neftune_noise_alpha", f"from {-strength:g} to {strength:g}"),
             "the strength of noise is negative",
             write("neftune_noise_alpha = 5"),
         )
@@ -166,7 +166,9 @@ def rebalanced_over_context(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "train_sampling_strategy") == "batch_rebalance" and spec.context_parallel > 1:
         yield Finding(
-            spec.extra_place("trl", "train_sampling_strategy", f"distributes rows to {spec.hardware.world} processes"),
+            spec.extra_location(
+                "trl", "train_sampling_strategy", f"distributes rows to {spec.hardware.world} processes"
+            ),
             f"{spec.context_parallel} processes share a sequence, and would read different rows",
             write('train_sampling_strategy = "group_by_length"'),
             (spec.label("strategy.context_parallel", "shared here"),),

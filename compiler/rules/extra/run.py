@@ -38,7 +38,7 @@ def traced_evaluation(spec: Spec) -> Iterator[Finding]:
     fails = spec.extra_value("trl", "jit_mode_eval") is True and traced
     if fails and spec.get("method") == "sft" and spec.amount("eval.every") != NEVER:
         yield Finding(
-            spec.extra_place("trl", "jit_mode_eval", "a traced model returns a plain dict"),
+            spec.extra_location("trl", "jit_mode_eval", "a traced model returns a plain dict"),
             "sft cannot evaluate a traced model",
             write("jit_mode_eval = false"),
             (spec.label("eval.every", "the evaluation"),),
@@ -62,7 +62,7 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
     name: Final = "use_legacy_prediction_loop"
     if spec.method.generates and spec.extra_value("trl", name) is True and spec.amount("eval.every") != NEVER:
         yield Finding(
-            spec.extra_place("trl", name, "counts a row once"),
+            spec.extra_location("trl", name, "counts a row once"),
             f"{spec.text('method')} cannot evaluate with the older loop",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"),),
@@ -88,7 +88,7 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
     several = spec.hardware.world > 1 and spec.amount("eval.every") != NEVER
     if several and spec.extra_value("trl", name) is True:
         yield Finding(
-            spec.extra_place("trl", name, "losses become single numbers"),
+            spec.extra_location("trl", name, "losses become single numbers"),
             "losses gathered as objects are not averaged over processes",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"), spec.label("hardware", "the hardware")),
@@ -116,7 +116,7 @@ def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
     missing = [str(one) for one in value if one not in IN_EVERY_BATCH]
     if missing or not value:
         yield Finding(
-            spec.extra_place("trl", name, "all of them must be in the batch"),
+            spec.extra_location("trl", name, "all of them must be in the batch"),
             f"no batch of sft has `{missing[0][:60]}`" if missing else "an empty `label_names` means no label",
             write(f"{name} = [labels]"),
             (spec.label("eval.every", "the evaluation"),),
@@ -137,7 +137,7 @@ def offloaded_cache(spec: Spec) -> Iterator[Finding]:
     value = spec.extra_value("trl", name)
     if spec.on_cpu and isinstance(value, str) and value.startswith("offloaded"):
         yield Finding(
-            spec.extra_place("trl", name, "moves the cache from a GPU to the host"),
+            spec.extra_location("trl", name, "moves the cache from a GPU to the host"),
             f"the cache `{value}` needs a GPU",
             write(f'{name} = "dynamic"'),
             (spec.label("hardware", "the hardware"),),
@@ -158,7 +158,7 @@ def padding_token(spec: Spec) -> Iterator[Finding]:
     value, facts = spec.extra_value("trl", "padding_value"), spec.model.facts
     if spec.get("method") == "dpo" and isinstance(value, int) and facts is not None and value >= facts.vocab:
         yield Finding(
-            spec.extra_place("trl", "padding_value", f"{facts.alias} has the tokens 0 to {facts.vocab - 1}"),
+            spec.extra_location("trl", "padding_value", f"{facts.alias} has the tokens 0 to {facts.vocab - 1}"),
             f"{value} is not a token of {facts.alias}",
             "leave `padding_value` out: the tokenizer's own is used",
             (spec.model.label,),
@@ -186,7 +186,7 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
     own = next((one.function for one in rewards if one.file is not None and one.function), None)
     if reads or own:
         yield Finding(
-            spec.extra_place("trl", name, "only the prompt is left"),
+            spec.extra_location("trl", name, "only the prompt is left"),
             f"the reward `{reads}` reads the solution of a row"
             if reads
             else f"the reward `{own}` receives no column except the prompt",
@@ -211,7 +211,7 @@ def columns_kept(spec: Spec) -> Iterator[Finding]:
     name, method = "remove_unused_columns", spec.text("method")
     if method in spec.stack.facts.keeps_columns and spec.extra_value("trl", name) is True:
         yield Finding(
-            spec.extra_place("trl", name, "turned off by the trainer"),
+            spec.extra_location("trl", name, "turned off by the trainer"),
             f"{method} always keeps all columns",
             write(f"{name} = false"),
             (spec.label("method", "the method"),),
@@ -234,7 +234,7 @@ def long_answers(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "ld_alpha") is not None and spec.stack.facts.ld_alpha_counts == "row":
         yield Finding(
-            spec.extra_place("trl", "ld_alpha", "counts the prompt's tokens"),
+            spec.extra_location("trl", "ld_alpha", "counts the prompt's tokens"),
             f"`ld_alpha` on {spec.stack.name} counts the prompt as a part of the answer",
             f"leave `ld_alpha` out, or write `target {able(lambda one: one.facts.ld_alpha_counts == 'answer')}`",
             (spec.label("target", "the target"),),

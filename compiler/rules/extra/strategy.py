@@ -26,9 +26,9 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
     finds_unused = spec.extra_value("trl", "ddp_find_unused_parameters") is True
     reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
     if finds_unused and reentrant and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        place = spec.extra_place("trl", "ddp_find_unused_parameters", "every parameter would be ready twice")
+        location = spec.extra_location("trl", "ddp_find_unused_parameters", "every parameter would be ready twice")
         yield Finding(
-            place,
+            location,
             "DDP cannot look for unused parameters under reentrant checkpointing",
             write("ddp_find_unused_parameters = false", ", or `checkpointing(reentrant=false)`"),
             (spec.label("memory.checkpointing.reentrant", "reentrant"),),
@@ -49,7 +49,7 @@ def best_of_weights_only(spec: Spec) -> Iterator[Finding]:
     best = spec.extra_value("trl", "load_best_model_at_end") is True
     if best and not spec.flag("save.full_state") and (spec.sharded_by_fsdp or spec.zero_stage):
         yield Finding(
-            spec.extra_place("trl", "load_best_model_at_end"),
+            spec.extra_location("trl", "load_best_model_at_end"),
             f"{spec.text('strategy')} cannot load its best checkpoint back from weights alone",
             "write `full_state = true`, or leave `load_best_model_at_end` out",
             (spec.label("save.full_state", "weights alone"), spec.label("strategy", "the strategy")),
@@ -69,7 +69,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "auto_find_batch_size") is True and spec.zero_stage == 3:
         yield Finding(
-            spec.extra_place("trl", "auto_find_batch_size"),
+            spec.extra_location("trl", "auto_find_batch_size"),
             "zero3 cannot search for a micro-batch that fits",
             write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("strategy", "the strategy"),),
@@ -92,7 +92,7 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
     static, accum = spec.extra_value("trl", "ddp_static_graph") is True, spec.integer("batch.accum")
     if static and accum > 1 and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
         yield Finding(
-            spec.extra_place("trl", "ddp_static_graph", f"{accum} backward passes a step"),
+            spec.extra_location("trl", "ddp_static_graph", f"{accum} backward passes a step"),
             "DDP's static graph cannot accumulate gradients",
             write("ddp_static_graph = false"),
             (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.micro")),

@@ -29,7 +29,7 @@ def margin(spec: Spec) -> Iterator[Finding]:
     default = spec.fields()["simpo_gamma"].effective
     if spec.written("method.margin") and not _simpo(spec) and spec.get("method.margin") != default:
         yield Finding(
-            spec.place("method.margin", "not read"),
+            spec.location("method.margin", "not read"),
             f"`margin` has no effect with `loss = {next(iter(spec.losses), 'sigmoid')}`",
             "write `loss = simpo`, or leave `margin` out",
         )
@@ -48,7 +48,7 @@ def likelihood(spec: Spec) -> Iterator[Finding]:
     """
     if _simpo(spec) and not spec.written("method.likelihood"):
         yield Finding(
-            spec.place("method.loss", "adds the likelihood of the chosen answer"),
+            spec.location("method.loss", "adds the likelihood of the chosen answer"),
             "`loss = simpo` also learns the likelihood of the chosen answer",
             "write `likelihood = 0` for SimPO as published, or `likelihood = 1` for both",
         )

@@ -26,7 +26,7 @@ def no_teacher(spec: Spec) -> Iterator[Finding]:
     if spec.teacher is None and "method.teacher" not in spec.wrong:
         fitting = _fitting(spec)
         yield Finding(
-            spec.place("method", "needs a teacher"),
+            spec.location("method", "needs a teacher"),
             "distillation has no teacher",
             f"write `teacher = {fitting}`"
             if fitting
@@ -67,7 +67,7 @@ def another_vocabulary(spec: Spec) -> Iterator[Finding]:
         return
     fitting = _fitting(spec)
     yield Finding(
-        spec.place("method.teacher", f"a vocabulary of {teacher.vocab:,} tokens"),
+        spec.location("method.teacher", f"a vocabulary of {teacher.vocab:,} tokens"),
         f"`{spec.model.name}` has a vocabulary of {student.vocab:,} tokens, and its teacher has a different one",
         f"write `teacher = {fitting}`" if fitting else "name a teacher with the same vocabulary",
         (spec.model.label,),
@@ -92,7 +92,7 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
     if share < 1 and "lmbda" in spec.fields() and any(one.shape == "prompt" for one in spec.data):
         prompts = next(one for one in spec.data if one.shape == "prompt")
         yield Finding(
-            spec.place("method.lmbda", f"{1 - share:.0%} of the batches"),
+            spec.location("method.lmbda", f"{1 - share:.0%} of the batches"),
             "rows with only prompts have no completions to learn from",
             write("lmbda = 1", ", or `data(format=prompt_completion)` for rows that have them"),
             (prompts.label,),
@@ -111,7 +111,7 @@ def no_share(spec: Spec) -> Iterator[Finding]:
     """
     if spec.real("method.lmbda") != 1 and "lmbda" not in spec.fields():
         yield Finding(
-            spec.place("method.lmbda", "the share of the student's own completions"),
+            spec.location("method.lmbda", "the share of the student's own completions"),
             f"distillation on {spec.stack.name} learns only from the student's completions",
             write("lmbda = 1"),
             (spec.label("target", "the target"),),
@@ -131,7 +131,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
     beta = spec.real("method.beta")
     if not 0 <= beta <= 1:
         yield Finding(
-            spec.place("method.beta", "from 0 (forward KL) to 1 (reverse KL)"),
+            spec.location("method.beta", "from 0 (forward KL) to 1 (reverse KL)"),
             f"`beta = {beta:g}` is not a divergence",
             write("beta = 1"),
         )
@@ -150,7 +150,7 @@ def not_gathered(spec: Spec) -> Iterator[Finding]:
     """
     if spec.sharded_by_fsdp and not spec.stack.facts.distill_gathers:
         yield Finding(
-            spec.place("strategy", "shards the student's weights"),
+            spec.location("strategy", "shards the student's weights"),
             f"the student cannot generate under {spec.text('strategy')} on {spec.stack.name}",
             "write `strategy zero3`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
@@ -171,7 +171,7 @@ def liger_loss(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("memory.liger") and spec.stack.facts.distill_liger == "loss":
         yield Finding(
-            spec.place("memory.liger", "a different loss"),
+            spec.location("memory.liger", "a different loss"),
             f"Liger replaces the loss of distillation on {spec.stack.name}",
             "leave `liger` out",
             (spec.label("method", "the method"),),
@@ -191,7 +191,7 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
     """
     if spec.names("model.tokens"):
         yield Finding(
-            spec.place("model.tokens", "the teacher has no such tokens"),
+            spec.location("model.tokens", "the teacher has no such tokens"),
             "the spec adds tokens that the teacher does not know",
             "leave `tokens` out",
             (spec.label("method.teacher", "the teacher"),),
@@ -212,7 +212,7 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     """
     if spec.zero_stage == 3 and spec.lora and not spec.stack.facts.distill_adapters_under_zero3:
         yield Finding(
-            spec.place("strategy", "misses modules once the student has generated"),
+            spec.location("strategy", "misses modules once the student has generated"),
             f"a student's adapters cannot be trained under zero3 on {spec.stack.name}",
             write("zero2") if spec.written("strategy") else "write `strategy zero2`",
             (spec.label("method", "the method"), spec.label("target", "the target")),

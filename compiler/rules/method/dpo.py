@@ -28,7 +28,7 @@ def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     others = [one for one in losses if one not in ("ipo", "sft")]
     if spec.stack.facts.ipo_averages_all and "ipo" in losses and others:
         yield Finding(
-            spec.place("method.loss", f"`{others[0]}` would get means instead of sums"),
+            spec.location("method.loss", f"`{others[0]}` would get means instead of sums"),
             f"`ipo` cannot be combined with `{others[0]}` on {spec.stack.name}",
             f"leave `ipo` out of the list, or write `target {able(lambda one: not one.facts.ipo_averages_all)}`",
             (spec.label("target", "the target"),),
@@ -52,15 +52,15 @@ def flattened(spec: Spec) -> Iterator[Finding]:
         return
     named = [one for one in spec.losses if one in ("ipo", "sft")]
     if named:
-        place, what = spec.place("method.loss"), f"`{named[0]}`"
+        location, what = spec.location("method.loss"), f"`{named[0]}`"
     elif spec.get("method.rpo"):
-        place, what = spec.place("method.rpo"), "`rpo`"
+        location, what = spec.location("method.rpo"), "`rpo`"
     elif spec.extra_value("trl", "use_weighting") is True:
-        place, what = spec.extra_place("trl", "use_weighting"), "`use_weighting`"
+        location, what = spec.extra_location("trl", "use_weighting"), "`use_weighting`"
     else:
         return
     yield Finding(
-        place,
+        location,
         f"{what} is computed wrongly for flattened pairs on {spec.stack.name}",
         "leave `padding_free` out",
         (spec.label("batch.padding_free", "all pairs of a micro-batch in one row"),),

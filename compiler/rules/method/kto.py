@@ -28,7 +28,9 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
         gbs, world = spec.integer("batch.gbs"), spec.hardware.world
         path: Path = "batch.micro" if spec.written("batch.micro") else "batch.gbs"
         yield Finding(
-            spec.place(path, "" if path == "batch.micro" else f"{gbs} on {world} processes leaves a micro-batch of 1"),
+            spec.location(
+                path, "" if path == "batch.micro" else f"{gbs} on {world} processes leaves a micro-batch of 1"
+            ),
             "kto needs at least two rows in a micro-batch",
             "write `micro = 2`" if gbs % (2 * world) == 0 else f"write `gbs = {2 * world}` and `micro = 2`",
             (spec.label("method", "the method"),),
@@ -49,7 +51,7 @@ def kto_order(spec: Spec) -> Iterator[Finding]:
     strategy = spec.extra_value("trl", "train_sampling_strategy")
     if spec.losses == ("kto",) and strategy not in (None, "sequential"):
         yield Finding(
-            spec.extra_place("trl", "train_sampling_strategy", "changes the order"),
+            spec.extra_location("trl", "train_sampling_strategy", "changes the order"),
             "kto's rows must keep their order",
             write("train_sampling_strategy = sequential", ", or leave it out"),
             (spec.label("method", "the method"),),
@@ -111,7 +113,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("method.desirable") == 0 and spec.get("method.undesirable") == 0:
         yield Finding(
-            spec.place("method.desirable", "0"),
+            spec.location("method.desirable", "0"),
             "nothing is learned: good and bad answers have the weight 0",
             write("desirable = 1"),
             (spec.label("method.undesirable", "0"),),

@@ -42,7 +42,7 @@ def divergence(spec: Spec) -> Iterator[Finding]:
     others = [name for name in spec.losses if name not in spec.stack.facts.dpo_losses_divergent]
     if others:
         yield Finding(
-            spec.extra_place("trl", "f_divergence_type", "not used by this loss"),
+            spec.extra_location("trl", "f_divergence_type", "not used by this loss"),
             f"`{others[0]}` has no f-divergence",
             "write `loss = sigmoid`, or leave `f_divergence_type` out",
             (spec.label("method.loss", "the loss"),),
@@ -63,7 +63,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
     kind = spec.extra_value("trl", "f_divergence_type")
     if _method_is(spec, "dpo") and kind is not None and kind not in DIVERGENCES:
         yield Finding(
-            spec.extra_place("trl", "f_divergence_type"),
+            spec.extra_location("trl", "f_divergence_type"),
             f"`{str(kind)[:40]}` is not a divergence",
             "write `f_divergence_type = js_divergence`, or " + ", ".join(DIVERGENCES),
             replace="f_divergence_type = js_divergence",
@@ -84,7 +84,7 @@ def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
     for name in spec.losses:
         if _method_is(spec, "dpo") and name in SORTED and spec.extra_value("trl", "use_weighting") is True:
             yield Finding(
-                spec.extra_place("trl", "use_weighting", "weighs rows before they are sorted"),
+                spec.extra_location("trl", "use_weighting", "weighs rows before they are sorted"),
                 f"`use_weighting` cannot be combined with `{name}`",
                 "write `loss = sigmoid`, or leave `use_weighting` out",
                 (spec.label("method.loss", "the loss"),),
@@ -114,7 +114,7 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
         if wrong and name in spec.losses:
             written = spec.label("method.label_smoothing", text)
             yield Finding(
-                written or spec.place("method.loss", text),
+                written or spec.location("method.loss", text),
                 f"`{name}` cannot be used with a label smoothing of {value:g}",
                 f"write `label_smoothing = {better:g}`" + ("" if written else " in `method`"),
                 (spec.label("method.loss", "the loss") if written else None,),
@@ -138,7 +138,7 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
     reads = spec.stack.facts.dpo_losses_smoothed
     if _method_is(spec, "dpo") and value and losses and not set(losses) & set(reads):
         yield Finding(
-            spec.place("method.label_smoothing", "ignored"),
+            spec.location("method.label_smoothing", "ignored"),
             f"`{losses[0]}` on {spec.stack.name} does not smooth its labels",
             "write `loss = robust`, or leave `label_smoothing` out",
             (spec.label("method.loss", "the loss"), spec.label("target", "the target")),
@@ -165,7 +165,7 @@ def no_beta(spec: Spec) -> Iterator[Finding]:
     if _method_is(spec, "cpo") and not divides and spec.get("method.likelihood") != 0:
         return
     yield Finding(
-        spec.place("method.beta", "the loss divides by it" if divides else "nothing is learned"),
+        spec.location("method.beta", "the loss divides by it" if divides else "nothing is learned"),
         f"{spec.text('method')} cannot learn with `beta = 0`",
         write("beta = 0.1"),
     )
@@ -187,7 +187,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     if _method_is(spec, "dpo") and losses and total <= 0:
         others = "".join(f", {one.name}(weight=1)" for one in losses[1:])
         yield Finding(
-            spec.place("method.loss", f"the weights add up to {total:g}"),
+            spec.location("method.loss", f"the weights add up to {total:g}"),
             "nothing is learned: every loss has the weight 0"
             if not any(one.weight for one in losses)
             else "negative weights reverse the losses: training would increase them",
@@ -208,7 +208,7 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("method.sync_reference") and spec.flag("method.precompute"):
         yield Finding(
-            spec.place("method.sync_reference", "updates the reference during training"),
+            spec.location("method.sync_reference", "updates the reference during training"),
             "`sync_reference` cannot update a reference that is computed before training",
             "leave `sync_reference` or `precompute` out",
             (spec.label("method.precompute", "once, before training"),),
@@ -232,7 +232,7 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     if _method_is(spec, "kto") and spec.flag("method.precompute") and bits and not facts.kto_precomputes_in_autocast:
         other = able(lambda one: one.facts.kto_precomputes_in_autocast)
         yield Finding(
-            spec.place("method.precompute"),
+            spec.location("method.precompute"),
             f"{spec.stack.name} cannot precompute kto's reference with a 4-bit base in bf16",
             f"leave `precompute` out, or write `target {other}`",
             (spec.label("lora.bits", "4 bits"), spec.label("precision")),
@@ -258,7 +258,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
         return
     if spec.bits == 4 and spec.on_cpu:
         yield Finding(
-            spec.place("method.precompute", "repacks the base for the CPU"),
+            spec.location("method.precompute", "repacks the base for the CPU"),
             "under zero3, the reference cannot be precomputed with a 4-bit base on a CPU",
             "write `strategy zero2`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
@@ -266,7 +266,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
     elif not spec.stack.facts.precompute_under_zero3:
         other = able(lambda one: one.facts.precompute_under_zero3)
         yield Finding(
-            spec.place("method.precompute"),
+            spec.location("method.precompute"),
             f"{spec.stack.name} cannot precompute the reference under zero3",
             f"write `strategy zero2`, `target {other}`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
@@ -286,7 +286,7 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "generate_during_eval") is True and "wandb" not in spec.names("track"):
         yield Finding(
-            spec.extra_place("trl", "generate_during_eval", "reported only to wandb"),
+            spec.extra_location("trl", "generate_during_eval", "reported only to wandb"),
             "`generate_during_eval` needs the tracker wandb",
             "write `track wandb`, or leave `generate_during_eval` out",
             (spec.label("track", "the trackers"),),
@@ -319,7 +319,7 @@ def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     if wrong:
         better = "train_sampling_strategy = random" if strategy is not None else "group_by_length = false"
         yield Finding(
-            spec.extra_place("trl", name, "the rows have no `input_ids`"),
+            spec.extra_location("trl", name, "the rows have no `input_ids`"),
             f"rows of {spec.text('method')} cannot be grouped by length",
             write(better),
             (spec.label("method", "the method"),),
@@ -348,7 +348,7 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     path: FlagPath = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
-            spec.place(path, "delivers each gradient twice"),
+            spec.location(path, "delivers each gradient twice"),
             f"a gradient would come twice in a step, and {spec.text('strategy')} accepts it only once",
             write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
@@ -378,7 +378,7 @@ def room_for_answers(spec: Spec) -> Iterator[Finding]:
     cut = _method_is(spec, "dpo") and spec.extra_value("trl", "truncation_mode") == "keep_start"
     if prompt >= seq and (cut or _method_is(spec, "cpo", "kto", "orpo")):
         yield Finding(
-            spec.place("method.max_prompt", f"seq - max_prompt = {seq - prompt}"),
+            spec.location("method.max_prompt", f"seq - max_prompt = {seq - prompt}"),
             f"prompts of {prompt} tokens leave no room for answers within seq = {seq}",
             write(f"max_prompt = {max(1, seq // 2)}")
             if spec.written("method.max_prompt")

@@ -40,7 +40,7 @@ def bounded_below_one(spec: Spec) -> Iterator[Finding]:
     bounded = not losses or not set(losses).isdisjoint(TWO_SIDED)
     if isinstance(delta, int | float) and delta < 1 and bounded:
         yield Finding(
-            spec.place("method.delta", "the ratio of an unchanged policy is 1"),
+            spec.location("method.delta", "the ratio of an unchanged policy is 1"),
             f"better completions are not learned: `delta = {delta:g}` cuts every ratio",
             write("delta = 1.5"),
         )
@@ -67,7 +67,7 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
     bound = 0.2 if bound is None else bound
     if isinstance(bound, int | float) and bound < 1:
         yield Finding(
-            spec.place("method.loss", "its weights are at most `epsilon_high`"),
+            spec.location("method.loss", "its weights are at most `epsilon_high`"),
             f"cispo cuts every importance ratio to {bound:g}",
             write("epsilon_high = 5", ", a bound of the ratio itself"),
         )
@@ -87,7 +87,7 @@ def clipping_of_another_level(spec: Spec) -> Iterator[Finding]:
     epsilon = 0.2 if epsilon is None else epsilon
     if spec.get("method.level") == "sequence" and isinstance(epsilon, int | float) and epsilon >= OF_TOKENS:
         yield Finding(
-            spec.place("method.level", "one ratio for each sequence"),
+            spec.location("method.level", "one ratio for each sequence"),
             f"`epsilon = {epsilon:g}` is a range for the ratios of tokens",
             "write `epsilon = 3e-4` and `epsilon_high = 4e-4`, the values of GSPO's paper",
         )
@@ -107,7 +107,7 @@ def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
     """
     if _losses(spec) == ["dr_grpo"] and not spec.written("method.scale_rewards"):
         yield Finding(
-            spec.place("method.loss", "rewards are divided by the spread of their group"),
+            spec.location("method.loss", "rewards are divided by the spread of their group"),
             "`loss = dr_grpo` alone is not Dr. GRPO: the rewards are scaled",
             write("scale_rewards = none", ", or `scale_rewards = group` to say that this is intended"),
         )

@@ -31,7 +31,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
     environment = next(iter(spec.weighted("method.environment")), None)
     if environment is None:
         yield Finding(
-            spec.place("method", "needs reward functions"),
+            spec.location("method", "needs reward functions"),
             f"{spec.text('method')} has no reward",
             'write `rewards = [accuracy]`, or your own function: `rewards = ["rewards.py:tag_count"]`',
         )
@@ -42,7 +42,7 @@ def no_reward(spec: Spec) -> Iterator[Finding]:
     found = methods(spec.bundled.get(environment.file or "", b""), name)
     if found is not None and "get_reward" not in found:
         yield Finding(
-            spec.place("method.environment", "has no `get_reward`"),
+            spec.location("method.environment", "has no `get_reward`"),
             f"nothing is rewarded: the environment `{name}` has no method `get_reward`",
             f"write `rewards = [accuracy]`, or `def get_reward(self) -> float:` in `{name}`",
         )
@@ -55,7 +55,7 @@ def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
         there = source.columns or () if source.only else source.found
         if "solution" not in there:
             yield Finding(
-                evolve(spec.place("method.rewards"), text=f"`{reward}` needs `solution`"),
+                evolve(spec.location("method.rewards"), text=f"`{reward}` needs `solution`"),
                 f"the rows have no column `solution`, which the reward `{reward}` needs",
                 "rename the column with the right answer to `solution`, or write your own function: "
                 '`rewards = ["rewards.py:right"]`',
@@ -89,13 +89,13 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
         known = signature(spec.bundled.get(reward.file, b""), reward.function or "")
         if known is None:
             continue
-        place = spec.place("method.rewards")
+        location = spec.location("method.rewards")
         takes, needs, others = known
         stated = {name for name, _ in reward.arguments}
         foreign = sorted(stated - set(takes))  # a function's `**kwargs` would accept a misspelt argument
         if foreign:
             yield Finding(
-                evolve(place, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
+                evolve(location, text=f"`{reward.function}` has no parameter {', '.join(foreign)}"),
                 f"the reward `{reward.function}` gets the argument `{foreign[0][:40]}`, but has no such parameter",
                 f"give the function a parameter `{foreign[0][:40]}`, or leave the argument out",
             )
@@ -111,7 +111,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
             if lacks:
                 listed = ", ".join(f"`{one}`" for one in columns or ()) or "only the prompt column"
                 yield Finding(
-                    evolve(place, text=f"`{reward.function}` needs {', '.join(lacks)}"),
+                    evolve(location, text=f"`{reward.function}` needs {', '.join(lacks)}"),
                     f"the rows have no column `{lacks[0][:40]}`, which the reward `{reward.function}` needs",
                     f"the reward can take {', '.join(given[:2])} and the columns of the rows: {listed}",
                     (source.label,),
@@ -120,7 +120,7 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
             if extra:
                 arguments = ", ".join([*(one for one in takes if one not in ("args", "kwargs")), "**kwargs"])
                 yield Finding(
-                    evolve(place, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
+                    evolve(location, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
                     f"the reward `{reward.function}` is called with `{extra[0]}`, which it does not accept",
                     f"begin the function with `def {reward.function}({arguments}):`",
                 )
@@ -140,7 +140,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     rewards = spec.weighted("method.rewards")
     if rewards and all(one.weight == 0 for one in rewards):
         yield Finding(
-            spec.place("method.rewards", "all weights are 0"),
+            spec.location("method.rewards", "all weights are 0"),
             "every reward has the weight 0",
             f"write `rewards = [{rewards[0].name}(weight=1)]`"
             if rewards[0].file is None

@@ -33,7 +33,7 @@ def seeds(spec: Spec) -> Iterator[Finding]:
     last = spec.integer("seed") + spec.hardware.world - 1
     if last >= 2**32:
         yield Finding(
-            spec.place("seed", f"{spec.integer('seed')} + {spec.hardware.world - 1} = {last}"),
+            spec.location("seed", f"{spec.integer('seed')} + {spec.hardware.world - 1} = {last}"),
             "the seed of the last process would be 2^32 or more",
             "write `seed 42`",
             (spec.label("hardware", "the processes"),),
@@ -56,7 +56,7 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     path: FlagPath = "memory.checkpointing.reentrant"
     if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
         yield Finding(
-            spec.place(path, "only until the first completions"),
+            spec.location(path, "only until the first completions"),
             f"{spec.stack.name} uses reentrant recomputation after generating",
             write("reentrant = true", ", or `memory(checkpointing=false)`"),
             (spec.label("method", "generates completions"),),
@@ -82,7 +82,7 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
     if recomputes and spec.model.model_type in spec.stack.facts.recomputed_generation:
         other = able(lambda one: spec.model.model_type not in one.facts.recomputed_generation)
         yield Finding(
-            spec.place(path, "no cache during generation"),
+            spec.location(path, "no cache during generation"),
             f"{spec.model.model_type} does not see its prompt when {spec.stack.name} generates with recomputation on",
             f"write `memory(checkpointing=false)`, or `target {other}`",
             (spec.model.label, spec.label("method", "generates completions")),
@@ -109,7 +109,7 @@ def evaluated_twice(spec: Spec) -> Iterator[Finding]:
     if twice and spec.evaluates and accumulates and not facts.zero3_evaluates_twice:
         other = able(lambda one: one.facts.zero3_evaluates_twice)
         yield Finding(
-            spec.place("method.iterations" if several else "method", "scores completions twice"),
+            spec.location("method.iterations" if several else "method", "scores completions twice"),
             f"{spec.text('method')} cannot be evaluated under zero3 on {spec.stack.name}",
             f"leave `eval` out, or write `strategy zero1`, or `target {other}`",
             (spec.label("strategy", "the strategy"), spec.label("batch.accum", "accumulates")),
@@ -138,7 +138,7 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
         value = spec.get(path)
         if spec.written(path) and isinstance(value, int | float) and value == wrong:
             yield Finding(
-                spec.place(path, text),
+                spec.location(path, text),
                 f"`{name} = {value:g}` leaves nothing to sample",
                 write(f"{name} = {better}"),
             )

@@ -47,7 +47,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
                 continue
             reported.append(source)
             yield Finding(
-                spec.place(path, f"needs {what}"),
+                spec.location(path, f"needs {what}"),
                 f"`{path[7:]}` cannot be used with rows of {source.shape}",
                 f"leave `{path[7:]}` out",
                 (source.label,),
@@ -91,7 +91,7 @@ def template_marks(spec: Spec) -> Iterator[Finding]:
         if not name and template is not None and (name := alike(template)):
             family = f"write `chat_template = {name}`, which has the marks and the same control tokens, or "
         yield Finding(
-            spec.place("model.chat_template", "has no {% generation %} marks"),
+            spec.location("model.chat_template", "has no {% generation %} marks"),
             "`assistant_only` needs a template that marks the assistant's turns",
             family
             + "put {% generation %} ... {% endgeneration %} around the assistant's text, in a template of your own",
@@ -114,7 +114,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
     related = (spec.label("target", "the target"),)
     if spec.flag("method.assistant_only") and not spec.stack.facts.assistant_only_loss:
         yield Finding(
-            spec.place("method.assistant_only"),
+            spec.location("method.assistant_only"),
             f"{spec.stack.name} has no assistant-only loss",
             f"write `target {able(lambda one: one.facts.assistant_only_loss)}`",
             related,
@@ -123,7 +123,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
         name = path.rpartition(".")[2]
         other = able(lambda one: not one.facts.completion_only_conflicts)
         yield Finding(
-            spec.place(path),
+            spec.location(path),
             f"{spec.stack.name} drops the completion mask with `{name}`",
             f"leave `{name}` out, or write `target {other}`",
             (spec.label("method.completion_only", "set here"), *related),
@@ -184,7 +184,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
             many = sum(full.values())
             every = found.broken is None and many == found.rows
             yield Finding(
-                spec.place("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
+                spec.location("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
                 f"{'every' if every else many} prompt{'s' * (many > 1 and not every)} of "
                 f"`{source.name[:80]}` {'is' if every or many == 1 else 'are'} longer than `seq`",
                 f"write `seq = {_next_power(2 * max(full))}`",
@@ -225,7 +225,7 @@ def end_of_turn(spec: Spec) -> Iterator[Finding]:
         token = re.match(ends, after)
         if token is not None and re.search(ends, inside) is None:
             yield Finding(
-                spec.place("model.chat_template", f"{token.group()} comes after {{% endgeneration %}}"),
+                spec.location("model.chat_template", f"{token.group()} comes after {{% endgeneration %}}"),
                 "the token that ends the assistant's turn is not learned",
                 f"move {token.group()} before {{% endgeneration %}}",
                 (spec.label("method.assistant_only", "only marked tokens are learned"),),
@@ -245,7 +245,7 @@ def nothing_to_predict(spec: Spec) -> Iterator[Finding]:
     """
     if spec.integer("batch.seq") < 2:
         yield Finding(
-            spec.place("batch.seq", "leaves no next token"),
+            spec.location("batch.seq", "leaves no next token"),
             "a sequence of one token has nothing to predict",
             write("seq = 1024"),
         )

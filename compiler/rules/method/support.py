@@ -44,39 +44,39 @@ def method_of_the_target(spec: Spec) -> Iterator[Finding]:
     reason = target.refused(method)
     if reason is not None:
         help = f"write `target {able(lambda one: one.refused(method) is None)}`"
-        yield Finding(spec.place("method"), f"{target.name} has no {method}: {reason}", help, related)
+        yield Finding(spec.location("method"), f"{target.name} has no {method}: {reason}", help, related)
         return
     yield from _missing(spec)
     if spec.calls_tools and not _has_tools(target):
-        place = spec.place("method.tools" if spec.get("method.tools") else "method.environment")
+        location = spec.location("method.tools" if spec.get("method.tools") else "method.environment")
         help = f"write `target {able(_has_tools)}`"
-        yield Finding(place, f"grpo on {target.name} calls no tools and has no environments", help, related)
+        yield Finding(location, f"grpo on {target.name} calls no tools and has no environments", help, related)
     losses = spec.weighted("method.loss")
     several = len(losses) > 1 or any(one.weight is not None for one in losses)
     if method == "dpo" and several and not target.facts.dpo_loss_list:
         yield Finding(
-            spec.place("method.loss"),
+            spec.location("method.loss"),
             f"dpo on {target.name} accepts one loss at a time",
             f"write `loss = {losses[0].name}`, or `target {able(lambda one: one.facts.dpo_loss_list)}`",
             related,
         )
     if spec.get("method.scale_rewards") == "batch" and not _scales_batches(target):
         yield Finding(
-            spec.place("method.scale_rewards"),
+            spec.location("method.scale_rewards"),
             f"grpo on {target.name} scales rewards by the standard deviation of their group, or not at all",
             f"write `scale_rewards = group`, or `target {able(_scales_batches)}`",
             related,
         )
     if method == "reward" and spec.zero_stage == 3 and not target.facts.zero3_draws_scores:
         yield Finding(
-            spec.place("strategy", "leaves new weights uninitialized"),
+            spec.location("strategy", "leaves new weights uninitialized"),
             f"the score head of a reward model is not initialized under zero3 on {target.name}",
             f"write `strategy zero1`, or `target {able(lambda one: one.facts.zero3_draws_scores)}`",
             (*related, spec.label("method", "the method")),
         )
     if method == "dpo" and spec.flag("batch.padding_free") and not target.facts.dpo_padding_free:
         yield Finding(
-            spec.place("batch.padding_free"),
+            spec.location("batch.padding_free"),
             f"`padding_free` does nothing for dpo on {target.name}, which warns and pads the rows",
             "leave `padding_free` out",
             related,
@@ -105,7 +105,9 @@ def _missing(spec: Spec) -> Iterator[Finding]:
         if spec.get(path) is not False and not any((target.rename(name) or name) in known for name in row.args):
             help = INSTEAD.get(path, f"leave `{row.name}` out, or write another `target`")
             message = f"{method} on {target.name} has no `{row.name}`"
-            yield Finding(spec.place(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),))
+            yield Finding(
+                spec.location(path, f"no `{row.args[0]}`"), message, help, (spec.label("target", "the target"),)
+            )
 
 
 @rule("XP644", "family-without-scores")

@@ -42,7 +42,7 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
                 why = None if each.endswith((".reset", ".get_reward")) else undescribed(code, each)
                 if why is not None:
                     yield Finding(
-                        evolve(spec.place(path), text=f"`{each}` {why}"),
+                        evolve(spec.location(path), text=f"`{each}` {why}"),
                         f"`{each.rpartition('.')[2]}` cannot be described to the model: it {why}",
                         "write a docstring with `Args:` and a line `name: what it is` for each argument, and types",
                     )
@@ -66,10 +66,10 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
         found = methods(code, name)
         if found is None:
             continue
-        place = spec.place("method.environment")
+        location = spec.location("method.environment")
         if "reset" not in found:
             yield Finding(
-                evolve(place, text=f"`{name}` has no `reset`"),
+                evolve(location, text=f"`{name}` has no `reset`"),
                 f"the environment `{name}` has no method `reset`",
                 f"define `reset(self, **row)` in `{name}`; it may return text for the end of the prompt",
             )
@@ -77,7 +77,7 @@ def no_reset(spec: Spec) -> Iterator[Finding]:
         needs = sorted(known[1] - {"self"}) if known is not None else []
         if needs:
             yield Finding(
-                evolve(place, text=f"`{name}` needs {', '.join(needs)}"),
+                evolve(location, text=f"`{name}` needs {', '.join(needs)}"),
                 f"the environment `{name}` is made without arguments, and needs `{needs[0][:40]}`",
                 f"give `{needs[0][:40]}` a default in `__init__`",
             )
@@ -101,7 +101,7 @@ def same_name(spec: Spec) -> Iterator[Finding]:
         names += [each for each in found if each not in ("reset", "get_reward") and not each.startswith("_")]
     for name in sorted({one for one in names if one and names.count(one) > 1}):
         yield Finding(
-            spec.place("method.tools", f"`{name}` occurs twice"),
+            spec.location("method.tools", f"`{name}` occurs twice"),
             f"two tools are called `{name}`",
             "rename one of the functions",
             (spec.label("method.environment"),),
@@ -127,7 +127,7 @@ def template(spec: Spec) -> Iterator[Finding]:
     path: Path = "method.tools" if spec.get("method.tools") else "method.environment"
     if used is not None and used.name is not None:
         yield Finding(
-            spec.place("model.chat_template", "TRL reads no tool calls of this template"),
+            spec.location("model.chat_template", "TRL reads no tool calls of this template"),
             f"TRL does not read the tool calls of the built-in template `{used.name}`",
             "leave `chat_template` out, and train a model whose own template has tool calls, such as "
             "qwen2.5-0.5b-instruct",
@@ -135,7 +135,7 @@ def template(spec: Spec) -> Iterator[Finding]:
         )
     elif used is None and spec.model.chat is False:
         yield Finding(
-            spec.place(path, "needs a chat template with tool calls"),
+            spec.location(path, "needs a chat template with tool calls"),
             f"the tokenizer of {spec.model.name} has no chat template, so it cannot write tool calls",
             "train a model that has a chat template, such as qwen2.5-0.5b-instruct",
         )
@@ -155,7 +155,7 @@ def limits(spec: Spec) -> Iterator[Finding]:
     for path in paths:
         if spec.written(path) and not spec.calls_tools:
             yield Finding(
-                spec.place(path, "there are no tools"),
+                spec.location(path, "there are no tools"),
                 f"`{BY_PATH[path].name}` limits tools, and the model has none",
                 'write `tools = ["tools.py:search"]`, or leave it out',
             )

@@ -37,17 +37,17 @@ def trained_head(spec: Spec) -> Iterator[Finding]:
     if not spec.method.scores:
         yield from _finding(spec.model, spec.model.label, spec)
     if spec.teacher is not None:
-        yield from _finding(spec.teacher, spec.place("method.teacher"), spec)
+        yield from _finding(spec.teacher, spec.location("method.teacher"), spec)
 
 
-def _finding(model: Model, place: Label, spec: Spec) -> Iterator[Finding]:
+def _finding(model: Model, location: Label, spec: Spec) -> Iterator[Finding]:
     named = model.config.get("architectures")
     saved = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
     other = saved.endswith(OTHER_HEADS)
     without = saved.endswith("Model") and not saved.endswith(WITH_A_HEAD) and not _tied(model)
     if other or without:
         yield Finding(
-            place,
+            location,
             f"`{model.name[:80]}` was saved as {saved[:60]}, which has {'another head' if other else 'no head'}; "
             f"{spec.text('method')} needs a trained language model",
             "name a model whose `architectures` end with ForCausalLM"

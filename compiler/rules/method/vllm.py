@@ -41,7 +41,7 @@ def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
     share = spec.get("method.vllm.gpu_memory")
     if isinstance(share, Amount) and share.value >= MOST_OF_A_GPU and _colocated(spec):
         yield Finding(
-            spec.place("method.vllm.gpu_memory"),
+            spec.location("method.vllm.gpu_memory"),
             f"vLLM would take {share.value:.0%} of each GPU, and training needs the rest",
             write("gpu_memory = 30%"),
         )
@@ -59,7 +59,7 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and _colocated(spec):
         yield Finding(
-            spec.place("method.vllm", "needs a GPU"),
+            spec.location("method.vllm", "needs a GPU"),
             "vLLM cannot generate on the CPU",
             "leave `vllm` out; transformers then generates",
             (spec.label("hardware", "the hardware"),),
@@ -80,7 +80,7 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and _colocated(spec) and gpu.capability < needs:
         has = f"{gpu.name} has compute capability {gpu.compute_capability}"
         yield Finding(
-            spec.place("method.vllm", f"{has}, vLLM {vllm_version(spec)} needs {needs[0]}.{needs[1]}"),
+            spec.location("method.vllm", f"{has}, vLLM {vllm_version(spec)} needs {needs[0]}.{needs[1]}"),
             f"vLLM cannot run on {gpu.name}",
             "leave `vllm` out; transformers then generates",
             (spec.label("hardware", "the GPU"),),
@@ -104,7 +104,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
         nearest = largest(size - 1, world)
         yield Finding(
-            spec.place("method.vllm.tensor_parallel", f"{world} / {size} = {world / size:.2f}"),
+            spec.location("method.vllm.tensor_parallel", f"{world} / {size} = {world / size:.2f}"),
             f"{world} processes cannot be divided into groups of {size}",
             write(f"tensor_parallel = {nearest}"),
             (spec.label("hardware", f"{world} processes"),),
@@ -124,7 +124,7 @@ def eight_bits(spec: Spec) -> Iterator[Finding]:
     """
     if spec.bits == 8 and _colocated(spec) and spec.stack.facts.colocated_vllm_quantizes:
         yield Finding(
-            spec.place("lora.bits", "not supported by vLLM"),
+            spec.location("lora.bits", "not supported by vLLM"),
             "a colocated vLLM cannot load a base of 8 bits",
             write("bits = 4", ", or leave `bits` out"),
             (spec.label("method.vllm", "colocated"),),
@@ -148,7 +148,7 @@ def too_short(spec: Spec) -> Iterator[Finding]:
     need = completion + (prompt if isinstance(prompt, int) else 1)
     if longest < need:
         yield Finding(
-            spec.place("method.vllm.max_length", f"{prompt or 'a prompt'} + {completion:,} tokens do not fit"),
+            spec.location("method.vllm.max_length", f"{prompt or 'a prompt'} + {completion:,} tokens do not fit"),
             "vLLM's context is too short for a prompt and its completion",
             write(f"max_length = {need}"),
             (spec.label("method.max_completion"), spec.label("method.max_prompt")),
@@ -172,7 +172,7 @@ def another_mode(spec: Spec) -> Iterator[Finding]:
         path = path_of(f"method.vllm.{name}")
         if spec.written(path) and spec.get(path) is not False:
             yield Finding(
-                spec.place(path, "ignored in this mode"),
+                spec.location(path, "ignored in this mode"),
                 f"`{name}` does nothing for a vLLM {'server' if server else 'inside the training processes'}",
                 f"leave `{name}` out, or write `mode = {'colocate' if server else 'server'}`",
                 (spec.label("method.vllm.mode", "the mode"),),

@@ -59,13 +59,13 @@ def known_wrong(spec: Spec) -> Iterator[Finding]:
         if one.rule or one.runtime or not one.of(spec.stack) or not one.applies(spec):
             continue
         version = f"{one.package} {spec.stack.pins[one.package]}"
-        if one.place.startswith(EXTRA):
-            _, escape, key = one.place.split(".", 2)
-            place = spec.extra_place(escape, key, version)
+        if one.location.startswith(EXTRA):
+            _, library, key = one.location.split(".", 2)
+            location = spec.extra_location(library, key, version)
         else:
-            place = spec.place(one.place, version)  # type: ignore[arg-type]  # a test checks the places of the table
+            location = spec.location(one.location, version)  # type: ignore[arg-type]  # a test checks the places of the table
         yield Finding(
-            place,
+            location,
             f"{one.effect} ({one.threads[0]})",
             one.help,
             (spec.label("target", "the target"),),

@@ -42,18 +42,18 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
     attn, gpu = spec.text("model.attn"), spec.hardware.gpu
     if attn not in FLASH:
         return
-    place, legal = spec.place("model.attn"), _legal(spec)
+    location, legal = spec.location("model.attn"), _legal(spec)
     related = (spec.label("hardware", "the hardware"),)
-    word = place.typed
+    word = location.typed
     if gpu is None:
         message = f"{attn} cannot run on the CPU"
-        yield Finding(place, message, f"write `attn = {legal}`", related, word.replace(attn, legal))
+        yield Finding(location, message, f"write `attn = {legal}`", related, word.replace(attn, legal))
     elif gpu.capability < (8, 0) or (attn == "flash3" and gpu.capability >= (10, 0)):
         needs = "needs 8.0" if gpu.capability < (8, 0) else "has kernels up to 9.x"
         fact = f"{gpu.name} has compute capability {gpu.compute_capability}; {attn} {needs}"
         other = legal if gpu.capability < (8, 0) or not has_attention(spec, "flash2") else "flash2"
         yield Finding(
-            spec.place("model.attn", fact),
+            spec.location("model.attn", fact),
             f"{attn} cannot run on {gpu.name}",
             f"write `attn = {other}`",
             related,
@@ -61,7 +61,7 @@ def flash_hardware(spec: Spec) -> Iterator[Finding]:
         )
     elif spec.text("precision") == "fp32":
         yield Finding(
-            place,
+            location,
             f"{attn} has no fp32 kernel",
             f"write `precision bf16`, or `attn = {legal}`",
             (spec.label("precision", "the precision"),),
@@ -88,15 +88,15 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     known, attn = presumed_family(spec), spec.text("model.attn")
     if known is None or has_attention(spec, attn):
         return
-    place = spec.place("model.attn")
+    location = spec.location("model.attn")
     legal = _legal(spec)
     yield Finding(
-        place,
+        location,
         f"{known.model_type} has no {attn} attention"
         + ("" if "sdpa" in known.attention or attn != "sdpa" else " that computes correctly"),
         f"write `attn = {legal}`{presumed_hint(spec)}",
         (spec.model.label,),
-        place.typed.replace(attn, legal) if spec.written("model.attn") else None,
+        location.typed.replace(attn, legal) if spec.written("model.attn") else None,
     )
 
 
@@ -111,13 +111,13 @@ def flex_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: torch 2.13 `flex_attention.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.text("model.attn") == "flex":
-        place, legal = spec.place("model.attn"), _legal(spec)
+        location, legal = spec.location("model.attn"), _legal(spec)
         yield Finding(
-            place,
+            location,
             "flex attention cannot train on the CPU",
             f"write `attn = {legal}`",
             (spec.label("hardware", "the hardware"),),
-            place.typed.replace("flex", legal),
+            location.typed.replace("flex", legal),
         )
 
 
@@ -134,13 +134,13 @@ def flex_before_volta(spec: Spec) -> Iterator[Finding]:
     """
     gpu = spec.hardware.gpu
     if spec.text("model.attn") == "flex" and gpu is not None and gpu.capability < (7, 0):
-        place, legal = spec.place("model.attn", f"{gpu.name} has compute capability 6.x"), _legal(spec)
+        location, legal = spec.location("model.attn", f"{gpu.name} has compute capability 6.x"), _legal(spec)
         yield Finding(
-            place,
+            location,
             f"flex attention cannot run on {gpu.name}",
             f"write `attn = {legal}`",
             (spec.label("hardware", "the GPU"),),
-            place.typed.replace("flex", legal),
+            location.typed.replace("flex", legal),
         )
 
 
@@ -170,7 +170,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
             yield from _long_rollouts(spec, seq, facts.context, context, fixed)
             return
         yield Finding(
-            spec.place("batch.seq", context),
+            spec.location("batch.seq", context),
             f"sequences of {seq} tokens are longer than the model's context",
             f"write `seq = {facts.context}`",
             replace=f"seq = {facts.context}" if spec.written("batch.seq") else None,
@@ -178,7 +178,7 @@ def past_the_context(spec: Spec) -> Iterator[Finding]:
         )
     elif fixed and padded > facts.context:
         yield Finding(
-            spec.extra_place("trl", "pad_to_multiple_of", context),
+            spec.extra_location("trl", "pad_to_multiple_of", context),
             f"sequences of {seq} tokens are padded to {padded}, more than the model's context",
             write(f"pad_to_multiple_of = {gcd(facts.context, 8)}"),
             (spec.label("batch.seq", "the longest sequence"),),
@@ -196,17 +196,17 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     completion = spec.integer("method.max_completion")
     prompt = seq - completion  # the limit for prompts that the spec states, or else the default
     if not spec.written("method.max_prompt"):
-        place = spec.place("method.max_completion", context)
+        location = spec.location("method.max_completion", context)
         if completion >= limit:
             message = f"completions of {completion} tokens leave no room for a prompt in the model's context"
             shorter = f"max_completion = {limit - prompt if prompt < limit else limit // 2}"
             edited = shorter if spec.written("method.max_completion") else None
-            yield Finding(place, message, f"write `{shorter}`", (), edited, "error" if fixed else None)
+            yield Finding(location, message, f"write `{shorter}`", (), edited, "error" if fixed else None)
         elif fixed:
             message = (
                 f"completions of {completion} tokens leave {limit - completion} tokens of the context for a prompt"
             )
-            yield Finding(place, message, f"write `max_prompt = {limit - completion}` if a prompt may be longer")
+            yield Finding(location, message, f"write `max_prompt = {limit - completion}` if a prompt may be longer")
         return
     name, rest = ("max_completion", prompt) if completion >= prompt else ("max_prompt", completion)
     if rest >= limit:
@@ -218,7 +218,7 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
     path = path_of(f"method.{name}")
     typed_with = (spec.label("method.max_prompt", f"{prompt} + {completion} = {seq}"),) if name != "max_prompt" else ()
     yield Finding(
-        spec.place(path, context),
+        spec.location(path, context),
         f"a prompt of {prompt} and a completion of {completion} tokens are together longer than the model's context",
         help,
         typed_with,
@@ -239,14 +239,14 @@ def attention_target(spec: Spec) -> Iterator[Finding]:
     """
     attn, legal = spec.text("model.attn"), spec.stack.facts.attentions
     if attn not in legal:
-        place = spec.place("model.attn")
+        location = spec.location("model.attn")
         other = "flash2" if attn in FLASH and has_attention(spec, "flash2") else _legal(spec)
         yield Finding(
-            place,
+            location,
             f"{spec.stack.name} has no {attn}",
             f"write `attn = {other}`",
             (spec.label("target", "the target"),),
-            place.typed.replace(attn, other),
+            location.typed.replace(attn, other),
         )
 
 
@@ -262,13 +262,13 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
     """
     share = spec.model.config.get("attention_dropout")
     if spec.text("model.attn") == "flash3" and isinstance(share, int | float) and share > 0:
-        place = spec.place("model.attn", f"attention_dropout is {share:g} in {spec.model.known_from}")
+        location = spec.location("model.attn", f"attention_dropout is {share:g} in {spec.model.known_from}")
         yield Finding(
-            place,
+            location,
             "flash3 ignores the model's attention dropout",
             "write `attn = flash2`",
             (spec.model.label,),
-            place.typed.replace("flash3", "flash2"),
+            location.typed.replace("flash3", "flash2"),
         )
 
 
@@ -328,8 +328,8 @@ def fused_head(spec: Spec) -> Iterator[Finding]:
         if weight is None:
             yield Finding(spec.model.label, message, f"write `{off}` in `extra trl`")
         else:
-            place = spec.extra_place("trl", "router_aux_loss_coef")
-            yield Finding(place, message, write(off), (spec.model.label,))
+            location = spec.extra_location("trl", "router_aux_loss_coef")
+            yield Finding(location, message, write(off), (spec.model.label,))
 
 
 @rule("XP148", "family-without-its-experts")

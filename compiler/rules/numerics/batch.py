@@ -36,18 +36,18 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
     gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     if micro * accum * world == gbs:
         return
-    places = f"{world} {_unit(spec)}{'' if world == 1 else _plural(spec)}"
+    locations = f"{world} {_unit(spec)}{'' if world == 1 else _plural(spec)}"
     if spec.context_parallel > 1:
-        places = f"{world} group{'' if world == 1 else 's'} of {spec.context_parallel} {_unit(spec)}{_plural(spec)}"
+        locations = f"{world} group{'' if world == 1 else 's'} of {spec.context_parallel} {_unit(spec)}{_plural(spec)}"
     others = [spec.label("batch.micro"), spec.label("batch.accum")]
     if spec.written("batch.accum"):
         product = micro * accum * world
         text = f"{micro} x {accum} x {world} = {product}"
         help = f"write gbs={product}, the product, or leave `accum` out: xpc then computes it"
-        message = f"gbs={gbs} is not micro={micro} x accum={accum} x {places}"
+        message = f"gbs={gbs} is not micro={micro} x accum={accum} x {locations}"
         if not spec.written("batch.micro"):
             unit = accum * world
-            message = f"gbs={gbs} is not micro x {accum} accumulation x {places}"
+            message = f"gbs={gbs} is not micro x {accum} accumulation x {locations}"
             text = f"{gbs} / ({accum} x {world}) = {gbs / unit:.2f}"
             product = max(1, round(gbs / unit)) * unit
             help = f"the nearest global batch is gbs={product}"
@@ -56,7 +56,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
         chosen = micro if spec.written("batch.micro") else 1
         unit = chosen * world
         text = f"{gbs} / ({chosen} x {world}) = {gbs / unit:.2f}"
-        message = f"gbs={gbs} is not micro x accumulation x {places}"
+        message = f"gbs={gbs} is not micro x accumulation x {locations}"
         low, high = gbs // unit, gbs // unit + 1
         replace = low * unit or unit
         help = (
@@ -77,7 +77,7 @@ def batch_does_not_divide(spec: Spec) -> Iterator[Finding]:
             f"{head}= {replace}" if head.endswith(" ") else f"{head}={replace}",
         )
     else:
-        yield Finding(spec.place("batch.micro", text), message, help)
+        yield Finding(spec.location("batch.micro", text), message, help)
 
 
 def _plural(spec: Spec) -> str:
@@ -105,7 +105,7 @@ def nothing_to_train(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("train.epochs") == 0:
         yield Finding(
-            spec.place("train.epochs", "takes no step"),
+            spec.location("train.epochs", "takes no step"),
             "the run lasts 0 epochs",
             write("for 3 epochs"),
         )
@@ -154,14 +154,14 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
         better = "0" if steps <= 1 or ceil(steps * 0.03) >= steps else "3%"
         relation = "is the whole run" if steps == long else "ends after the run"
         yield Finding(
-            spec.place("schedule.warmup", f"the run has {steps} step{'' if steps == 1 else 's'}"),
+            spec.location("schedule.warmup", f"the run has {steps} step{'' if steps == 1 else 's'}"),
             f"the warm-up of {long} step{'' if long == 1 else 's'} {relation}",
             write(f"warmup = {better}"),
             severity="error" if exact else None,
         )
     elif steps is None and warmup.unit == "share" and warmup.value >= 1:
         yield Finding(
-            spec.place("schedule.warmup", "all of the run"),
+            spec.location("schedule.warmup", "all of the run"),
             "the warm-up is the whole run",
             write("warmup = 3%"),
             severity="error" if spec.text("schedule") == "polynomial" else None,
@@ -192,7 +192,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
             line = "write `schedule polynomial`, a straight line down to `min_lr` unless `power` is written, or"
             help = f"{line} leave `min_lr` out" if floor.value else "leave `min_lr` out: `linear` ends at 0"
         yield Finding(
-            spec.place("schedule.min_lr"),
+            spec.location("schedule.min_lr"),
             f"`schedule {name}` has no final learning rate",
             help,
             (spec.label("schedule", "the schedule"),),
@@ -205,7 +205,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
             f"{floor.value * 100:g}%" if floor.unit == "absolute" and 0 < floor.value < 1 and share > 1 else "10%"
         )
         yield Finding(
-            spec.place("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
+            spec.location("schedule.min_lr", f"{share * lr:g} {sign} {lr:g}"),
             f"`min_lr` is {'above' if share > 1 else 'no lower than'} the peak",
             write(f"min_lr = {suggested}", f" for a share of the peak, or a rate of at most {lr:g}"),
             (spec.label("optimizer.lr", "the peak learning rate"),),
@@ -227,17 +227,17 @@ def wsd_decay(spec: Spec) -> Iterator[Finding]:
     if name != "wsd":
         if decay is not None:
             yield Finding(
-                spec.place("schedule.decay"),
+                spec.location("schedule.decay"),
                 f"`schedule {name}` has no separate decay",
                 "write `schedule wsd`, or leave `decay` out",
                 (spec.label("schedule", "the schedule"),),
             )
     elif decay is None and "schedule.decay" not in spec.wrong:
-        place = spec.place("schedule", "no `decay` is written")
-        yield Finding(place, "`wsd` needs the length of its decay", "write `decay = 100`")
+        location = spec.location("schedule", "no `decay` is written")
+        yield Finding(location, "`wsd` needs the length of its decay", "write `decay = 100`")
     elif isinstance(decay, Amount) and decay.unit == "share" and spec.get("train.steps") is None:
         yield Finding(
-            spec.place("schedule.decay", "a share of an unknown number of steps"),
+            spec.location("schedule.decay", "a share of an unknown number of steps"),
             "`decay` as a share needs a run counted in steps",
             write("decay = 100", ", or `for 1000 steps`"),
         )
@@ -267,7 +267,7 @@ def unused_moments(spec: Spec) -> Iterator[Finding]:
         if path[10:] in read or not spec.written(path) or spec.get(path) == NEUTRAL.get(path):
             continue
         yield Finding(
-            spec.place(path, f"{name} does not read it"),
+            spec.location(path, f"{name} does not read it"),
             f"`{path[10:]}` does nothing for {name}",
             f"leave `{path[10:]}` out",
             (spec.label("optimizer", "the optimizer"),),
@@ -286,7 +286,7 @@ def learning_rate_zero(spec: Spec) -> Iterator[Finding]:
     """
     if spec.real("optimizer.lr") == 0:
         yield Finding(
-            evolve(spec.place("optimizer.lr"), text="changes no weight"),
+            evolve(spec.location("optimizer.lr"), text="changes no weight"),
             "the learning rate is 0",
             "write a number above 0 and at most 1, such as `lr = 2e-5`",
         )
@@ -315,7 +315,7 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
         if isinstance(value, int | float) and 0 < value < bounds[path]:
             name = path.rpartition(".")[2]
             yield Finding(
-                spec.place(path),
+                spec.location(path),
                 f"at `{name} = {value:g}` nothing is learned",
                 write(f"{name} = {'2e-5' if name == 'lr' else '1'}"),
             )
@@ -344,7 +344,7 @@ def summed_in_bf16(spec: Spec) -> Iterator[Finding]:
     fp32 = ', or `data_types.grad_accum_dtype = "fp32"` in `extra deepspeed`' if spec.zero_stage > 1 else ""
     gbs = LARGEST_BF16_SUM * spec.integer("batch.micro") * spec.replicas
     yield Finding(
-        spec.label("batch.accum") or spec.place("batch.gbs", f"{accum} micro-batches in a step"),
+        spec.label("batch.accum") or spec.location("batch.gbs", f"{accum} micro-batches in a step"),
         f"{accum} gradients are summed in bf16, and those from the {LARGEST_BF16_SUM + 1}th on change nothing",
         f"write a larger `micro`, or `gbs={gbs}`{fp32}",
         (spec.label("precision", "8 significant bits"), spec.label("strategy", "the strategy")),

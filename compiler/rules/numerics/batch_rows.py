@@ -46,7 +46,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
         message = f"{count} repeated to fill {spec.replicas} micro-batches of {micro}"
     fitting = max(1, rows // spec.replicas) * spec.replicas
     label = spec.label("batch.gbs") or spec.label("batch.micro")
-    place = spec.place("batch.gbs", text) if spec.written("batch.gbs") else spec.place("batch.micro", text)
+    location = spec.location("batch.gbs", text) if spec.written("batch.gbs") else spec.location("batch.micro", text)
     more = "" if rows < spec.replicas else f"write `batch gbs={fitting} micro={fitting // spec.replicas}`, or "
     if rows >= per_pass and spec.written("batch.gbs") and not spec.written("batch.accum"):
         more = f"write `gbs = {rows // per_pass * per_pass}`, or "
@@ -54,7 +54,7 @@ def larger_than_the_data(spec: Spec) -> Iterator[Finding]:
         doublings = max(1, rows // STEPS // spec.replicas).bit_length() - 1
         more = f"write `gbs = {spec.replicas << doublings}`, or "
     yield Finding(
-        place,
+        location,
         message,
         f"{more}train on more rows",
         (spec.data[0].label,),
@@ -76,11 +76,11 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
         return
     rows, micro = trained(spec), spec.integer("batch.micro")
     if rows is not None and rows < micro * spec.replicas:
-        place = spec.extra_place("trl", "dataloader_drop_last", f"{micro} x {spec.replicas} > {rows} rows")
+        location = spec.extra_location("trl", "dataloader_drop_last", f"{micro} x {spec.replicas} > {rows} rows")
         yield Finding(
-            place,
+            location,
             f"{rows} rows are fewer than a micro-batch of {micro} in each of {spec.replicas} processes",
             "write `dataloader_drop_last = false`",
             (spec.label("batch.micro", "the micro-batch"), spec.data[0].label),
-            place.typed.partition("=")[0].rstrip() + " = false",
+            location.typed.partition("=")[0].rstrip() + " = false",
         )

@@ -33,7 +33,7 @@ def compiled_twice(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("model.compile") and spec.extra_value("trl", "torch_compile") is not None:
         yield Finding(
-            spec.extra_place("trl", "torch_compile", "compiles the complete model"),
+            spec.extra_location("trl", "torch_compile", "compiles the complete model"),
             "`compile` cannot be combined with `torch_compile`",
             "leave `torch_compile` out",
             (spec.label("model.compile", "compiles layer by layer"),),
@@ -58,7 +58,7 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
     if spec.flag("model.compile") and way not in reach:
         under = "" if not reach else f" under {spec.text('strategy')}"
         yield Finding(
-            spec.place("model.compile", f"accelerate {spec.stack.pins['accelerate']}"),
+            spec.location("model.compile", f"accelerate {spec.stack.pins['accelerate']}"),
             f"{spec.stack.name} cannot compile layer by layer{under}",
             f"leave `compile` out, or write `target {able(lambda one: way in one.facts.compile_layers)}`",
             (spec.label("strategy", "the strategy"), spec.label("target", "the target")),
@@ -77,12 +77,12 @@ def _compiles(spec: Spec) -> str | None:
     )
 
 
-def _place(spec: Spec, text: str) -> tuple[str, Label] | None:
+def _location(spec: Spec, text: str) -> tuple[str, Label] | None:
     """Return a pair: the name and the location of the setting that turns compilation on. None without compilation."""
     if spec.flag("model.compile"):
-        return "compile", spec.place("model.compile", text)
+        return "compile", spec.location("model.compile", text)
     name = _compiles(spec)
-    return None if name is None else (name, spec.extra_place("trl", name, text))
+    return None if name is None else (name, spec.extra_location("trl", name, text))
 
 
 def _backend(spec: Spec) -> str:
@@ -106,13 +106,13 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if gpu is None or gpu.capability >= (8, 0):
         return
-    found = _place(spec, f"{gpu.name} has compute capability {gpu.compute_capability}")
+    found = _location(spec, f"{gpu.name} has compute capability {gpu.compute_capability}")
     if found is None:
         return
-    name, place = found
+    name, location = found
     too_old = gpu.capability < (7, 0) and _backend(spec) == "inductor"
     yield Finding(
-        place,
+        location,
         f"inductor has no kernels for {gpu.name}" if too_old else f"compilation gains little on {gpu.name}",
         f"leave `{name}` out",
         (spec.label("hardware", "the GPU"),),
@@ -133,10 +133,10 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
     name = _compiles(spec)
     if name is not None and spec.extra_value("trl", "torch_compile") is False:
         yield Finding(
-            spec.extra_place("trl", "torch_compile", "becomes true"),
+            spec.extra_location("trl", "torch_compile", "becomes true"),
             f"`{name}` compiles the model in spite of `torch_compile = false`",
             f"leave `{name}` out",
-            (spec.extra_place("trl", name, "switches it on"),),
+            (spec.extra_location("trl", name, "switches it on"),),
         )
 
 
@@ -160,7 +160,7 @@ def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
     if graphs and not spec.on_cpu and not cut:
         packed = spec.label("batch.packing", "rows are joined end to end") or spec.label("batch.padding_free")
         yield Finding(
-            spec.extra_place("trl", name, "records CUDA graphs"),
+            spec.extra_location("trl", name, "records CUDA graphs"),
             "CUDA graphs are recorded again for every batch length",
             'write `torch_compile_mode = "max-autotune-no-cudagraphs"`' if mode in GRAPHS else f"leave `{name}` out",
             (packed,),
@@ -185,7 +185,7 @@ def unknown_compiler(spec: Spec) -> Iterator[Finding]:
         if isinstance(value, str) and value not in legal and spec.extra_value("trl", name) is not None:
             usual = "default" if name == "torch_compile_mode" else "inductor"
             yield Finding(
-                spec.extra_place("trl", name, "known are " + ", ".join(map(str, legal))),
+                spec.extra_location("trl", name, "known are " + ", ".join(map(str, legal))),
                 f"`{value[:60]}` is not a {name.rpartition('_')[2]} of the compiler",
                 write(f'{name} = "{usual}"'),
             )

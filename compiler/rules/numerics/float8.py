@@ -26,9 +26,9 @@ def _bf16(spec: Spec, fact: str, message: str, *more: str, help: str = "") -> Fi
     """Make a finding about `precision fp8`, with the text `fact` at its label. If no `help` is given, the help suggests
     bf16, followed by the texts in `more`.
     """
-    place = spec.place("precision", fact)
-    typed = place.typed.replace("fp8", "bf16")
-    return Finding(place, message, help or "write `precision bf16`" + "".join(more), (), typed)
+    location = spec.location("precision", fact)
+    typed = location.typed.replace("fp8", "bf16")
+    return Finding(location, message, help or "write `precision bf16`" + "".join(more), (), typed)
 
 
 @rule("XP360", "fp8-on-the-hardware")
@@ -49,13 +49,13 @@ def fp8_hardware(spec: Spec) -> Iterator[Finding]:
     what = "the CPU" if gpu is None else gpu.name
     fact = "needs a GPU" if gpu is None else f"{gpu.name} has capability {gpu.compute_capability}; fp8 needs 8.9"
     other = "bf16" if gpu is not None and gpu.bf16_tflops is not None else "fp32"
-    place = spec.place("precision", fact)
+    location = spec.location("precision", fact)
     yield Finding(
-        place,
+        location,
         f"fp8 cannot be used on {what}",
         f"write `precision {other}`",
         (spec.label("hardware", "the hardware"),),
-        place.typed.replace("fp8", other),
+        location.typed.replace("fp8", other),
     )
 
 
@@ -98,15 +98,15 @@ def fp8_strategy(spec: Spec) -> Iterator[Finding]:
     if strategy not in STRATEGIES:
         sharded = spec.hardware.world > 1
         yield Finding(
-            spec.place("strategy", "computes in bf16, fp16 or fp32"),
+            spec.location("strategy", "computes in bf16, fp16 or fp32"),
             f"{strategy} cannot be combined with fp8",
             "write `strategy fsdp`, or `precision bf16`" if sharded else "write `strategy ddp`, or `precision bf16`",
             (spec.label("precision", "fp8"),),
-            spec.place("strategy").typed.replace(strategy, "fsdp" if sharded else "ddp", 1),
+            spec.location("strategy").typed.replace(strategy, "fsdp" if sharded else "ddp", 1),
         )
     elif spec.context_parallel > 1:
         yield Finding(
-            spec.place("strategy.context_parallel"),
+            spec.location("strategy.context_parallel"),
             "context parallelism cannot be combined with fp8",
             "leave `context_parallel` out, or write `precision bf16`",
             (spec.label("precision", "fp8"),),
@@ -198,7 +198,7 @@ def fp8_not_compiled(spec: Spec) -> Iterator[Finding]:
     if compiled or gpu is None or gpu.capability < WITH_FP8 or not spec.stack.facts.float8_training:
         return
     yield Finding(
-        spec.place("precision", "casts before each product"),
+        spec.location("precision", "casts before each product"),
         "fp8 without compilation is slower than bf16",
         "write `model(compile)`, or `precision bf16`",
     )
@@ -218,7 +218,7 @@ def fp8_loaded_once(spec: Spec) -> Iterator[Finding]:
     """
     if spec.sharded_by_fsdp and spec.extra_value("accelerate", LOADS_ONCE) is True:
         yield Finding(
-            spec.extra_place("accelerate", LOADS_ONCE),
+            spec.extra_location("accelerate", LOADS_ONCE),
             "accelerate cannot load the model in one process only in fp8",
             write(f"{LOADS_ONCE} = false"),
             (spec.label("precision", "fp8"),),

@@ -26,7 +26,7 @@ def _uses_fused_loss(spec: Spec) -> bool:
 def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
     """Make the finding that the fused loss cannot be used, with the reason (`why`) and a second label."""
     return Finding(
-        spec.extra_place("trl", FUSED, "calls parts of the model directly"),
+        spec.extra_location("trl", FUSED, "calls parts of the model directly"),
         f"{spec.text('method')}'s fused loss cannot be used: {why}",
         write(f"{FUSED} = false"),
         (label,),
@@ -65,7 +65,7 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
     elif spec.flag("method.precompute"):
         why, label = "it does not read a precomputed reference", spec.label("method.precompute", "the reference")
     elif ignored:
-        why, label = f"it ignores `{ignored[0]}`", spec.extra_place("trl", ignored[0], "ignored")
+        why, label = f"it ignores `{ignored[0]}`", spec.extra_location("trl", ignored[0], "ignored")
     elif spec.get("method.label_smoothing") or spec.get("method.rpo"):
         name: Path = "method.label_smoothing" if spec.get("method.label_smoothing") else "method.rpo"
         why, label = f"it ignores `{name[7:]}`", spec.label(name, "ignored")

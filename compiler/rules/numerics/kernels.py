@@ -21,7 +21,7 @@ def liger_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.flag("memory.liger"):
         yield Finding(
-            spec.place("memory.liger", "Triton needs a GPU"),
+            spec.location("memory.liger", "Triton needs a GPU"),
             "liger cannot run on the CPU",
             "leave `liger` out",
             (spec.label("hardware", "the hardware"),),
@@ -41,7 +41,7 @@ def liger_without_family(spec: Spec) -> Iterator[Finding]:
     kind, patched = spec.model.model_type, spec.stack.facts.liger_models
     if spec.flag("memory.liger") and kind is not None and kind not in patched:
         yield Finding(
-            spec.place("memory.liger", f"no kernels for {kind}"),
+            spec.location("memory.liger", f"no kernels for {kind}"),
             f"liger does nothing for {kind}",
             "leave `liger` out",
             (spec.model.label, spec.label("target", f"liger-kernel {spec.stack.pins['liger-kernel']}")),
@@ -62,7 +62,7 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
     gpu = spec.hardware.gpu
     if spec.flag("memory.liger") and gpu is not None and gpu.capability < (7, 0):
         yield Finding(
-            spec.place("memory.liger", f"{gpu.name} has compute capability {gpu.compute_capability}"),
+            spec.location("memory.liger", f"{gpu.name} has compute capability {gpu.compute_capability}"),
             f"liger runs on Triton, which is not tested on {gpu.name}",
             "leave `liger` out",
             (spec.label("hardware", "the GPU"),),
@@ -85,7 +85,7 @@ def liger_of_scores(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("memory.liger") and spec.get("method") == "reward" and not spec.stack.facts.liger_scores:
         yield Finding(
-            spec.place("memory.liger", "needs an output head"),
+            spec.location("memory.liger", "needs an output head"),
             f"liger cannot run a reward model on {spec.stack.name}",
             f"leave `liger` out, or write `target {able(lambda one: one.facts.liger_scores)}`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
@@ -104,7 +104,7 @@ def offload_activations_on_cpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.flag("memory.offload_activations"):
         yield Finding(
-            spec.place("memory.offload_activations"),
+            spec.location("memory.offload_activations"),
             "on the CPU, activations are in host memory already",
             "leave `offload_activations` out",
             (spec.label("hardware", "the hardware"),),
@@ -126,7 +126,7 @@ def optimizer_without_gpu(spec: Spec) -> Iterator[Finding]:
     name = spec.text("optimizer")
     if spec.on_cpu and (name.startswith("galore_adamw8bit") or name == "adalomo"):
         yield Finding(
-            spec.place("optimizer", "its states need a GPU"),
+            spec.location("optimizer", "its states need a GPU"),
             f"{name} cannot run on the CPU",
             "write `optimizer adamw`",
             (spec.label("hardware", "the hardware"),),

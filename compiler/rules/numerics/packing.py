@@ -60,13 +60,13 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
         ways.append(f"`{mask}`, which is exact for this model and costs attention over the complete row")
     if can_run_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
-    place = spec.place("batch.packing", f"{attn} attention does not see where documents end")
+    location = spec.location("batch.packing", f"{attn} attention does not see where documents end")
     yield Finding(
-        place,
+        location,
         "packing needs flash attention or an exact mask",
         "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
-        mask if mask_is_exact(spec) and not cut and place.typed == "packing" else None,
+        mask if mask_is_exact(spec) and not cut and location.typed == "packing" else None,
     )
 
 
@@ -94,10 +94,10 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("batch.packing.isolate") != "mask" or not spec.flag("batch.packing"):
         return
-    place = spec.place("batch.packing.isolate")
+    location = spec.location("batch.packing.isolate")
     if spec.text("model.attn") in FLASH:
         yield Finding(
-            place,
+            location,
             "`isolate = mask` builds no mask with flash attention",
             "leave `isolate` out",
             (spec.label("model.attn", "the attention"),),
@@ -107,10 +107,10 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
         # a target with an exact mask always has a strategy other than `wrapped`, so one can be suggested
         assert best is not None
         yield Finding(
-            spec.place("batch.packing.strategy", UNMARKED),
+            spec.location("batch.packing.strategy", UNMARKED),
             "`isolate = mask` does not know where documents end",
             write(f"strategy = {best}"),
-            (place,),
+            (location,),
         )
     elif not mask_is_exact(spec):
         known = family(spec)
@@ -124,7 +124,7 @@ def mask_not_exact(spec: Spec) -> Iterator[Finding]:
             why = _why_state_leaks(spec, known)
         flash = can_run_flash(spec) and flash_is_exact(spec) and rows_have_bounds(spec)
         yield Finding(
-            place,
+            location,
             f"the mask does not keep documents apart: {why}",
             "leave `packing` out" + (", or write `attn = flash2` without `isolate`" if flash else ""),
             (spec.label("target", "the target") if spec.stack.facts.isolate_mask is not True else spec.model.label,),
@@ -163,7 +163,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
         written = spec.written("batch.packing.strategy")
         flat = spec.flag("batch.padding_free")
         yield Finding(
-            spec.place("batch.packing.strategy" if written else "batch.packing"),
+            spec.location("batch.packing.strategy" if written else "batch.packing"),
             "`wrapped` lets documents attend to each other"
             + (", and `padding_free` does not prevent it" if flat else ""),
             f"write `strategy = {best}`" if best else f"leave `packing` out: {spec.stack.name} has no other strategy",
@@ -192,7 +192,7 @@ def flash_without_ends(spec: Spec) -> Iterator[Finding]:
         return  # the rule XP310 already reports other kinds of attention
     best = bounded(spec)
     yield Finding(
-        spec.place("batch.packing.strategy" if best else ISOLATE, UNMARKED),
+        spec.location("batch.packing.strategy" if best else ISOLATE, UNMARKED),
         "`isolate = flash` does not know where documents end",
         f"write `strategy = {best}`" if best else f"leave `packing` out: {spec.stack.name} has no other strategy",
         (spec.label(ISOLATE, "set here") if best else spec.label("target", "the target"),),
@@ -214,7 +214,7 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
     legal = tuple(spec.stack.packing)
     if spec.flag("batch.packing") and isinstance(name, str) and name not in legal:
         yield Finding(
-            spec.place("batch.packing.strategy", f"{spec.stack.name} has " + ", ".join(legal)),
+            spec.location("batch.packing.strategy", f"{spec.stack.name} has " + ", ".join(legal)),
             f"{spec.stack.name} has no packing strategy `{name}`",
             write(f"strategy = {legal[0]}"),
             (spec.label("target", "the target"),),
@@ -240,7 +240,7 @@ def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
     keeps = spec.flag("batch.padding_free") and spec.stack.facts.bfd_forces_padding_free is True
     if not keeps:
         yield Finding(
-            spec.place("batch.packing.eval", "documents of the evaluation attend to each other"),
+            spec.location("batch.packing.eval", "documents of the evaluation attend to each other"),
             "`packing.eval` without `packing` does not keep documents apart",
             "leave `packing.eval` out, or also pack the training rows",
             (spec.label("batch.packing", "training rows are not packed"),),
@@ -261,7 +261,7 @@ def padding_free_with_length(spec: Spec) -> Iterator[Finding]:
         return
     if spec.stack.facts.padding_free_needs_no_max_length and spec.written("batch.seq"):
         yield Finding(
-            spec.place("batch.seq", "not enforced"),
+            spec.location("batch.seq", "not enforced"),
             "`padding_free` does not cut rows at `seq`",
             "leave `seq` out, or pack the rows",
             (spec.label("batch.padding_free", "padding_free"),),
@@ -285,7 +285,7 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
         return  # dpo pads its rows on this stack, even with `padding_free`, so they need no separation
     if spec.flag("batch.padding_free") and attn not in FLASH and not mask_is_exact(spec):
         yield Finding(
-            spec.place("batch.padding_free", f"attention is {attn}"),
+            spec.location("batch.padding_free", f"attention is {attn}"),
             "`padding_free` without flash attention lets rows attend to each other",
             "leave `padding_free` out",
             (spec.label("model.attn", "the attention"),),
@@ -316,7 +316,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     known, other = presumed_family(spec), stateful_family(spec)
     if known is None:
         yield Finding(
-            spec.place(name, f"the family is {other}"),
+            spec.location(name, f"the family is {other}"),
             f"{attn} does not keep documents apart: {other} carries a state from token to token",
             f"leave `{name.rpartition('.')[2]}` out" + presumed_hint(spec),
             (spec.model.label, spec.label("model.attn", "the attention")),
@@ -326,7 +326,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     why = f"{known.model_type} does not pass on where documents end" if plain else _why_state_leaks(spec, known)
     ways = ["`attn = eager` with `packing(isolate=mask)`"] if mask_is_exact(spec) and name == "batch.packing" else []
     yield Finding(
-        spec.place(name, f"the family is {known.model_type}"),
+        spec.location(name, f"the family is {known.model_type}"),
         f"{attn} does not keep documents apart: {why}",
         " or ".join([*(f"write {way}" for way in ways), f"leave `{name.rpartition('.')[2]}` out"])
         + presumed_hint(spec),
@@ -348,7 +348,7 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
         return  # the micro-batch counts preference pairs, and each pair consists of two sequences
     if spec.flag("batch.padding_free") and spec.integer("batch.micro") == 1:
         yield Finding(
-            spec.place("batch.padding_free"),
+            spec.location("batch.padding_free"),
             "`padding_free` saves nothing with a micro-batch of one sequence",
             "leave `padding_free` out, or write a larger `micro`",
             (spec.label("batch.micro", "the micro-batch"),),
@@ -381,13 +381,13 @@ def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
     written = spec.written("batch.micro") and spec.written("batch.gbs") and not spec.written("batch.accum")
     ways = [f"write `micro = {smaller}`"] if smaller else []
     ways += ["write `attn = flash2` without `isolate`"] if can_run_flash(spec) and flash_is_exact(spec) else []
-    place = spec.place(
+    location = spec.location(
         "batch.micro" if spec.written("batch.micro") else "batch.packing", f"{micro} x {seq} = {micro * seq}"
     )
     yield Finding(
-        place,
+        location,
         f"attention is computed over rows of {micro * seq} tokens, though each token sees only its own document",
         " or ".join(ways) or "leave `packing` out",
         (spec.label("batch.packing", "packed rows are joined end to end"), spec.label("model.attn", "no flash kernel")),
-        with_number(place.typed, smaller) if smaller and written else None,
+        with_number(location.typed, smaller) if smaller and written else None,
     )

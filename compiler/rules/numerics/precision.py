@@ -73,24 +73,24 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     fact = f"{gpu.name} has compute capability {gpu.compute_capability}; bf16 needs 8.0"
     related = (spec.label("hardware", "the GPU"),)
     if spec.text("precision") == "bf16":
-        place = spec.place("precision", fact)
+        location = spec.location("precision", fact)
         yield Finding(
-            place,
+            location,
             f"bf16 on {gpu.name}, which is older than Ampere",
             "write `precision fp32`, or `precision fp16` for mixed precision",
             related,
-            place.typed.replace("bf16", "fp32"),
+            location.typed.replace("bf16", "fp32"),
         )
     if spec.text("model.dtype") == "bf16":
         yield Finding(
-            spec.place("model.dtype", fact),
+            spec.location("model.dtype", fact),
             f"bf16 weights on {gpu.name}, which is older than Ampere",
             write("dtype = fp32"),
             related,
         )
     if spec.get("method.teacher_dtype") == "bf16" and spec.written("method.teacher_dtype"):
         yield Finding(
-            spec.place("method.teacher_dtype", fact),
+            spec.location("method.teacher_dtype", fact),
             f"a teacher in bf16 on {gpu.name}, which is older than Ampere",
             write("teacher_dtype = fp32"),
             related,
@@ -98,7 +98,7 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     for name in SUMMED_IN:
         if spec.zero_stage and str(spec.extra_value("deepspeed", name)).lower() in BF16:
             yield Finding(
-                spec.extra_place("deepspeed", name, fact),
+                spec.extra_location("deepspeed", name, fact),
                 f"gradients in bf16 on {gpu.name}, which is older than Ampere",
                 f"leave `{name}` out",
                 related,
@@ -120,7 +120,7 @@ def bf16_positions(spec: Spec) -> Iterator[Finding]:
     alibi = spec.model.model_type == "falcon" and spec.model.config.get("alibi") is True
     if alibi and gpu is not None and gpu.capability < (8, 0):
         yield Finding(
-            spec.place("hardware", f"compute capability {gpu.compute_capability}; bf16 needs 8.0"),
+            spec.location("hardware", f"compute capability {gpu.compute_capability}; bf16 needs 8.0"),
             f"falcon with ALiBi computes its positions in bf16, and {gpu.name} is older than Ampere",
             "write a GPU of compute capability 8.0 or later in `hardware`, such as a100-40gb",
             (spec.model.label,),
@@ -141,7 +141,7 @@ def tf32_before_ampere(spec: Spec) -> Iterator[Finding]:
     if spec.flag("precision.tf32") and (gpu is None or gpu.capability < (8, 0)):
         where = "the CPU" if gpu is None else gpu.name
         yield Finding(
-            spec.place("precision.tf32", f"{where} has no tf32"),
+            spec.location("precision.tf32", f"{where} has no tf32"),
             f"tf32 cannot be used on {where}",
             "leave `tf32` out",
             (spec.label("hardware", "the hardware"),),
@@ -159,13 +159,13 @@ def fp16_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: accelerate 1.15 `Accelerator.__init__` (`native_amp` stays false); confirmed by running it.
     """
     if spec.on_cpu and spec.text("precision") == "fp16":
-        place = spec.place("precision", "ignored on a CPU")
+        location = spec.location("precision", "ignored on a CPU")
         yield Finding(
-            place,
+            location,
             "fp16 on the CPU trains in fp32",
             "write `precision fp32`",
             (spec.label("hardware", "the hardware"),),
-            place.typed.replace("fp16", "fp32"),
+            location.typed.replace("fp16", "fp32"),
         )
 
 
@@ -203,7 +203,7 @@ def fp16_weights(spec: Spec) -> Iterator[Finding]:
     if spec.text("model.dtype") == "fp16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
         strategy = spec.text("strategy")
         yield Finding(
-            spec.place("model.dtype", f"no fp32 master copy under {strategy}"),
+            spec.location("model.dtype", f"no fp32 master copy under {strategy}"),
             f"fp16 weights cannot be trained under {strategy}",
             write("dtype = fp32"),
             (spec.label("precision"), spec.label("strategy")),
@@ -229,7 +229,7 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     if (spec.bits == 4 or not spec.low_rank) and spec.model.model_type not in UNROTATED:
         what = "a base of 4 bits" if spec.low_rank else "rotations" if spec.flag("oft") else f"`{spec.adapter}`"
         yield Finding(
-            spec.place("model.dtype", "bf16 autocast refuses fp16 tensors"),
+            spec.location("model.dtype", "bf16 autocast refuses fp16 tensors"),
             f"fp16 weights with {what} cannot be trained in bf16",
             write("dtype = bf16"),
             (spec.label("precision"), spec.label("lora.bits" if spec.low_rank else spec.adapter)),
@@ -251,7 +251,7 @@ def bf16_weights(spec: Spec) -> Iterator[Finding]:
     if spec.text("model.dtype") == "bf16" and _no_master(spec) and not _frozen(spec) and not _not_fp32(spec):
         lr, strategy = spec.real("optimizer.lr"), spec.text("strategy")
         yield Finding(
-            spec.place("model.dtype", f"no fp32 master copy under {strategy}"),
+            spec.location("model.dtype", f"no fp32 master copy under {strategy}"),
             f"bf16 weights under {strategy} lose updates at a learning rate of {lr:g}",
             write("dtype = fp32"),
             (spec.label("optimizer.lr", "the learning rate"),),
@@ -275,7 +275,7 @@ def narrow_weights(spec: Spec) -> Iterator[Finding]:
     if _not_fp32(spec) and not _frozen(spec):
         dtype = spec.text("model.dtype")
         yield Finding(
-            spec.place("model.dtype", f"layers compute in {dtype}"),
+            spec.location("model.dtype", f"layers compute in {dtype}"),
             f"{dtype} weights under `precision fp32` compute in {dtype}",
             write("dtype = fp32"),
             (spec.label("precision", "the precision"),),
@@ -298,7 +298,7 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
     dtype = spec.text("model.dtype")
     if spec.zero_stage == 3 and spec.lora and not spec.bits and spec.text("precision") == "fp32" and dtype != "fp32":
         yield Finding(
-            spec.place("model.dtype", "becomes fp32"),
+            spec.location("model.dtype", "becomes fp32"),
             f"{dtype} weights become fp32 under zero3 with `precision fp32`",
             write("dtype = fp32"),
             (spec.label("strategy"), spec.label("precision")),
@@ -323,7 +323,7 @@ def widened_score(spec: Spec) -> Iterator[Finding]:
     scored = spec.lora and spec.method.scores
     if spec.zero_stage in (1, 2) and scored and spec.text("precision") == "fp32" and adapter_dtype(spec) != dtype:
         yield Finding(
-            spec.place("model.dtype", "the dtype of the base's output"),
+            spec.location("model.dtype", "the dtype of the base's output"),
             f"the score head is float32 under {spec.text('strategy')}, and its base is {dtype}",
             write("dtype = fp32"),
             (spec.label("strategy"), spec.label("precision")),
@@ -342,13 +342,13 @@ def fp16_zero_before_volta(spec: Spec) -> Iterator[Finding]:
     """
     gpu = spec.hardware.gpu
     if gpu is not None and gpu.capability < (7, 0) and spec.zero_stage and spec.text("precision") == "fp16":
-        place = spec.place("precision", f"{gpu.name} has compute capability {gpu.compute_capability}")
+        location = spec.location("precision", f"{gpu.name} has compute capability {gpu.compute_capability}")
         yield Finding(
-            place,
+            location,
             f"fp16 with ZeRO cannot run on {gpu.name}",
             "write `precision fp32`, or `strategy ddp`",
             (spec.label("strategy", "DeepSpeed needs 7.0"), spec.label("hardware", "the GPU")),
-            place.typed.replace("fp16", "fp32"),
+            location.typed.replace("fp16", "fp32"),
         )
 
 
@@ -363,11 +363,11 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: transformers 5.23 `training_args.py`, accelerate 1.15 `state.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.zero_stage and spec.text("precision") == "bf16":
-        place = spec.place("precision", "turns ZeRO off on a CPU")
+        location = spec.location("precision", "turns ZeRO off on a CPU")
         yield Finding(
-            place,
+            location,
             "bf16 cannot be used with ZeRO on the CPU",
             "write `precision fp32`, or `strategy ddp`",
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),
-            place.typed.replace("bf16", "fp32"),
+            location.typed.replace("bf16", "fp32"),
         )

@@ -87,17 +87,17 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     stored = _stored_bits(spec) if how == "bitsandbytes" else None
     if stored is not None and spec.bits not in (None, stored):
         yield Finding(
-            spec.place("lora.bits" if spec.written("lora.bits") else "qlora", f"{spec.bits} bits"),
+            spec.location("lora.bits" if spec.written("lora.bits") else "qlora", f"{spec.bits} bits"),
             f"{spec.model.name} is stored in {stored} bits, which stay",
             f"write `lora(bits={stored})`, or name the unquantized model",
             (spec.model.label,),
         )
     if how not in (None, "bitsandbytes") and spec.bits is not None:
-        place: Path = "lora.bits" if spec.written("lora.bits") else "qlora"
+        location: Path = "lora.bits" if spec.written("lora.bits") else "qlora"
         yield Finding(
-            spec.place(place, f"{spec.bits} bits by bitsandbytes"),
+            spec.location(location, f"{spec.bits} bits by bitsandbytes"),
             f"{spec.model.name} is quantized already ({how})",
-            "leave `bits` out" if place == "lora.bits" else "write `lora` instead",
+            "leave `bits` out" if location == "lora.bits" else "write `lora` instead",
             (spec.model.label,),
         )
 
@@ -115,7 +115,7 @@ def packed_not_sharded(spec: Spec) -> Iterator[Finding]:
     how = _packed(spec)
     if how not in (None, "bitsandbytes") and spec.lora and spec.weights_sharded:
         yield Finding(
-            spec.place("strategy", "does not shard quantized weights"),
+            spec.location("strategy", "does not shard quantized weights"),
             f"{spec.text('strategy')} keeps all weights of a {how} base in every process",
             "write `strategy ddp`, or `qlora` with the unquantized model",
             (spec.model.label,),
@@ -163,7 +163,7 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
         yield Finding(spec.model.label, f"{what}, and its {why}", f"write `lora`, or {copy}")
     elif spec.flag("save.merge"):
         yield Finding(
-            spec.place("save.merge", "writes weights back in fp8"),
+            spec.location("save.merge", "writes weights back in fp8"),
             f"{what}, and merged weights would be saved in a form that cannot be loaded",
             f"leave `merge` out, or {copy}",
             (spec.model.label,),
@@ -207,7 +207,7 @@ def stored_dtype(spec: Spec) -> Iterator[Finding]:
         return
     what = "some weights are" if spec.in_mxfp4 else "the weights that are not in fp8 are"
     yield Finding(
-        spec.place("model.dtype", f"{what} loaded in {stays}"),
+        spec.location("model.dtype", f"{what} loaded in {stays}"),
         f"{spec.model.name} cannot be loaded in {dtype} on {spec.stack.name}",
         write(f"dtype = {stays}"),
         (spec.model.label,),

@@ -29,14 +29,14 @@ def selective_reentrant(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("memory.checkpointing.selective"):
         return
-    place = spec.place("memory.checkpointing.selective")
+    location = spec.location("memory.checkpointing.selective")
     if spec.lora and spec.zero_stage == 3:
         related = spec.label("strategy", "uses reentrant recomputation with adapters")
         message = "`selective` cannot be used with adapters under zero3"
-        yield Finding(place, message, "write `strategy zero2`", (related,))
+        yield Finding(location, message, "write `strategy zero2`", (related,))
     elif spec.flag("memory.checkpointing.reentrant"):
         related = spec.label("memory.checkpointing.reentrant", "the older implementation")
-        yield Finding(place, "`selective` cannot be reentrant", "leave `reentrant` out", (related,))
+        yield Finding(location, "`selective` cannot be reentrant", "leave `reentrant` out", (related,))
 
 
 @rule("XP482", "selective-not-in-the-stack")
@@ -53,7 +53,7 @@ def not_in_the_stack(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("memory.checkpointing.selective") and not spec.stack.facts.selective_checkpointing:
         yield Finding(
-            spec.place("memory.checkpointing.selective", f"trl {spec.stack.pins['trl']}"),
+            spec.location("memory.checkpointing.selective", f"trl {spec.stack.pins['trl']}"),
             f"{spec.stack.name} recomputes everything or nothing",
             f"leave `selective` out, or write `target {able(lambda one: one.facts.selective_checkpointing)}`",
             (spec.label("target", "the target"),),
@@ -74,7 +74,7 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
     attention = spec.text("model.attn")
     if spec.flag("memory.checkpointing.selective") and attention in ("eager", "flex"):
         yield Finding(
-            spec.place("memory.checkpointing.selective", "keeps nothing"),
+            spec.location("memory.checkpointing.selective", "keeps nothing"),
             f"`selective` does nothing with {attention} attention",
             "leave `selective` out, or write `attn = sdpa`",
             (spec.label("model.attn", "the attention"),),
@@ -103,7 +103,7 @@ def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     twice = facts.reward_runs_twice and spec.text("method") == "reward" and not spec.lora
     if twice or not spec.flag(path):
         yield Finding(
-            spec.place("memory.checkpointing" if twice else path, "" if twice else "not reentrant"),
+            spec.location("memory.checkpointing" if twice else path, "" if twice else "not reentrant"),
             "partly frozen layers cannot be recomputed "
             + ("by a reward trainer under zero3" if twice else "under zero3 unless reentrant"),
             "write `memory(checkpointing=false)`" if twice else "write `memory(checkpointing(reentrant=true))`",

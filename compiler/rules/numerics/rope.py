@@ -45,7 +45,7 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
     kind = _scaling(spec)
     if kind is not None:
         yield Finding(
-            spec.place("model.rope", "a second scaling"),
+            spec.location("model.rope", "a second scaling"),
             f"the positions of {spec.model.name} are scaled already"
             + (f" ({kind})" if kind != "scaled" else "")
             + ", in its config.json",
@@ -69,17 +69,17 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
     """
     if spec.online and spec.flag("method.vllm"):
         yield Finding(
-            spec.place("model.rope", "vLLM does not read `rope`"),
+            spec.location("model.rope", "vLLM does not read `rope`"),
             "vLLM loads the model without the scaling of `rope`",
             "leave `vllm` out, or write the scaling into the config.json of a local model, and train its folder",
-            (spec.place("method.vllm"),),
+            (spec.location("method.vllm"),),
         )
     if spec.lora and not spec.flag("save.merge"):
         yield Finding(
-            spec.place("model.rope", "not saved in the adapter's folder"),
+            spec.location("model.rope", "not saved in the adapter's folder"),
             "an adapter is saved without the scaling of `rope`",
             "write `save(merge)`, which also saves the complete model",
-            (spec.place(spec.adapter),),
+            (spec.location(spec.adapter),),
         )
 
 
@@ -100,7 +100,7 @@ def not_scaled(spec: Spec) -> Iterator[Finding]:
     if family is None or family in spec.stack.facts.scaled_families:
         return
     yield Finding(
-        spec.place("model.rope", f"the family {family}"),
+        spec.location("model.rope", f"the family {family}"),
         f"the positions of {spec.model.name} cannot be scaled with {spec.stack.name}",
         "leave `rope` out",
         (spec.model.label,),

@@ -105,11 +105,11 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
     how, when = _unit(evaluated), _unit(saved)
     if how == when and saved != NEVER:
         return
-    best = spec.extra_place("trl", LOAD)
+    best = spec.extra_location("trl", LOAD)
     if saved == NEVER and evaluated != NEVER:
         every = _typed(evaluated) if how == "steps" else how
         yield Finding(
-            spec.place("save.every"),
+            spec.location("save.every"),
             "there are no checkpoints to choose the best from",
             write(f"every = {every}"),
             (evolve(best, text="loads the best checkpoint"),),
@@ -158,10 +158,10 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
         elif rounded:
             text = f"{saved.value} is not a multiple of {evaluated.value} in floating point"
     yield Finding(
-        spec.place("save.every", text),
+        spec.location("save.every", text),
         message,
         write(f"every = {nearest}", " in `save`"),
-        (spec.label("eval.every", "the evaluation"), spec.extra_place("trl", LOAD, "loads the best checkpoint")),
+        (spec.label("eval.every", "the evaluation"), spec.extra_location("trl", LOAD, "loads the best checkpoint")),
         severity=severity,
     )
 
@@ -196,7 +196,7 @@ def metric_not_there(spec: Spec) -> Iterator[Finding]:
         names = ["loss", *(name for name in known if name != "aux_loss")]
         shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} others" if len(names) > SHOWN else "")
         yield Finding(
-            spec.extra_place("trl", METRIC, f"an evaluation reports {shown}"),
+            spec.extra_location("trl", METRIC, f"an evaluation reports {shown}"),
             f"an evaluation of {method} has no metric `{metric[:60]}`",
             write(f'{METRIC} = "{suggested}"'),
             (spec.label("method", "the method"), spec.label("target", "the target")),
@@ -226,7 +226,7 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
         return
     right = f"{HIGHER_IS_BETTER} = {'false' if lower else 'true'}"
     yield Finding(
-        spec.extra_place("trl", HIGHER_IS_BETTER if isinstance(higher, bool) else METRIC),
+        spec.extra_location("trl", HIGHER_IS_BETTER if isinstance(higher, bool) else METRIC),
         f"the {'highest' if lower else 'lowest'} {name[:60]} would count as the best, although it is the worst",
         write(right) if isinstance(higher, bool) else f"write `{right}` next to it",
     )
@@ -257,7 +257,7 @@ def best_by_its_speed(spec: Spec) -> Iterator[Finding]:
     metric = spec.extra_value("trl", METRIC)
     if isinstance(metric, str) and any(metric == one or metric.endswith("_" + one) for one in NO_QUALITY):
         yield Finding(
-            spec.extra_place("trl", METRIC, "the same for a good and a bad model"),
+            spec.extra_location("trl", METRIC, "the same for a good and a bad model"),
             f"`{metric[:60]}` does not show which checkpoint is the best",
             write(f'{METRIC} = "eval_loss"'),
         )
@@ -277,10 +277,10 @@ def best_and_last(spec: Spec) -> Iterator[Finding]:
     """
     if _loads_best(spec) and spec.get("save.keep") == 1 and spec.amount("save.every") != NEVER:
         yield Finding(
-            spec.place("save.keep", "plus the best"),
+            spec.location("save.keep", "plus the best"),
             "`keep = 1` keeps two checkpoints: the last and the best",
             write("keep = 2"),
-            (spec.extra_place("trl", LOAD, "keeps the best"),),
+            (spec.extra_location("trl", LOAD, "keeps the best"),),
         )
 
 
@@ -299,7 +299,7 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
     alone = spec.text("strategy") == "ddp" and spec.extra_value("trl", "save_on_each_node") is not True
     if _loads_best(spec) and spec.integer("nodes") > 1 and alone:
         yield Finding(
-            spec.extra_place("trl", LOAD, f"on {spec.integer('nodes')} machines"),
+            spec.extra_location("trl", LOAD, f"on {spec.integer('nodes')} machines"),
             "the machines are assumed to share the folder of the checkpoints",
             "if they do not, write `save_on_each_node = true` in `extra trl`",
             (spec.label("nodes", "the machines"), spec.label("save", "the folder")),
@@ -319,7 +319,7 @@ def evaluation_at_start(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "eval_on_start") is True and not spec.evaluates and not _evaluates(spec):
         yield Finding(
-            spec.extra_place("trl", "eval_on_start", "needs rows to evaluate on"),
+            spec.extra_location("trl", "eval_on_start", "needs rows to evaluate on"),
             "the evaluation before training has no data",
             write("eval_on_start = false", ", or add `data(holdout=5%)`"),
         )
@@ -344,7 +344,7 @@ def evaluations_after_the_end(spec: Spec) -> Iterator[Finding]:
     if delay > ceil(length):
         name = "epochs" if every == "epoch" else "steps"
         yield Finding(
-            spec.extra_place("trl", "eval_delay"),
+            spec.extra_location("trl", "eval_delay"),
             f"evaluations begin after {delay:g} {name}, but the run has only {length:g}",
             write("eval_delay = 0"),
             (spec.label("eval.every", "the evaluations"),),

@@ -29,7 +29,7 @@ def patience_without_evaluations(spec: Spec) -> Iterator[Finding]:
     often = f"write `eval(every=5%, patience={spec.get('eval.patience')})`, or " if spec.evaluates else ""
     if spec.amount("eval.every") == NEVER and "eval.every" not in spec.wrong:
         yield Finding(
-            spec.place("eval.patience"),
+            spec.location("eval.patience"),
             "`patience` does nothing: there are no evaluations",
             f"{often}leave `patience` out",
             (spec.label("eval.every", "the evaluations"),),
@@ -50,7 +50,7 @@ def last_and_not_best(spec: Spec) -> Iterator[Finding]:
     """
     if spec.amount("eval.every") != NEVER and spec.extra_value("trl", LOAD) is not True:
         yield Finding(
-            spec.place("eval.patience"),
+            spec.location("eval.patience"),
             f"the final weights are from {spec.integer('eval.patience')} evaluations after the best",
             f"write `extra trl({LOAD}=true)`, with checkpoints at the steps of evaluations, to save the best",
         )

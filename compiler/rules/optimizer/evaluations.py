@@ -46,7 +46,7 @@ def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
     often = f"write `every = {-(-steps // fewer)}`, or " if fewer else ""
     least = max(1, int(SHARE * FORWARD * trained / number))
     yield Finding(
-        spec.place("eval.every", f"{number:,} times"),
+        spec.location("eval.every", f"{number:,} times"),
         f"{number:,} evaluations of {rows:,} rows take longer than training on {trained:,}",
         f"{often}evaluate about {least:,} rows",
         (spec.label("data.holdout", "the rows of an evaluation"),) if spec.get("data.holdout") else (),

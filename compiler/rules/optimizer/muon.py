@@ -39,7 +39,7 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     where = "FSDP divides each matrix" if sharded else f"the DeepSpeed of {spec.stack.name} has no Muon for shards"
     other = "" if sharded else f", or `target {able(lambda one: one.facts.zero_muon)}`"
     yield Finding(
-        spec.place("strategy", where),
+        spec.location("strategy", where),
         f"{strategy} cannot shard muon",
         f"write `strategy ddp`{other}, or {_adamw(spec)}",
         (spec.label("optimizer", "needs complete matrices"),),
@@ -62,9 +62,9 @@ def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
         return
     written, more = spec.written("optimizer.adjust_lr"), " with about ten times the `lr`, or `strategy ddp`"
     yield Finding(
-        spec.place("optimizer.adjust_lr", "DeepSpeed has no such scale")
+        spec.location("optimizer.adjust_lr", "DeepSpeed has no such scale")
         if written
-        else spec.place("optimizer", "adjust_lr = match_rms_adamw by default"),
+        else spec.location("optimizer", "adjust_lr = match_rms_adamw by default"),
         f"Muon under {spec.text('strategy')} always scales its updates as `adjust_lr = original`",
         write("adjust_lr = original", more) if written else f"write `optimizer muon(adjust_lr=original)`{more}",
         (spec.label("strategy", "the strategy"),),
@@ -89,9 +89,9 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
         return
     written = spec.written("optimizer.clip")
     yield Finding(
-        spec.place("optimizer.clip", "divides Muon's updates")
+        spec.location("optimizer.clip", "divides Muon's updates")
         if written
-        else spec.place("optimizer", f"clip = {spec.real('optimizer.clip'):g} by default"),
+        else spec.location("optimizer", f"clip = {spec.real('optimizer.clip'):g} by default"),
         f"under {spec.text('strategy')}, `clip` applies to Muon's updates",
         write("clip = 0") if written else "write `optimizer muon(clip=0)`",
         (spec.label("strategy", "the strategy"),),
@@ -110,7 +110,7 @@ def muon_with_reduce_scatter(spec: Spec) -> Iterator[Finding]:
     """
     if spec.zero_stage == 3 and spec.get("strategy.reduce_scatter") is not False:
         yield Finding(
-            spec.place("strategy", "scatters the gradients"),
+            spec.location("strategy", "scatters the gradients"),
             "Muon under zero3 needs complete gradients",
             "write `strategy zero3(reduce_scatter=false)`",
             (spec.label("optimizer", "the optimizer"),),
@@ -132,21 +132,21 @@ def not_a_matrix(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("oft"):
         yield Finding(
-            spec.place("optimizer", "one matrix at a time"),
+            spec.location("optimizer", "one matrix at a time"),
             "Muon cannot train OFT, whose rotations are many blocks in one weight",
             f"write {_adamw(spec)}, or `lora` instead of `oft`",
             (spec.label("oft", "the adapters"),),
         )
     elif spec.flag("vera"):
         yield Finding(
-            spec.place("optimizer", "one matrix at a time"),
+            spec.location("optimizer", "one matrix at a time"),
             "Muon cannot train VeRA, whose weights are vectors",
             f"write {_adamw(spec)}, or `lora` instead of `vera`",
             (spec.label("vera", "the adapters"),),
         )
     elif _trains_stacked_experts(spec):
         yield Finding(
-            spec.place("optimizer", "one matrix at a time"),
+            spec.location("optimizer", "one matrix at a time"),
             f"Muon cannot train the experts of {spec.model.model_type}, which are stacked in one weight",
             f"write {_adamw(spec)}",
             (spec.model.label,),
@@ -185,7 +185,7 @@ def muon_of_newer_torch(spec: Spec) -> Iterator[Finding]:
     if tuple(map(int, version.split(".")[:2])) < FIRST_TORCH:
         other = able(lambda one: tuple(map(int, one.requirements(vllm=True)["torch"].split(".")[:2])) >= FIRST_TORCH)
         yield Finding(
-            spec.place("optimizer", f"torch {version}"),
+            spec.location("optimizer", f"torch {version}"),
             f"the torch of {spec.stack.name} with vLLM has no Muon",
             f"write `target {other}`, or {_adamw(spec)}",
             (spec.label("method.vllm", "vLLM's torch"), spec.label("target", "the target")),

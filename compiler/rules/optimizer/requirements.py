@@ -70,7 +70,7 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         if spec.written(path) and (name != "muon" if path in OF_MUON else name not in LOW_RANK):
             setting = path.rpartition(".")[2]
             yield Finding(
-                spec.place(path, f"only {'muon has' if path in OF_MUON else 'galore and apollo have'} it"),
+                spec.location(path, f"only {'muon has' if path in OF_MUON else 'galore and apollo have'} it"),
                 f"`optimizer {name}` has no `{setting}`",
                 f"leave `{setting}` out",
                 related,
@@ -79,14 +79,14 @@ def setting_of_another_optimizer(spec: Spec) -> Iterator[Finding]:
         return
     if name not in MOMENTUM:
         yield Finding(
-            spec.place("optimizer.momentum", "only sgd, rmsprop and muon have it"),
+            spec.location("optimizer.momentum", "only sgd, rmsprop and muon have it"),
             f"`optimizer {name}` has no `momentum`",
             "leave `momentum` out",
             related,
         )
     elif name != "muon" and not spec.stack.facts.torch_optimizers_read_words:
         yield Finding(
-            spec.place("optimizer.momentum", "transformers 4.52 passes it to no optimizer"),
+            spec.location("optimizer.momentum", "transformers 4.52 passes it to no optimizer"),
             f"`momentum` does not reach {name} on {spec.stack.name}",
             f"leave `momentum` out, or write `target {able(lambda one: one.facts.torch_optimizers_read_words)}`",
             (spec.label("target", "the target"),),
@@ -111,7 +111,7 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
         return
     if targets is None:
         yield Finding(
-            spec.place("optimizer", "no `targets` are written"),
+            spec.location("optimizer", "no `targets` are written"),
             f"`optimizer {name}` needs the modules that it projects",
             "write `targets = all-linear`",
         )
@@ -121,7 +121,7 @@ def nothing_to_project(spec: Spec) -> Iterator[Finding]:
         return
     better = "all-linear" if spec.model.model_type in CONVOLUTIONS else f"[{linear[0]}]"
     yield Finding(
-        spec.place("optimizer.targets"),
+        spec.location("optimizer.targets"),
         f"{spec.model.model_type} has no linear module of {'this name' if len(targets) == 1 else 'these names'}",
         write(f"targets = {better}"),
         (spec.model.label,),
@@ -166,7 +166,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     alone = not layerwise and (spec.text("strategy") != "ddp" or world == 1)
     if not alone and (world > 1 or spec.zero_stage):
         yield Finding(
-            spec.place("optimizer", "steps with one process's gradient"),
+            spec.location("optimizer", "steps with one process's gradient"),
             f"`optimizer {name}` cannot run " + (f"on {world} processes" if world > 1 else "under DeepSpeed"),
             _instead(spec) if layerwise else "write `optimizer adamw`, or `strategy fsdp`",
             (spec.label("hardware", "the processes"), spec.label("strategy", "the strategy")),
@@ -174,7 +174,7 @@ def steps_too_early(spec: Spec) -> Iterator[Finding]:
     elif spec.integer("batch.accum") > 1:
         micro, accum = spec.integer("batch.micro"), spec.integer("batch.accum")
         yield Finding(
-            spec.place("optimizer", "steps after every micro-batch"),
+            spec.location("optimizer", "steps after every micro-batch"),
             f"`optimizer {name}` cannot accumulate {accum} micro-batches",
             f"write `gbs={micro * spec.replicas}`, or `optimizer adamw`",
             (spec.label("batch.gbs", f"{accum} x {micro * spec.replicas}"), spec.label("batch.accum")),
@@ -211,7 +211,7 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     name, strategy = spec.text("optimizer"), spec.text("strategy")
     if (spec.zero_stage or spec.sharded_by_fsdp) and name not in LAYERWISE and _fails(spec, name):
         yield Finding(
-            spec.place("optimizer"),
+            spec.location("optimizer"),
             f"{strategy} cannot shard {name}",
             "write `strategy ddp`, or `optimizer adamw`"
             if name in LOW_RANK
@@ -252,7 +252,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
     if spec.lora and spec.low_rank and name in LOW_RANK and spec.integer("optimizer.rank") >= spec.integer("lora.rank"):
         ranks = f"{spec.integer('optimizer.rank')} >= {spec.integer('lora.rank')}"
         yield Finding(
-            spec.place("optimizer", ranks),
+            spec.location("optimizer", ranks),
             f"{name} saves nothing on adapters of rank {spec.integer('lora.rank')}",
             f"write `rank = {max(1, spec.integer('lora.rank') // 2)}`, or another optimizer",
             (spec.label("lora.rank", "the adapters") or spec.label("lora", "the adapters"),),
@@ -275,7 +275,7 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
     warmup, steps = spec.amount("schedule.warmup"), spec.get("train.steps")
     if spec.text("optimizer") in WARM_UP and warmup.unit == "share" and warmup.value and steps is None:
         yield Finding(
-            spec.place("schedule.warmup", "a share of an unknown number of steps"),
+            spec.location("schedule.warmup", "a share of an unknown number of steps"),
             f"`optimizer {spec.text('optimizer')}` warms up in steps",
             write("warmup = 100", ", or `for 1000 steps`"),
             (spec.label("optimizer", "the optimizer"),),
@@ -297,7 +297,7 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
     own = spec.text("optimizer") in WARM_UP and spec.amount("schedule.warmup").value
     if own and spec.text("schedule") != "constant":
         yield Finding(
-            spec.place("schedule.warmup", "applied by the optimizer and by the schedule"),
+            spec.location("schedule.warmup", "applied by the optimizer and by the schedule"),
             f"{spec.text('optimizer')} and `schedule {spec.text('schedule')}` both warm up",
             "write `schedule constant`",
             (spec.label("optimizer", "the optimizer"), spec.label("schedule", "the schedule")),
@@ -320,7 +320,7 @@ def average_lost(spec: Spec) -> Iterator[Finding]:
     name = spec.text("optimizer")
     if name in PACKAGES["schedulefree"] and spec.zero_stage:
         yield Finding(
-            spec.place("optimizer", "averages the weights"),
+            spec.location("optimizer", "averages the weights"),
             f"{spec.text('strategy')} saves the training weights of {name}, not their average",
             "write `optimizer adamw`, or `strategy ddp` or `fsdp`",
             (spec.label("strategy", "the strategy"),),
@@ -344,7 +344,7 @@ def moments_anew(spec: Spec) -> Iterator[Finding]:
     saves = spec.amount("save.every") != NEVER and spec.flag("save.full_state")
     if name in RESTARTED and saves and spec.get("save.resume") == "auto":
         yield Finding(
-            spec.place("optimizer", "its moments are not restored"),
+            spec.location("optimizer", "its moments are not restored"),
             f"a resumed run starts without the moments of {name}",
             "write `save every=never`, or another optimizer"
             if name not in LAYERWISE

@@ -70,14 +70,14 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
             continue
         if name not in schedules:
             yield Finding(
-                spec.place(path, f"only {' and '.join(schedules)} {'has' if len(schedules) == 1 else 'have'} it"),
+                spec.location(path, f"only {' and '.join(schedules)} {'has' if len(schedules) == 1 else 'have'} it"),
                 f"`schedule {name}` has no `{setting}`",
                 f"leave `{setting}` out, or write `schedule {schedules[0]}`",
                 related,
             )
         elif setting in ("timescale", "warmup_lr") and not _reaches(setting, spec.stack):
             yield Finding(
-                spec.place(path),
+                spec.location(path),
                 f"`{setting}` does not reach the schedule of {spec.stack.name}",
                 f"leave `{setting}` out, or write `target {able(partial(_reaches, setting))}`",
                 (spec.label("target", "the target"),),
@@ -87,7 +87,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
         ):
             lacking = "min_lr" if spec.get("schedule.min_lr") is None else "warmup"
             yield Finding(
-                spec.place(path, f"without `{lacking}`"),
+                spec.location(path, f"without `{lacking}`"),
                 f"`warmup_lr` does nothing without `{lacking}`",
                 f"leave `warmup_lr` out, or write `{lacking} = 10%`",
                 related,
@@ -118,7 +118,7 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
     name = spec.text("schedule")
     if name in METRIC and spec.get("eval.every") == NEVER:
         yield Finding(
-            spec.place("schedule", "steps with the metric of an evaluation"),
+            spec.location("schedule", "steps with the metric of an evaluation"),
             f"`schedule {name}` needs evaluations",
             "write `eval(every=100)` with `data(holdout=5%)`, or `schedule cosine`",
             (spec.label("eval.every", "never"),),
@@ -143,7 +143,7 @@ def metric_missing(spec: Spec) -> Iterator[Finding]:
     known = (*MEASURED, *spec.stack.facts.evaluation_metrics["sft"])
     if spec.get("method") == "sft" and metric.removeprefix("eval_") not in known:
         yield Finding(
-            spec.extra_place("trl", "metric_for_best_model", "not computed by an evaluation"),
+            spec.extra_location("trl", "metric_for_best_model", "not computed by an evaluation"),
             f"`schedule {name}` cannot step with the metric `{metric[:40]}`",
             write('metric_for_best_model = "eval_loss"'),
             (spec.label("schedule", "the schedule"),),
@@ -164,7 +164,7 @@ def factor(spec: Spec) -> Iterator[Finding]:
     if spec.written("schedule.factor") and spec.text("schedule") in METRIC and spec.real("schedule.factor") in (0, 1):
         value = spec.real("schedule.factor")
         yield Finding(
-            spec.place("schedule.factor", "changes nothing" if value else "leaves a rate of 0"),
+            spec.location("schedule.factor", "changes nothing" if value else "leaves a rate of 0"),
             f"the learning rate would be multiplied by {value:g}",
             write("factor = 0.5"),
         )
@@ -186,7 +186,7 @@ def peak_under_zero(spec: Spec) -> Iterator[Finding]:
     name, hides_peak = spec.text("optimizer"), not spec.stack.facts.wrapped_optimizer_has_defaults
     if spec.text("schedule") == "polynomial" and spec.zero_stage and not spec.owns_optimizer and hides_peak:
         yield Finding(
-            spec.place("schedule", f"DeepSpeed wraps {name}"),
+            spec.location("schedule", f"DeepSpeed wraps {name}"),
             f"`schedule polynomial` cannot read the peak learning rate of {name} under {spec.text('strategy')}",
             "write `optimizer adamw`, or `schedule linear`",
             (spec.label("optimizer", "the optimizer"), spec.label("strategy", "the strategy")),
@@ -206,7 +206,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
     name = spec.text("schedule")
     if name in METRIC and spec.amount("schedule.warmup").value and spec.text("optimizer") not in WARM_UP:
         yield Finding(
-            spec.place("schedule.warmup", "ignored: the first step is taken at the peak"),
+            spec.location("schedule.warmup", "ignored: the first step is taken at the peak"),
             f"`schedule {name}` does not warm up",
             write("warmup = 0", ", or `schedule cosine`"),
             (spec.label("schedule", "the schedule"),),
@@ -233,7 +233,7 @@ def stages(spec: Spec) -> Iterator[Finding]:
     if first + last > steps:
         fitting = max(1, steps - first)
         yield Finding(
-            spec.place("schedule.decay", f"{first} + {last} > {steps}"),
+            spec.location("schedule.decay", f"{first} + {last} > {steps}"),
             f"the warm-up and the decay are longer than the run of {steps} steps",
             write(f"decay = {fitting}"),
             (spec.label("schedule.warmup", f"{first} steps"),),

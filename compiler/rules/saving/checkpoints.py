@@ -33,7 +33,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 
     if not pinned(model.revision):
         yield Finding(
-            spec.place("model.trust_remote_code", "runs with your files and your network"),
+            spec.location("model.trust_remote_code", "runs with your files and your network"),
             "remote code is not pinned to a commit",
             f"write the model as `{model.id}@COMMIT` with all 40 digits, or leave `trust_remote_code` out",
             (spec.label("model.revision", "a branch or a tag"),),
@@ -53,7 +53,7 @@ def resume_without_state(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("save.full_state") and spec.get("save.resume") == "auto" and spec.amount("save.every") != NEVER:
         yield Finding(
-            spec.place("save.full_state", "only weights are saved"),
+            spec.location("save.full_state", "only weights are saved"),
             "a run that resumes from weights alone restarts its optimizer and schedule",
             "write `resume = never`",
         )
@@ -72,7 +72,7 @@ def rows_seen_again(spec: Spec) -> Iterator[Finding]:
     resumes = spec.get("save.resume") == "auto" and spec.amount("save.every") != NEVER
     if spec.extra_value("trl", "ignore_data_skip") is True and resumes:
         yield Finding(
-            spec.extra_place("trl", "ignore_data_skip", "a resumed run begins its epoch again"),
+            spec.extra_location("trl", "ignore_data_skip", "a resumed run begins its epoch again"),
             "a resumed run learns rows twice",
             "leave `ignore_data_skip` out, or write `save(resume=never)`",
         )
@@ -90,7 +90,7 @@ def keep_without_saving(spec: Spec) -> Iterator[Finding]:
     """
     if spec.written("save.keep") and spec.amount("save.every") == NEVER:
         yield Finding(
-            spec.place("save.keep"),
+            spec.location("save.keep"),
             "`keep` does nothing: no checkpoints are saved",
             "write `every = epoch`, or leave `keep` out",
             (spec.label("save.every", "never"),),
@@ -111,7 +111,7 @@ def full_determinism(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "full_determinism") is True:
         yield Finding(
-            spec.extra_place("trl", "full_determinism", "made for debugging"),
+            spec.extra_location("trl", "full_determinism", "made for debugging"),
             "`full_determinism` makes every kernel launch wait for the one before",
             write("full_determinism = false", "; `seed` fixes the order of the rows"),
             (spec.label("seed"),),
@@ -132,7 +132,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
     """
     if spec.extra_value("trl", "save_safetensors") is False:
         yield Finding(
-            spec.extra_place("trl", "save_safetensors", "pickled weights"),
+            spec.extra_location("trl", "save_safetensors", "pickled weights"),
             "a run cannot resume from pickled weights",
             "leave `save_safetensors` out",
             replace="save_safetensors = true",
@@ -153,11 +153,11 @@ def _unsuitable(path: str) -> str:
     """The reason why a run must not write into the folder `path`, or ""."""
     if path.startswith("~"):
         return "a spec is not read by a shell, so the folder would be called `~`"
-    place = posixpath.normpath(path)
-    parts = place.strip("/").split("/")
-    if place.startswith("/") and parts[0] in ("", *SYSTEM):
-        return "" if place.startswith(tuple(f"{one}/" for one in OPEN)) else "a system folder"
-    if place.startswith(("/", "../")):
+    location = posixpath.normpath(path)
+    parts = location.strip("/").split("/")
+    if location.startswith("/") and parts[0] in ("", *SYSTEM):
+        return "" if location.startswith(tuple(f"{one}/" for one in OPEN)) else "a system folder"
+    if location.startswith(("/", "../")):
         hidden = next((one for one in parts if one.startswith(".") and one != ".."), None)
         return f"`{hidden}` is a hidden folder outside of the folder of the launch" if hidden else ""
     return ""
@@ -173,9 +173,9 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 
     Source: the runtime's `output_folder.py`.
     """
-    place = posixpath.normpath(spec.text("save"))
-    if any(source.path is not None and posixpath.normpath(source.path) == place for source in spec.sources):
-        yield Finding(spec.place("save"), f"`{place[:60]}` is a file of the data", 'write `save "out/NAME"`')
+    location = posixpath.normpath(spec.text("save"))
+    if any(source.path is not None and posixpath.normpath(source.path) == location for source in spec.sources):
+        yield Finding(spec.location("save"), f"`{location[:60]}` is a file of the data", 'write `save "out/NAME"`')
 
 
 @rule("XP706", "save-place")
@@ -192,12 +192,14 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     """
     why = _unsuitable(spec.text("save"))
     if why:
-        yield Finding(spec.place("save", why), "`save` names a folder that is not for runs", 'write `save "out/NAME"`')
+        yield Finding(
+            spec.location("save", why), "`save` names a folder that is not for runs", 'write `save "out/NAME"`'
+        )
     for path in TEXTS:
         variable = VARIABLE.search(str(spec.get(path) or ""))
         if variable is not None and spec.written(path):
             yield Finding(
-                spec.place(path, "a spec is not read by a shell"),
+                spec.location(path, "a spec is not read by a shell"),
                 f"`{variable[0]}` is not replaced: a spec has no variables",
                 f"write its value, or leave `{variable[0]}` out",
                 severity="warning",
@@ -215,7 +217,7 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
     Source: the runtime, which reads the setting only for adapters.
     """
     if spec.flag("save.merge") and not spec.lora:
-        yield Finding(spec.place("save.merge"), "`merge` does nothing without adapters", "leave `merge` out")
+        yield Finding(spec.location("save.merge"), "`merge` does nothing without adapters", "leave `merge` out")
 
 
 @rule("XP708", "merge-of-parts")
@@ -233,17 +235,17 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.flag("save.merge") or not spec.lora:
         return
-    place = spec.place("save.merge", "needs unquantized weights")
+    location = spec.location("save.merge", "needs unquantized weights")
     if spec.bits is not None:
         yield Finding(
-            place,
+            location,
             f"adapters cannot be merged into a base of {spec.bits} bits",
             "leave `merge` out, and merge the adapters into the unquantized model later if that is good enough",
             (spec.label("qlora" if spec.flag("qlora") else "lora.bits", "the base"),),
         )
     elif spec.weights_sharded:
         yield Finding(
-            spec.place("strategy", "shards the weights"),
+            spec.location("strategy", "shards the weights"),
             f"`merge` needs all weights in one process, and {spec.text('strategy')} shards them",
             write("zero2"),
             (spec.label("save.merge", "set here"),),

@@ -27,14 +27,14 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
     name = spec.text("save.hub.name")
     why = "" if spec.written("save.hub.name") else fault(name)
     if why:
-        place = spec.place("save.hub", f"the repository would be {name!r}")
+        location = spec.location("save.hub", f"the repository would be {name!r}")
         near = f'hub = "{nearest_name(name)}"'
         yield Finding(
-            place,
+            location,
             f"the output folder's name is not a repository name: {why}" if name else "the output folder has no name",
             f"write `{near}`",
             (spec.label("save", "the folder"),),
-            near if place.typed == "hub" else None,
+            near if location.typed == "hub" else None,
         )
 
 
@@ -52,7 +52,7 @@ def repository_by_folder(spec: Spec) -> Iterator[Finding]:
     name = spec.text("save.hub.name")
     if not spec.written("save.hub.name") and not fault(name):
         yield Finding(
-            spec.place("save.hub", "the token decides the account"),
+            spec.location("save.hub", "the token decides the account"),
             f"no repository is named: the run pushes to `{name}`",
             f'write `hub = "{name}"`, or `hub = "me/{name}"` to name the account as well',
             (spec.label("save", "the folder's name"),),
@@ -71,7 +71,7 @@ def pushed_in_public(spec: Spec) -> Iterator[Finding]:
     """
     if not spec.written("save.hub.private"):
         yield Finding(
-            spec.place("save.hub"),
+            spec.location("save.hub"),
             "a new repository is public",
             "write `hub(private)`, or `hub(private=false)` if it may be public",
         )
@@ -92,7 +92,7 @@ def only_the_end(spec: Spec) -> Iterator[Finding]:
     for path in ("save.hub.strategy", "save.hub.checkpoint_branches"):
         if spec.written(path) and spec.get(path) not in ("end", False):
             yield Finding(
-                spec.place(path, "has no effect"),
+                spec.location(path, "has no effect"),
                 "no checkpoints are saved, so only the model at the end is pushed",
                 f"write `every = epoch`, or leave `{path.rpartition('.')[2]}` out",
                 (spec.label("save.every", "no checkpoints"),),
@@ -112,7 +112,7 @@ def branches_without_weights(spec: Spec) -> Iterator[Finding]:
     sharded = spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded"
     if sharded and spec.flag("save.hub.checkpoint_branches"):
         yield Finding(
-            spec.place("strategy.state_dict", "writes shards and no model.safetensors"),
+            spec.location("strategy.state_dict", "writes shards and no model.safetensors"),
             "sharded checkpoints leave their branches without weights",
             write("state_dict = full"),
             (spec.label("save.hub.checkpoint_branches", "a branch for each checkpoint"),),

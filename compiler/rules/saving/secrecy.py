@@ -47,7 +47,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
             yield Finding(Label(source, Span(start, end)), f"the spec contains {kind}", HELP)
     for path, text in _texts(spec):
         for _, _, kind in find(text)[:1]:
-            yield Finding(spec.place(path, "the file contains it"), f"the bundle would contain {kind}", HELP)
+            yield Finding(spec.location(path, "the file contains it"), f"the bundle would contain {kind}", HELP)
 
 
 def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
@@ -56,13 +56,13 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
     if isinstance(system, str) and label is not None and system not in label.source.text:
         yield "data.system", system
     named: tuple[Path, ...] = ("model.config", "launch.setup")
-    places = {str(spec.get(path)): path for path in named}
+    locations = {str(spec.get(path)): path for path in named}
     if spec.template is not None:
-        places[spec.template.file] = "model.chat_template"
+        locations[spec.template.file] = "model.chat_template"
     for name, data in spec.bundled.items():
-        if name.startswith("data/") or (name not in places and name.endswith(TASK_ROWS)):
+        if name.startswith("data/") or (name not in locations and name.endswith(TASK_ROWS)):
             continue
-        path = places.get(name) or ("method.rewards" if name.endswith(".py") and spec.online else "eval.tasks")
+        path = locations.get(name) or ("method.rewards" if name.endswith(".py") and spec.online else "eval.tasks")
         yield path, data.decode("utf-8", "replace")
 
 
@@ -81,7 +81,7 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
         value = spec.get(path)
         if spec.written(path) and isinstance(value, str) and len(value) == 40 and set(value) <= HEX:
             yield Finding(
-                spec.place(path, "40 hexadecimal digits"),
+                spec.location(path, "40 hexadecimal digits"),
                 f"`{path[6:]}` looks like a Weights & Biases key",
                 f'write a name, such as `{path[6:]} = "{spec.name}"`; for a commit the first digits are enough',
             )
@@ -104,7 +104,7 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("model.pickle") and spec.model.id is not None and not pinned(spec.model.revision):
         yield Finding(
-            spec.place("model.pickle", "the file can change"),
+            spec.location("model.pickle", "the file can change"),
             "pickled weights are not pinned to a commit",
             f"write the model as `{spec.model.id}@COMMIT` with all 40 digits, or leave `pickle` out",
             (spec.label("model.revision", "a branch or a tag"),),

@@ -28,7 +28,7 @@ def tracker_of_the_target(spec: Spec) -> Iterator[Finding]:
     """
     if "trackio" in spec.names("track") and not spec.stack.facts.trackio:
         yield Finding(
-            spec.place("track", "no callback for trackio"),
+            spec.location("track", "no callback for trackio"),
             f"{spec.stack.name} cannot report to trackio",
             f"write `track wandb`, or `target {able(lambda one: one.facts.trackio)}`",
             (spec.label("target", "the target"),),
@@ -47,7 +47,7 @@ def trackio_project(spec: Spec) -> Iterator[Finding]:
     """
     if "trackio" in spec.names("track") and spec.get("track.project") is None and spec.stack.facts.trackio:
         yield Finding(
-            spec.place("track", "the project is `huggingface`"),
+            spec.location("track", "the project is `huggingface`"),
             "trackio needs a project",
             f'write `track trackio(project="{spec.name}")`',
         )
@@ -70,7 +70,7 @@ def swanlab_project(spec: Spec) -> Iterator[Finding]:
     legal = "".join(one if one in LEGAL else "-" for one in project)
     if legal != project or not project:
         yield Finding(
-            spec.place("track.project", "SwanLab takes letters, digits and -_+."),
+            spec.location("track.project", "SwanLab takes letters, digits and -_+."),
             f"SwanLab refuses the project name {quoted(project)}",
             write(f"project = {quoted(legal or spec.name)}"),
             (spec.label("track", "the trackers"),),
@@ -92,7 +92,7 @@ def name_without_tracker(spec: Spec) -> Iterator[Finding]:
     for path in ("track.name", "track.project"):
         if spec.written(path):
             yield Finding(
-                spec.place(path, "not sent anywhere"),
+                spec.location(path, "not sent anywhere"),
                 f"`{path[6:]}` does nothing without a tracker",
                 f"write `track wandb`, or leave `{path[6:]}` out",
                 (spec.label("track", "no tracker"),),

@@ -42,14 +42,14 @@ def needs_fsdp2(spec: Spec) -> Iterator[Finding]:
     if not facts.context_parallel or (spec.ulysses and not facts.sequence_parallel):
         other = able(lambda one: one.facts.context_parallel and (not spec.ulysses or bool(one.facts.sequence_parallel)))
         yield Finding(
-            spec.place(SETTING),
+            spec.location(SETTING),
             f"{spec.stack.name} has no context parallelism" + " under ZeRO" * facts.context_parallel,
             f"write `target {other}`{'' if spec.ulysses else ' with `strategy fsdp`'}, or leave `context_parallel` out",
             (spec.label("target", "the target"),),
         )
     elif strategy not in ("fsdp", "hsdp") and not spec.ulysses:
         yield Finding(
-            spec.place(SETTING, "needs FSDP2 or ZeRO"),
+            spec.location(SETTING, "needs FSDP2 or ZeRO"),
             f"{strategy} cannot share a sequence between ranks",
             f"write `strategy fsdp(context_parallel={size})`, or `strategy zero3(context_parallel={size})`",
             (spec.label("strategy", "the strategy"),),
@@ -81,7 +81,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
 
         fitting = largest(size, world)
         yield Finding(
-            spec.place(SETTING, f"{world} / {size} = {world / size:.2f}"),
+            spec.location(SETTING, f"{world} / {size} = {world / size:.2f}"),
             f"{world} processes cannot be divided into groups of {size}",
             write(f"context_parallel = {fitting}"),
             (spec.label("hardware", "the hardware"),),
@@ -89,7 +89,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
         return
     if spec.ulysses and spec.on_cpu and size < world:
         yield Finding(
-            spec.place(SETTING, f"{spec.replicas} groups"),
+            spec.location(SETTING, f"{spec.replicas} groups"),
             f"on CPUs all {world} processes must share one sequence: gloo cannot return gradients in several groups",
             write(f"context_parallel = {world}"),
             (spec.label("hardware", "the hardware"),),
@@ -99,14 +99,14 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     related = (spec.label("strategy.shard") or spec.label("strategy", f"{shard} processes share a model"),)
     if shard % size:
         yield Finding(
-            spec.place(SETTING, f"{shard} / {size} = {shard / size:.2f}"),
+            spec.location(SETTING, f"{shard} / {size} = {shard / size:.2f}"),
             f"the {shard} processes that share a model cannot be divided into groups of {size}",
             "write a `context_parallel` that divides `shard`",
             related,
         )
     elif shard == size < world and not spec.ulysses:
         yield Finding(
-            spec.place(SETTING, f"{shard} / {size} = 1 rank to shard over"),
+            spec.location(SETTING, f"{shard} / {size} = 1 rank to shard over"),
             f"each of {world // shard} replicas is one sequence group of {size}, so no weight is sharded",
             f"write `shard = {2 * size}`, or `strategy fsdp(context_parallel={size})`",
             related,
@@ -128,13 +128,13 @@ def attention(spec: Spec) -> Iterator[Finding]:
     """
     attn = spec.text("model.attn")
     if spec.context_parallel > 1 and attn not in (ULYSSES_ATTENTION if spec.ulysses else ("sdpa",)):
-        place = spec.place("model.attn", "sees only its own piece of the sequence")
+        location = spec.location("model.attn", "sees only its own piece of the sequence")
         yield Finding(
-            place,
+            location,
             f"context parallelism does not work with {attn} attention",
             "write `attn = sdpa`",
             (spec.label(SETTING, "the sequence is shared"),),
-            place.typed.replace(attn, "sdpa") if spec.written("model.attn") else None,
+            location.typed.replace(attn, "sdpa") if spec.written("model.attn") else None,
         )
 
 
@@ -161,7 +161,9 @@ def packing(spec: Spec) -> Iterator[Finding]:
                 continue
             wrapped = spec.ulysses and name == "packing" and "wrapped" in spec.stack.packing
             yield Finding(
-                spec.place(path, "documents have lengths of their own" if spec.ulysses else "kept apart by the mask"),
+                spec.location(
+                    path, "documents have lengths of their own" if spec.ulysses else "kept apart by the mask"
+                ),
                 f"`{name}` cannot be combined with `context_parallel`",
                 f"leave `{name}` out, or `context_parallel`"
                 + ", or write `packing(strategy=wrapped)`, whose documents attend to each other" * wrapped,
@@ -186,7 +188,7 @@ def window(spec: Spec) -> Iterator[Finding]:
     facts, config = spec.model.facts, spec.model.config
     if spec.context_parallel > 1 and (facts.windowed if facts is not None else windowed(config)):
         yield Finding(
-            spec.place(SETTING),
+            spec.location(SETTING),
             f"{spec.model.model_type} has layers that do not see the complete past",
             "leave `context_parallel` out",
             (spec.model.label,),
@@ -209,7 +211,7 @@ def method(spec: Spec) -> Iterator[Finding]:
     name = spec.text("method")
     if spec.context_parallel > 1 and name != "sft":
         yield Finding(
-            spec.place(SETTING),
+            spec.location(SETTING),
             f"{name} cannot share a sequence between ranks",
             "leave `context_parallel` out",
             (spec.label("method", "the method"),),
@@ -238,7 +240,7 @@ def padding(spec: Spec) -> Iterator[Finding]:
         return
     fitting = step * max(1, -(-multiple // step)) if isinstance(multiple, int) else step
     yield Finding(
-        spec.extra_place("trl", "pad_to_multiple_of", f"{size} ranks need a multiple of {step}"),
+        spec.extra_location("trl", "pad_to_multiple_of", f"{size} ranks need a multiple of {step}"),
         f"sequences padded to multiples of {multiple} tokens "
         f"{'are divided unevenly' if even else 'cannot be divided'} over {size} ranks",
         write(f"pad_to_multiple_of = {fitting}", ", or leave it out"),
@@ -266,7 +268,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
         return
     if family is not None and family not in spec.stack.facts.sequence_parallel:
         yield Finding(
-            spec.place(SETTING),
+            spec.location(SETTING),
             f"DeepSpeed cannot share a sequence of {family} between processes",
             f"leave `context_parallel` out, or write `strategy fsdp(context_parallel={size})`",
             (spec.model.label,),
@@ -274,7 +276,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
     elif facts is not None and not _can_share_heads(facts.heads, facts.kv_heads, size):
         shares = max(one for one in range(1, size + 1) if _can_share_heads(facts.heads, facts.kv_heads, one))
         yield Finding(
-            spec.place(SETTING, f"{facts.heads} heads, {facts.kv_heads} key heads"),
+            spec.location(SETTING, f"{facts.heads} heads, {facts.kv_heads} key heads"),
             f"{size} processes cannot share {facts.heads} heads with {facts.kv_heads} key heads",
             write(f"context_parallel = {shares}"),
             (spec.model.label,),
@@ -303,7 +305,7 @@ def loss(spec: Spec) -> Iterator[Finding]:
     if not spec.ulysses or not (smoothing or named):
         return
     yield Finding(
-        spec.extra_place("trl", "label_smoothing_factor") if smoothing else spec.place("method.loss"),
+        spec.extra_location("trl", "label_smoothing_factor") if smoothing else spec.location("method.loss"),
         f"{'a smoothed loss' if smoothing else f'the loss {named}'} is not available with `context_parallel`",
         f"leave `{'label_smoothing_factor' if smoothing else 'loss'}` out, or `context_parallel`",
         (spec.label(SETTING, "the sequence is shared"),),
@@ -327,7 +329,7 @@ def mean(spec: Spec) -> Iterator[Finding]:
     parts = spec.integer("batch.accum") * spec.replicas
     if spec.ulysses and spec.stack.facts.sequence_parallel and parts > 1 and spec.get("batch.mean") != "local_tokens":
         yield Finding(
-            spec.place(SETTING, "the sequence is shared"),
+            spec.location(SETTING, "the sequence is shared"),
             f"the loss of a step is the mean of {parts} micro-batches' means, however many tokens each has",
             "write `batch(mean=local_tokens)`, the nearest choice, to accept this",
             (spec.label("batch.mean", "not possible here"),),
@@ -348,7 +350,7 @@ def gradients(spec: Spec) -> Iterator[Finding]:
     """
     if spec.ulysses and spec.zero_stage == 3 and spec.get("strategy.reduce_scatter") is False:
         yield Finding(
-            spec.place("strategy.reduce_scatter", "scales some gradients differently"),
+            spec.location("strategy.reduce_scatter", "scales some gradients differently"),
             "ZeRO-3 with `context_parallel` needs `reduce_scatter`",
             "leave `reduce_scatter` out, or `context_parallel`",
             (spec.label(SETTING, "the sequence is shared"),),

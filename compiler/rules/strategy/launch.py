@@ -28,7 +28,7 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and gpu.capability < (7, 5) and wheels:
         torch = spec.stack.pins["torch"]
         yield Finding(
-            spec.place("hardware", f"compute capability {gpu.compute_capability}"),
+            spec.location("hardware", f"compute capability {gpu.compute_capability}"),
             f"the default wheels of torch {torch} have no kernels for {gpu.name}",
             f"install torch {torch} from its {wheels} wheels; the preflight checks it",
         )
@@ -46,7 +46,7 @@ def torchrun_without_yaml(spec: Spec) -> Iterator[Finding]:
     """
     if spec.text("launch.launcher") == "torchrun" and (spec.sharded_by_fsdp or spec.ulysses):
         yield Finding(
-            spec.place("launch.launcher", "does not read accelerate.yaml"),
+            spec.location("launch.launcher", "does not read accelerate.yaml"),
             f"{spec.text('strategy')} cannot be started by torchrun",
             write("launcher = accelerate"),
             (spec.label("strategy", "the strategy"),),
@@ -72,7 +72,7 @@ def timeout_before_data(spec: Spec) -> Iterator[Finding]:
     if spec.hardware.world > 1 and seconds > timeout and not spec.flag("data.streaming"):
         longer = -(-int(4 * seconds) // 3600)
         yield Finding(
-            spec.place("launch.nccl_timeout", f"{rows:,.0f} rows take {seconds:,.0f} s at {FASTEST:,} a second"),
+            spec.location("launch.nccl_timeout", f"{rows:,.0f} rows take {seconds:,.0f} s at {FASTEST:,} a second"),
             f"processes wait at most {timeout} s for the data, which takes longer to prepare",
             f"write `nccl_timeout = {longer}h`, or more `workers` in `data`",
             (spec.data[0].label,),
@@ -98,7 +98,7 @@ def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     timeout = spec.integer("launch.nccl_timeout")
     if spec.hardware.world > 1 and timeout < SHORTEST_WAIT and spec.written("launch.nccl_timeout"):
         yield Finding(
-            spec.place("launch.nccl_timeout"),
+            spec.location("launch.nccl_timeout"),
             f"processes wait only {timeout} s for each other",
             write("nccl_timeout = 30m"),
         )
@@ -117,7 +117,7 @@ def rendezvous_of_one_node(spec: Spec) -> Iterator[Finding]:
     """
     if spec.integer("nodes") == 1 and spec.text("launch.rendezvous") != "static":
         yield Finding(
-            spec.place("launch.rendezvous", "for several nodes"),
+            spec.location("launch.rendezvous", "for several nodes"),
             "`rendezvous` changes nothing on one node",
             "leave `rendezvous` out, or write `rendezvous = static`; `nodes` sets the number of machines",
             (spec.label("nodes"),),

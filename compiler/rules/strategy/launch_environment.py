@@ -61,7 +61,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
         seen.add(name)
         if why:
             yield Finding(
-                spec.place("launch.env", why),
+                spec.location("launch.env", why),
                 f"`{text[:60]}` is not a variable that a launch can set"
                 if why != "stated twice"
                 else f"two values of {name}",
@@ -86,7 +86,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
             name, _, value = text.removeprefix("--").partition("=")
             if is_secret(name, value) or (value and name.upper().endswith(("_TOKEN", "_KEY", "_PASSWORD"))):
                 yield Finding(
-                    spec.place(path, "its value would stand in the bundle"),
+                    spec.location(path, "its value would stand in the bundle"),
                     f"`{name[:60]}` is a secret by its name",
                     "remove it; the run reads HF_TOKEN and the like from the environment of its launch",
                 )
@@ -115,7 +115,7 @@ def shapes(spec: Spec) -> Iterator[Finding]:
             why = fault(text)
             if why:
                 yield Finding(
-                    spec.place(path, why),  # type: ignore[arg-type]
+                    spec.location(path, why),  # type: ignore[arg-type]
                     f"`{text[:60]}` is not a legal value of `{path[7:]}`",
                     f"write `{example}`",
                 )

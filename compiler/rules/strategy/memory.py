@@ -95,10 +95,10 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
         return  # if the spec has other errors, the plan has not chosen a strategy, so nothing can be computed
     written: Path = "strategy" if spec.written("strategy") else "hardware"
     yield Finding(
-        spec.place(written, f"{held / GIB:.1f} GiB of states on every process"),
+        spec.location(written, f"{held / GIB:.1f} GiB of states on every process"),
         f"{facts.alias} under {spec.text('strategy')} needs more than the {gpu.memory_gib:g} GiB of {gpu.name}",
-        _suggestions(_ways_out(spec))
-        or (_other_ways(spec) if _planned(spec) is not None else _first_that_fits(spec, facts)),
+        _suggestions(_fitting_changes(spec))
+        or (_other_remedies(spec) if _planned(spec) is not None else _first_that_fits(spec, facts)),
         (spec.model.label, spec.label("hardware", "the GPU") if written == "strategy" else None),
         severity=NOTE if spec.allow_oom else None,
     )
@@ -178,29 +178,29 @@ def _planned(spec: Spec) -> Memory | None:
 
 def _finding(spec: Spec, held: Memory, needs: str, severity: str | None = None) -> Finding:
     """The finding for a run that needs too much memory. Its help lists the changes that make the run fit."""
-    gpu, ways = spec.hardware.gpu, _ways_out(spec)
+    gpu, changes = spec.hardware.gpu, _fitting_changes(spec)
     assert gpu is not None  # the memory of a CPU is not predicted
     from xpc.compiler.plan.memory import OF_BATCH
 
     batch = sum(held.components.get(name, 0.0) for name in OF_BATCH)
-    first: Mapping[Path, object] = ways[0].settings if ways else {}
+    first: Mapping[Path, object] = changes[0].settings if changes else {}
     written: Path = next((path for path in (*first, "strategy") if spec.written(path)), "hardware")
     parts = f"{batch / GIB:.1f} GiB grow with the micro-batch, {(held.peak - batch) / GIB:.1f} do not"
-    place = spec.place(written, parts)
+    location = spec.location(written, parts)
     micro = first.get("batch.micro")
     return Finding(
-        place,
+        location,
         f"{spec.model.name} needs {needs} of each GPU in the {held.phase} phase, and {gpu.name} has {gpu.memory_gib:g}",
-        _suggestions(ways) or _other_ways(spec),
+        _suggestions(changes) or _other_remedies(spec),
         (spec.label("hardware", "the GPU") if written != "hardware" else None,),
-        with_number(place.typed, micro)
+        with_number(location.typed, micro)
         if isinstance(micro, int) and [*first] == ["batch.micro"] == [written]
         else None,
         severity,
     )
 
 
-def _ways_out(spec: Spec) -> list[Change]:
+def _fitting_changes(spec: Spec) -> list[Change]:
     """Changes that make the run fit, each checked by planning the changed run; empty if none is known."""
     from xpc.compiler.plan.changes import fitting  # imported here, because only a run that does not fit needs them
     from xpc.compiler.rules.core.legality import error_codes
@@ -228,16 +228,18 @@ def _smaller_bases(spec: Spec) -> list[Change]:
     return [one for one in made if one.plan.verdict == FITS]
 
 
-def _suggestions(ways: Sequence[Change]) -> str:
+def _suggestions(changes: Sequence[Change]) -> str:
     """The changes as a help, such as `write X with Y (61.2 GiB, 3% slower), or Z`."""
     from xpc.compiler.plan.changes import effect
 
     bases = {"dtype = bf16": "model(dtype=bf16)", "bits = 4": "qlora"}
-    forms = [f"{' with '.join(f'`{bases.get(typed, typed)}`' for typed in one.typed)} ({effect(one)})" for one in ways]
+    forms = [
+        f"{' with '.join(f'`{bases.get(typed, typed)}`' for typed in one.typed)} ({effect(one)})" for one in changes
+    ]
     return f"write {', or '.join(forms)}" if forms else ""
 
 
-def _other_ways(spec: Spec) -> str:
+def _other_remedies(spec: Spec) -> str:
     """The help if no change of settings makes the run fit. It suggests more GPUs, shorter rows, or a smaller model."""
     return f"take more GPUs, GPUs with more memory, {'' if spec.lora else 'adapters, '}shorter rows or a smaller model"
 
@@ -255,4 +257,4 @@ def _first_that_fits(spec: Spec, facts: ModelFacts) -> str:
         held = least(spec, facts, str(strategy), offload)
         if strategy and "nodes" not in tier and held <= gpu.memory_gib * GIB * 0.9 and legal(tier):
             return f"write `{next(forms(tier))}`"
-    return _other_ways(spec)
+    return _other_remedies(spec)

@@ -28,19 +28,19 @@ def offload_without_sharding(spec: Spec) -> Iterator[Finding]:
     Source: deepspeed 0.19.8 `zero/config.py`; accelerate 1.15 `FullyShardedDataParallelPlugin.cpu_offload`.
     """
     where, strategy = spec.text("strategy.offload"), spec.text("strategy")
-    place, related = spec.place("strategy.offload"), (spec.label("strategy", "the strategy"),)
+    location, related = spec.location("strategy.offload"), (spec.label("strategy", "the strategy"),)
     if strategy == "ddp":
-        yield Finding(place, "ddp has nothing to offload", "write `strategy zero2` or `strategy fsdp`", related)
+        yield Finding(location, "ddp has nothing to offload", "write `strategy zero2` or `strategy fsdp`", related)
     elif spec.on_cpu:
         yield Finding(
-            place,
+            location,
             "on the CPU everything is in host memory already",
             "leave `offload` out",
             (spec.label("hardware", "the hardware"),),
         )
     elif spec.sharded_by_fsdp and where == "optimizer":
         yield Finding(
-            place,
+            location,
             "FSDP does not offload the optimizer alone",
             write("offload = cpu"),
             related,
@@ -72,7 +72,7 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
     if name in ("paged_adamw", "paged_lion"):
         plain = name.removeprefix("paged_")
         yield Finding(
-            spec.place("optimizer", f"replaced by DeepSpeedCPU{'Adam' if plain == 'adamw' else 'Lion'}"),
+            spec.location("optimizer", f"replaced by DeepSpeedCPU{'Adam' if plain == 'adamw' else 'Lion'}"),
             f"{name} is not paged when it is offloaded",
             f"write `optimizer {plain}`",
             related,
@@ -80,7 +80,7 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            spec.place("optimizer", "replaced by DeepSpeedCPUAdam"),
+            spec.location("optimizer", "replaced by DeepSpeedCPUAdam"),
             f"offload replaces {name} by Adam" if name != "adagrad" else "offload cannot replace adagrad",
             f"write `optimizer adamw`, or leave `offload` out{keep}",
             related,

@@ -35,7 +35,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
     """
     if spec.get("strategy.activation_checkpointing") is not None:
         yield Finding(
-            spec.place("strategy.activation_checkpointing", "FSDP's own"),
+            spec.location("strategy.activation_checkpointing", "FSDP's own"),
             "FSDP's own activation checkpointing is never used",
             "write `memory(checkpointing)` instead",
             (spec.label("memory.checkpointing", "the setting for it"),),
@@ -43,7 +43,7 @@ def fsdp_activation_checkpointing(spec: Spec) -> Iterator[Finding]:
     name = "fsdp_activation_checkpointing"
     if spec.extra_value("accelerate", name) is True:
         yield Finding(
-            spec.extra_place("accelerate", name),
+            spec.extra_location("accelerate", name),
             "FSDP's own activation checkpointing is never used",
             write(
                 "fsdp_activation_checkpointing = false", ", or leave it out; `memory(checkpointing)` works everywhere"
@@ -66,7 +66,7 @@ def not_loaded(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage == 3 and not spec.bits and spec.model.model_type in spec.stack.facts.zero3_cannot_draw:
         other = able(lambda one: spec.model.model_type not in one.facts.zero3_cannot_draw)
         yield Finding(
-            spec.place("strategy"),
+            spec.location("strategy"),
             f"{spec.stack.name} cannot load {spec.model.model_type} under zero3",
             f"write `strategy zero2`, or `target {other}`",
             (spec.model.label, spec.label("target", "the target")),
@@ -85,13 +85,13 @@ def fsdp_on_cpu(spec: Spec) -> Iterator[Finding]:
     Source: accelerate 1.15 `state.py`; confirmed by running it.
     """
     if spec.on_cpu and spec.sharded_by_fsdp:
-        place = spec.place("strategy", "becomes ddp on a CPU")
+        location = spec.location("strategy", "becomes ddp on a CPU")
         yield Finding(
-            place,
+            location,
             f"{spec.text('strategy')} on the CPU shards nothing",
             "write `strategy zero3`",
             (spec.label("hardware", "the hardware"),),
-            "zero3" if place.typed.isalnum() else None,
+            "zero3" if location.typed.isalnum() else None,
         )
 
 
@@ -107,7 +107,7 @@ def fsdp_one_process(spec: Spec) -> Iterator[Finding]:
     """
     if spec.sharded_by_fsdp and spec.hardware.world == 1 and not spec.on_cpu:
         yield Finding(
-            spec.place("strategy", "one process has nothing to shard over"),
+            spec.location("strategy", "one process has nothing to shard over"),
             f"{spec.text('strategy')} needs more than one GPU",
             "write `strategy ddp`, or more hardware",
             (spec.label("hardware", "the hardware"),),
@@ -137,14 +137,14 @@ def setting_of_another_strategy(spec: Spec) -> Iterator[Finding]:
         path = path_of(f"strategy.{name}")
         if spec.written(path):
             yield Finding(
-                spec.place(path, f"a setting of {owner}"),
+                spec.location(path, f"a setting of {owner}"),
                 f"`{name}` does nothing for {strategy}",
                 f"leave `{name}` out",
                 (spec.label("strategy", "the strategy"),),
             )
     if strategy == "zero3" and spec.flag("strategy.round_robin_gradients"):
         yield Finding(
-            spec.place("strategy.round_robin_gradients", "a setting of ZeRO-1 and 2"),
+            spec.location("strategy.round_robin_gradients", "a setting of ZeRO-1 and 2"),
             "`round_robin_gradients` does nothing for zero3",
             "leave `round_robin_gradients` out",
             (spec.label("strategy", "the strategy"),),
@@ -171,7 +171,7 @@ def sharded_8bit(spec: Spec) -> Iterator[Finding]:
     offloaded = spec.sharded_by_fsdp and spec.text("strategy.offload") == "cpu"
     if fsdp2 or offloaded:
         yield Finding(
-            spec.place("optimizer", "an optimizer of bitsandbytes"),
+            spec.location("optimizer", "an optimizer of bitsandbytes"),
             f"{name} cannot step {'sharded' if fsdp2 else 'offloaded'} parameters",
             "write `optimizer adamw`",
             (spec.label("strategy" if fsdp2 else "strategy.offload", "the strategy" if fsdp2 else "the offload"),),
@@ -197,20 +197,22 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
 
         fitting = largest(shard, world)
         yield Finding(
-            spec.place("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
+            spec.location("strategy.shard", f"{world} / {shard} = {world / shard:.2f}"),
             f"{world} processes cannot be divided into groups of {shard}",
             write(f"shard = {fitting}"),
         )
     elif shard == world:
         yield Finding(
-            spec.place("strategy", f"{world} processes make one group of {shard}"),
+            spec.location("strategy", f"{world} processes make one group of {shard}"),
             "hsdp with one group is the same as fsdp",
             "write `strategy fsdp`, `shard`, or more `nodes`",
             (spec.label("nodes"), spec.label("strategy.shard")),
         )
     elif shard == 1:
         yield Finding(
-            spec.place("strategy.shard"), "groups of one process shard nothing", "write `strategy ddp` without `shard`"
+            spec.location("strategy.shard"),
+            "groups of one process shard nothing",
+            "write `strategy ddp` without `shard`",
         )
 
 
@@ -233,7 +235,7 @@ def accumulation_lost(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage == 2 and spec.integer("batch.accum") > 1 and lost:
         steps = spec.integer("batch.accum")
         yield Finding(
-            spec.place("strategy", f"{steps} micro-batches a step, and {steps - 1} are lost"),
+            spec.location("strategy", f"{steps} micro-batches a step, and {steps - 1} are lost"),
             f"{spec.text('strategy')} on {spec.stack.name} learns only from the last micro-batch of a step",
             "write `strategy zero1`, or a `micro` that makes the accumulation 1",
             (spec.label("batch.micro"), spec.label("target", "the target")),
@@ -254,7 +256,7 @@ def strategy_target(spec: Spec) -> Iterator[Finding]:
     if strategy not in legal:
         other = "fsdp1" if strategy == "fsdp" else "zero3"
         yield Finding(
-            spec.place("strategy"),
+            spec.location("strategy"),
             f"{spec.stack.name} has no {strategy}",
             f"write `strategy {other}`",
             (spec.label("target", "the target"),),
@@ -273,7 +275,9 @@ def fsdp1_deprecated(spec: Spec) -> Iterator[Finding]:
     """
     # the rule XP582 already reports a run in which FSDP1 would lose adapters
     if spec.text("strategy") == "fsdp1" and spec.stack.facts.fsdp2 and not _adapter_lost(spec):
-        yield Finding(spec.place("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`")
+        yield Finding(
+            spec.location("strategy"), "FSDP1 is about to be removed from transformers", "write `strategy fsdp`"
+        )
 
 
 @rule("XP411", "sharded-weights-only")
@@ -288,7 +292,7 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
     """
     if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
         yield Finding(
-            spec.place("strategy.state_dict"),
+            spec.location("strategy.state_dict"),
             "sharded checkpoints need the full state",
             write("state_dict = full"),
             (spec.label("save.full_state", "set here"),),
@@ -312,14 +316,14 @@ def adapter_lost_on_resume(spec: Spec) -> Iterator[Finding]:
     lost = _adapter_lost(spec)
     if lost == "fsdp1":
         yield Finding(
-            spec.place("strategy"),
+            spec.location("strategy"),
             f"on {spec.stack.name}, a checkpoint of FSDP1 does not restore the adapter",
             "write `strategy fsdp`, or `save(resume=never)`",
             (spec.label("lora", "the adapter"),),
         )
     elif lost:
         yield Finding(
-            spec.place("strategy.state_dict"),
+            spec.location("strategy.state_dict"),
             f"on {spec.stack.name}, a full checkpoint contains only one process's shard of the adapter",
             write("state_dict = sharded"),
             (spec.label("lora", "the adapter"),),
@@ -352,7 +356,7 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("memory.checkpointing") and spec.model.model_type in spec.stack.facts.no_checkpointing:
         yield Finding(
-            spec.place("memory.checkpointing"),
+            spec.location("memory.checkpointing"),
             f"{spec.model.model_type} has no activation checkpointing",
             "write `memory(checkpointing=false)`",
             (spec.model.label,),
@@ -377,10 +381,10 @@ def reference_of_experts(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage != 3 or spec.lora or not spec.method.references(spec.get):
         return
     if (spec.model.model_type or "") in spec.stack.facts.expert_blocks:
-        place = spec.place("strategy", "gathers each expert separately")
+        location = spec.location("strategy", "gathers each expert separately")
         yield Finding(
-            place,
+            location,
             f"a reference model of {spec.model.model_type} hangs under ZeRO-3",
             "write `lora`: adapters need no second model",
-            (spec.place("method", "compares with a reference model"),),
+            (spec.location("method", "compares with a reference model"),),
         )

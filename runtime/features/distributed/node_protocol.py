@@ -29,7 +29,7 @@ LARGEST = 2**24
 
 
 @dataclass(frozen=True)
-class Seat:
+class Rendezvous:
     """This node's rank, the number of nodes, node 0's address and port, and the seconds to wait for other nodes."""
 
     rank: int
@@ -39,7 +39,7 @@ class Seat:
     wait: int
 
 
-def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
+def read_rendezvous(nodes: int, environ: Mapping[str, str]) -> Rendezvous | None:
     """Read this node's rank from the environment; None for one node, and in a process that a launcher has started.
 
     Raises RunError for an invalid number or port.
@@ -57,7 +57,7 @@ def read_seat(nodes: int, environ: Mapping[str, str]) -> Seat | None:
     address = environ.get("MASTER_ADDR", "")
     if not address:
         raise RunError(f"this run has {nodes} nodes: set MASTER_ADDR to the address of node 0")
-    return Seat(numbers["NODE_RANK"], nodes, address, numbers["MASTER_PORT"], max(1, numbers["XPC_NODE_WAIT"]))
+    return Rendezvous(numbers["NODE_RANK"], nodes, address, numbers["MASTER_PORT"], max(1, numbers["XPC_NODE_WAIT"]))
 
 
 class Line:
@@ -109,15 +109,15 @@ class Node:
 # node 0
 
 
-def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node], list[str]]:
+def gather(listener: socket.socket, rendezvous: Rendezvous, mine: Node) -> tuple[list[Node], list[str]]:
     """Wait for the other nodes. Returns a pair: the connected nodes in order, and problems with this set of nodes.
 
     It returns when all nodes are connected, or at the timeout, or immediately if a node cannot belong to the run.
     """
-    until = time.monotonic() + seat.wait
+    until = time.monotonic() + rendezvous.wait
     came = {0: mine}
     problems: list[str] = []
-    while len(came) < seat.nodes and not problems:
+    while len(came) < rendezvous.nodes and not problems:
         left = until - time.monotonic()
         if left <= 0:
             break
@@ -141,16 +141,16 @@ def gather(listener: socket.socket, seat: Seat, mine: Node) -> tuple[list[Node],
             continue
         if one.rank in came:
             problems.append(f"{came[one.rank].facts['host']} and {host} both have NODE_RANK {one.rank}")
-        elif not 0 <= one.rank < seat.nodes:
-            problems.append(f"{host} has NODE_RANK {one.rank}, and this run has the nodes 0 to {seat.nodes - 1}")
+        elif not 0 <= one.rank < rendezvous.nodes:
+            problems.append(f"{host} has NODE_RANK {one.rank}, and this run has the nodes 0 to {rendezvous.nodes - 1}")
         if problems:
             dismiss([*came.values(), one])
         came.setdefault(one.rank, one)
-    missing = [rank for rank in range(seat.nodes) if rank not in came]
+    missing = [rank for rank in range(rendezvous.nodes) if rank not in came]
     if missing and not problems:
-        text = f"{_ranks(missing)} did not connect within {seat.wait} s"
-        if not node_network.is_own(seat.address):
-            text += f"; MASTER_ADDR is {seat.address}, which is not an address of this node"
+        text = f"{_ranks(missing)} did not connect within {rendezvous.wait} s"
+        if not node_network.is_own(rendezvous.address):
+            text += f"; MASTER_ADDR is {rendezvous.address}, which is not an address of this node"
         problems.append(text)
     return [came[rank] for rank in sorted(came)], problems
 
@@ -233,13 +233,15 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
 # the other nodes
 
 
-def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]) -> bool:
+def visit(
+    rendezvous: Rendezvous, mine: Node, answers: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]
+) -> bool:
     """Connect to node 0, answer its questions, and return whether the run may start.
 
     Raises RunError if node 0 cannot be reached, or closes the connection.
     """
-    until = time.monotonic() + seat.wait
-    line, greeted = _reached(seat, mine, until), False
+    until = time.monotonic() + rendezvous.wait
+    line, greeted = _reached(rendezvous, mine, until), False
     try:
         while not greeted:
             try:
@@ -253,37 +255,39 @@ def visit(seat: Seat, mine: Node, answers: Mapping[str, Callable[[Mapping[str, A
                     raise
                 line.close()
                 time.sleep(0.5)
-                line = _reached(seat, mine, until)
+                line = _reached(rendezvous, mine, until)
         while True:
             question = line.read(until - time.monotonic() + ANSWER)
             if question.get("ask") == "end":
                 return bool(question["passed"])
             line.send({GREETING: 1, **answers[str(question.get("ask"))](question)})
     except TimeoutError as error:
-        raise RunError(f"node 0 connected, but sent nothing for {seat.wait + ANSWER:.0f} s") from error
+        raise RunError(f"node 0 connected, but sent nothing for {rendezvous.wait + ANSWER:.0f} s") from error
     except ConnectionAbortedError as error:
-        raise RunError(f"what listens on {seat.address}:{seat.port} is not node 0 of this run: {error}") from error
+        raise RunError(
+            f"what listens on {rendezvous.address}:{rendezvous.port} is not node 0 of this run: {error}"
+        ) from error
     except OSError as error:
         raise RunError(f"node 0 closed the connection in the preflight ({error.strerror or error})") from error
     finally:
         line.close()
 
 
-def _reached(seat: Seat, mine: Node, until: float) -> Line:
+def _reached(rendezvous: Rendezvous, mine: Node, until: float) -> Line:
     """Connect to node 0. Raises RunError if there is no connection before ``until``."""
     try:
-        return Line(node_network.reach(seat.address, seat.port, until))
+        return Line(node_network.reach(rendezvous.address, rendezvous.port, until))
     except RunError as error:
-        raise RunError(f"{mine.name} did not reach node 0 within {seat.wait} s: {error}") from error
+        raise RunError(f"{mine.name} did not reach node 0 within {rendezvous.wait} s: {error}") from error
 
 
-def report_misplaced(seat: Seat, mine: Node) -> None:
+def report_misplaced(rendezvous: Rendezvous, mine: Node) -> None:
     """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
     A node does this if it is a second node 0, or if its rank is too high. Otherwise node 0 would wait for the right
     node until the timeout.
     """
-    patience = Seat(seat.rank, seat.nodes, seat.address, seat.port, 5)
+    patience = Rendezvous(rendezvous.rank, rendezvous.nodes, rendezvous.address, rendezvous.port, 5)
     try:
         visit(patience, mine, {})
     except (RunError, KeyError):

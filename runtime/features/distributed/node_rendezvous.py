@@ -13,7 +13,7 @@ from ...core import errors
 from ...core.errors import RunError, findings, say, stop
 from ...core.feature import Bundle, Feature
 from . import node_all_reduce, node_facts, node_network, node_protocol, shared_folder
-from .node_protocol import Node, Seat
+from .node_protocol import Node, Rendezvous
 
 SKEW = 5.0
 """Seconds between two clocks that cause a warning, beyond the error of the measurement."""
@@ -28,12 +28,12 @@ class NodeRendezvous(Feature):
 
     def check_nodes(self, bundle: Bundle, check: Callable[[int], list[str]]) -> bool:
         """Check together with the other nodes, if launch.sh gave this node a rank. Raises RunError on all nodes."""
-        seat = node_protocol.read_seat(bundle.run["nodes"], os.environ)
-        if seat is not None:
-            meet(bundle, seat, lambda: check(seat.rank))
+        rendezvous = node_protocol.read_rendezvous(bundle.run["nodes"], os.environ)
+        if rendezvous is not None:
+            meet(bundle, rendezvous, lambda: check(rendezvous.rank))
         elif "WORLD_SIZE" not in os.environ:
             say("only this node is checked: set NODE_RANK, MASTER_ADDR and MASTER_PORT to check all nodes")
-        return seat is not None
+        return rendezvous is not None
 
     def launch_failed(self, bundle: Bundle, error: Exception) -> list[tuple[str, int]]:
         """The message for launchers that did not find each other; empty for any other error."""
@@ -41,21 +41,21 @@ class NodeRendezvous(Feature):
         return [] if reason is None else [("", stop(RunError(reason)))]
 
 
-def meet(bundle: Bundle, seat: Seat, check: Callable[[], list[str]]) -> None:
+def meet(bundle: Bundle, rendezvous: Rendezvous, check: Callable[[], list[str]]) -> None:
     """Run each node's own checks (`check`), then the common ones. Raises RunError on every node.
 
     Node 0's error has all findings. The error of another node says that it stops because of a finding, or why it did
     not connect.
     """
-    mine = Node(seat.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
-    if seat.rank >= seat.nodes:
-        node_protocol.report_misplaced(seat, mine)
-        raise RunError(f"NODE_RANK is {seat.rank}, and this run has the nodes 0 to {seat.nodes - 1}")
-    if seat.rank == 0:
-        _first(bundle, seat, mine, check)
+    mine = Node(rendezvous.rank, {**node_facts.local_facts(bundle), "token": secrets.token_hex(8)}, [])
+    if rendezvous.rank >= rendezvous.nodes:
+        node_protocol.report_misplaced(rendezvous, mine)
+        raise RunError(f"NODE_RANK is {rendezvous.rank}, and this run has the nodes 0 to {rendezvous.nodes - 1}")
+    if rendezvous.rank == 0:
+        _first(bundle, rendezvous, mine, check)
     else:
         mute()
-        _other(bundle, seat, mine, check)
+        _other(bundle, rendezvous, mine, check)
 
 
 def mute() -> None:
@@ -71,13 +71,15 @@ def _local_findings(check: Callable[[], list[str]]) -> list[str]:
         return [f"its check failed ({type(error).__name__}: {error})"]
 
 
-def _first(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
-    listener = node_network.listen(seat.port)
+def _first(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[], list[str]]) -> None:
+    listener = node_network.listen(rendezvous.port)
     gathered: list[tuple[list[Node], list[str]]] = []
-    thread = threading.Thread(target=lambda: gathered.append(node_protocol.gather(listener, seat, mine)), daemon=True)
+    thread = threading.Thread(
+        target=lambda: gathered.append(node_protocol.gather(listener, rendezvous, mine)), daemon=True
+    )
     thread.start()  # so that the other nodes can connect while this node runs its own checks
-    if not node_network.is_own(seat.address):
-        node_protocol.report_misplaced(seat, mine)
+    if not node_network.is_own(rendezvous.address):
+        node_protocol.report_misplaced(rendezvous, mine)
     mine.found += _local_findings(check)
     thread.join()
     came, problems = gathered[0]
@@ -86,8 +88,8 @@ def _first(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
     for one in others:
         one.found += node_facts.differences(mine.facts, one.facts)
     if not problems:
-        _together(bundle, seat, came, notes)
-    problems += labelled(came, seat.nodes)
+        _together(bundle, rendezvous, came, notes)
+    problems += labelled(came, rendezvous.nodes)
     node_protocol.dismiss(others, passed=not problems)
     listener.close()
     for note in notes:
@@ -96,11 +98,11 @@ def _first(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
         _end(findings(problems))
 
 
-def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]]) -> None:
+def _other(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[], list[str]]) -> None:
     def group(question: Mapping[str, Any]) -> dict[str, Any]:
         def work(out: dict[str, Any]) -> None:
-            meeting = node_all_reduce.store(seat.address, int(question["port"]))
-            node_all_reduce.reduce(bundle, seat.rank, seat.nodes, meeting, out)
+            meeting = node_all_reduce.store(rendezvous.address, int(question["port"]))
+            node_all_reduce.reduce(bundle, rendezvous.rank, rendezvous.nodes, meeting, out)
 
         return node_all_reduce.bounded(work)
 
@@ -111,7 +113,7 @@ def _other(bundle: Bundle, seat: Seat, mine: Node, check: Callable[[], list[str]
     }
     mine.found += _local_findings(check)
     try:
-        passed = node_protocol.visit(seat, mine, answers)
+        passed = node_protocol.visit(rendezvous, mine, answers)
     except RunError as error:
         _end(findings([str(error), *mine.found]))
     else:
@@ -125,7 +127,7 @@ def _end(error: RunError) -> NoReturn:
     node_all_reduce.end(error)
 
 
-def _together(bundle: Bundle, seat: Seat, came: list[Node], notes: list[str]) -> None:
+def _together(bundle: Bundle, rendezvous: Rendezvous, came: list[Node], notes: list[str]) -> None:
     """The common checks: clocks, the output folder, and an all-reduce."""
     mine, others = came[0], came[1:]
     for one in others:
@@ -138,7 +140,7 @@ def _together(bundle: Bundle, seat: Seat, came: list[Node], notes: list[str]) ->
         return
     meeting = node_all_reduce.store("127.0.0.1")
     node_protocol.send(others, {"ask": "group", "port": meeting.port})
-    out = node_all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, seat.nodes, meeting, out))
+    out = node_all_reduce.bounded(lambda out: node_all_reduce.reduce(bundle, 0, rendezvous.nodes, meeting, out))
     results = [out, *(node_protocol.receive(one) for one in others)]
     for one, result in zip(came, results, strict=True):
         if "error" in result:
@@ -146,7 +148,7 @@ def _together(bundle: Bundle, seat: Seat, came: list[Node], notes: list[str]) ->
             hint = HINTS[backend].format(interface=os.environ.get("GLOO_SOCKET_IFNAME", "chosen by gloo"))
             one.found.append(f"{backend} does not connect the nodes ({result['error']}); {hint}")
     if not any(one.found for one in came):
-        notes.append(f"{seat.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
+        notes.append(f"{rendezvous.nodes} nodes meet; all-reduce over them: {node_all_reduce.speeds(out)}")
 
 
 def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]) -> None:

@@ -56,8 +56,8 @@ class EvaluatingTrainer(FaultTolerant):
         import torch
 
         if signals.StopRequest.training and self.state.global_step < self.state.max_steps:
-            wish = torch.tensor([int(signals.StopRequest.name is not None)], dtype=torch.int32, device=self.args.device)
-            if self.largest(wish)[0]:
+            flag = torch.tensor([int(signals.StopRequest.name is not None)], dtype=torch.int32, device=self.args.device)
+            if self.largest(flag)[0]:
                 signals.ignore_end_signal()
                 raise Interrupted
         return super().prediction_step(*args, **kwargs)  # type: ignore[misc]

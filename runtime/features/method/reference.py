@@ -43,17 +43,17 @@ def loaded_by(bundle: Bundle, module: Any, load: Callable[[], Any], policy: Any)
     model's name, to find the model class. For KTO of trl 0.18 and 0.24, the function that joins columns to the
     evaluation rows is replaced, too, because there may be several evaluation sets.
     """
-    stand_ins: dict[str, Any] = {
+    replacements: dict[str, Any] = {
         "create_model_from_path": lambda *_, **__: load(),
         "AutoModelForCausalLM": SimpleNamespace(from_pretrained=lambda *_, **__: load()),
         "AutoConfig": SimpleNamespace(from_pretrained=lambda *_, **__: policy.config),
         "transformers": _Classes(load),
     }
     if (bundle.data.get("evaluation") or {"named": False})["named"]:
-        stand_ins["concatenate_datasets"] = joined_sets
+        replacements["concatenate_datasets"] = joined_sets
     if hasattr(module, "prepare_deepspeed"):
-        stand_ins["prepare_deepspeed"] = _untrained(module.prepare_deepspeed)
-    return replaced(module, stand_ins)
+        replacements["prepare_deepspeed"] = _untrained(module.prepare_deepspeed)
+    return replaced(module, replacements)
 
 
 class _Classes:

@@ -31,7 +31,7 @@ def teacher(bundle: Bundle) -> Any:
 
     plan = bundle.plan["method"]["teacher"]
     assert plan is not None
-    where = bundle.place_of(plan)
+    where = bundle.path_of(plan)
     try:
         model, info = AutoModelForCausalLM.from_pretrained(
             where,
@@ -54,7 +54,7 @@ def other_tokens(bundle: Bundle, tokenizer: Any) -> str | None:
 
     plan = bundle.plan["method"]["teacher"]
     assert plan is not None
-    where = bundle.place_of(plan)
+    where = bundle.path_of(plan)
     try:
         vocabulary = AutoTokenizer.from_pretrained(where, revision=plan["revision"] or "main").get_vocab()
     except (OSError, ValueError) as error:

@@ -38,8 +38,8 @@ def to_row(source: Mapping[str, Any], row: Mapping[str, Any], index: int) -> dic
         del found["input_ids"]
         masked = zip(*found.values(), strict=True) if found else [()] * len(ids)
         labels = [one if all(each) else UNLEARNED for one, each in zip(ids, masked, strict=True)]
-    if odd := next((one for one in (*ids, *labels) if not 0 <= one < 2**31 and one != UNLEARNED), None):
-        raise RunError(f"{where}: {odd} is neither a token id nor {UNLEARNED}")
+    if unexpected := next((one for one in (*ids, *labels) if not 0 <= one < 2**31 and one != UNLEARNED), None):
+        raise RunError(f"{where}: {unexpected} is neither a token id nor {UNLEARNED}")
     if UNLEARNED in ids:
         raise RunError(f"{where}: input_ids has {UNLEARNED}, which is a label")
     return _learned(source["tokens"], ids[begin:end], labels[begin:end], where)
@@ -160,7 +160,7 @@ def _vocabulary(bundle: Bundle) -> int:
     """The number of tokens that the model embeds, including those that the bundle adds."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
+    config = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading())
     size = int(config.get_text_config().vocab_size)
     return size + len(bundle.plan["tokenizer"].get("added") or ())
 

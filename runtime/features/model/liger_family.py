@@ -13,7 +13,7 @@ class LigerFamily(Feature):
         """A finding if Liger has no kernels for the model's family. Liger itself would only log this."""
         import transformers
 
-        family = transformers.AutoConfig.from_pretrained(bundle.model_place, **bundle.loading()).model_type
+        family = transformers.AutoConfig.from_pretrained(bundle.model_path, **bundle.loading()).model_type
         try:
             from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN
         except ImportError as error:

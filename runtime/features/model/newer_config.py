@@ -14,10 +14,10 @@ class NewerConfig(Feature):
         """Raise RunError if the model would be loaded with other rotary positions than it was saved with."""
         from transformers import AutoConfig
 
-        config = options.get("config") or AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
+        config = options.get("config") or AutoConfig.from_pretrained(bundle.model_path, **bundle.loading())
         if missing := ignored(config.get_text_config().to_dict()):
             raise RunError(
-                f"{bundle.model_place} was saved by transformers 5, and this transformers ignores `rope_parameters` in "
+                f"{bundle.model_path} was saved by transformers 5, and this transformers ignores `rope_parameters` in "
                 f"its config.json: name a newer target, or add {written(missing)}"
             )
 

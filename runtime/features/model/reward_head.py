@@ -27,7 +27,7 @@ class RewardHead(Feature):
         from transformers import AutoConfig
 
         filter_log_messages()
-        options["config"] = AutoConfig.from_pretrained(bundle.model_place, **bundle.loading(), num_labels=1)
+        options["config"] = AutoConfig.from_pretrained(bundle.model_path, **bundle.loading(), num_labels=1)
 
     def tokens_counted(self, bundle: Bundle, counted: TokenCounts, prepared: object) -> None:
         """Count rows that are too long as dropped. The reward trainer drops such rows and does not truncate them."""

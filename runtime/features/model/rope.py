@@ -16,8 +16,8 @@ class Rope(Feature):
         """Give the loader a configuration with the scaling. Raises RunError for a model that is scaled already."""
         from transformers import AutoConfig
 
-        config = options.get("config") or AutoConfig.from_pretrained(bundle.model_place, **bundle.loading())
-        scale(config, bundle.model["rope"], bundle.model_place)
+        config = options.get("config") or AutoConfig.from_pretrained(bundle.model_path, **bundle.loading())
+        scale(config, bundle.model["rope"], bundle.model_path)
         options["config"] = config
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:

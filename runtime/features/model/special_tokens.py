@@ -18,6 +18,6 @@ class SpecialTokens(Feature):
                 continue
             if token not in vocabulary:
                 raise RunError(
-                    f"the {kind.replace('_', ' ')} {token!r} is not in the vocabulary of {bundle.model_place}"
+                    f"the {kind.replace('_', ' ')} {token!r} is not in the vocabulary of {bundle.model_path}"
                 )
             setattr(tokenizer, kind, token)

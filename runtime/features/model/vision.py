@@ -48,10 +48,10 @@ class Processor(Feature):
         from transformers import AutoProcessor
 
         try:
-            self.processor = AutoProcessor.from_pretrained(bundle.model_place, **bundle.loading())
+            self.processor = AutoProcessor.from_pretrained(bundle.model_path, **bundle.loading())
             self.processor.image_processor  # noqa: B018  # a tokenizer is returned for a folder without a processor
         except (OSError, ValueError, ImportError, AttributeError) as error:
-            raise RunError(f"cannot load the processor of {bundle.model_place}: {first_line(error)}") from error
+            raise RunError(f"cannot load the processor of {bundle.model_path}: {first_line(error)}") from error
         self.processor.tokenizer = tokenizer
         if (most := bundle.data.get("max_pixels")) is not None:
             limit_pixels(self.processor.image_processor, most)

@@ -68,7 +68,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     if source.get("files"):
         found = _stated(bundle, source, split)
     else:
-        place = place_of(bundle, source["path"], source.get("bundled"))
+        place = path_of(bundle, source["path"], source.get("bundled"))
         found = [place]
         if os.path.isdir(place):
             listed = split_files.listed(place, tuple(BUILDERS))
@@ -82,7 +82,7 @@ def files(bundle: Bundle, source: Mapping[str, Any], split: str) -> tuple[str, l
     return str(kinds.pop()), found
 
 
-def place_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
+def path_of(bundle: Bundle, path: str, bundled: str | None = None) -> str:
     """The path of a file or folder of the spec: the bundle's copy, otherwise the local one. Raises RunError."""
     return local_files.find(bundle.folder, path) if bundled is None else bundle.inside(bundled)
 
@@ -102,7 +102,7 @@ def _stated(bundle: Bundle, source: Mapping[str, Any], split: str) -> list[str]:
     found = []
     for inside in _of_split(source["path"], list(stated), split):
         one = stated[inside]
-        path = place_of(bundle, os.path.join(source["path"], inside), one["bundled"])
+        path = path_of(bundle, os.path.join(source["path"], inside), one["bundled"])
         _check_digest(path, one["sha256"], f"{source['path']}/{inside}")
         found.append(path)
     return found

@@ -19,11 +19,11 @@ class LossMask(Feature):
         mask = next((name for name in ("assistant_masks", "completion_mask") if name in names), None)
         if mask is None or rearranged(prepared) or bundle.arguments.get("packing"):
             return
-        learnt = 0
+        trained = 0
         for chunk in prepared.data.column(mask).chunks:
             ones = pyarrow.compute.equal(pyarrow.compute.list_flatten(chunk), 1)
             rows = pyarrow.compute.list_parent_indices(chunk).filter(ones)
-            learnt += pyarrow.compute.count_distinct(rows).as_py()
-        counted.unlearned = len(prepared) - learnt
+            trained += pyarrow.compute.count_distinct(rows).as_py()
+        counted.unlearned = len(prepared) - trained
         if counted.unlearned:
             say(f"{counted.unlearned:,} of {len(prepared):,} rows have nothing to learn within seq and no loss")

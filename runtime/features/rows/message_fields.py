@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from ...core.row_comparison import REASONING, Loss, Marks, content
+from ...core.row_comparison import REASONING, Loss, Markers, content
 from ...core.rows import FIELDS, KEPT, name
 from ..messages import turn_notes
 from ..messages.call_forms import (
@@ -270,7 +270,7 @@ class Renderer:
         """
         for option in ("tokenize", "return_dict", "return_assistant_tokens_mask"):
             options.pop(option, None)
-        marks = Marks()
+        marks = Markers()
         marked = [_with_mark(turn, number, marks) if untrained(turn) else turn for number, turn in enumerate(turns)]
         text, with_marks = self(turns, tokenize=False, **options), self(marked, tokenize=False, **options)
         read = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
@@ -292,7 +292,7 @@ class Renderer:
         return mask
 
     def marked(
-        self, messages: Sequence[Mapping[str, Any]], marks: Marks
+        self, messages: Sequence[Mapping[str, Any]], marks: Markers
     ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """For `row_comparison`: the messages with a marker in each text, and the arguments of the chat template."""
         turns, carried = unpacked(messages)
@@ -313,7 +313,7 @@ class Renderer:
 MARK = re.compile(r" ?zq\d+qz")
 
 
-def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
+def _with_mark(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any]:
     """An answer with a marker: in its content or, if it has no content, in the name of its first tool call."""
     out, loss = dict(turn), Loss("content", number, "")
     if isinstance(turn.get("content"), str) and turn["content"].strip():
@@ -326,7 +326,7 @@ def _with_mark(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, 
     return out
 
 
-def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
+def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any]:
     """The turn with a marker in each text, tool call and reasoning."""
     role, out = str(turn.get("role")), dict(turn)
     text = turn.get("content")
@@ -342,7 +342,7 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Marks) -> dict[str, Any]:
     return out
 
 
-def _marked_call(call: Any, number: int, marks: Marks) -> Any:
+def _marked_call(call: Any, number: int, marks: Markers) -> Any:
     """A tool call with markers in its name and its arguments."""
     if not isinstance(call, dict):
         return call
@@ -360,7 +360,7 @@ def _marked_call(call: Any, number: int, marks: Marks) -> Any:
     return out
 
 
-def _arguments(value: Any, path: str, number: int, marks: Marks) -> Any:
+def _arguments(value: Any, path: str, number: int, marks: Markers) -> Any:
     """The arguments with each value replaced by a marker."""
     if isinstance(value, dict) and value:
         return {key: _arguments(one, f"{path}.{key}", number, marks) for key, one in value.items()}
@@ -369,7 +369,7 @@ def _arguments(value: Any, path: str, number: int, marks: Marks) -> Any:
     return value if value in ({}, []) else marks.mark(Loss("argument", number, path[:60], role="assistant"))
 
 
-def _tool(tool: Any, marks: Marks) -> Any:
+def _tool(tool: Any, marks: Markers) -> Any:
     """A tool with markers in its name and its description."""
     if not isinstance(tool, dict):
         return tool

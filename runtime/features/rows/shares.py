@@ -137,10 +137,10 @@ def counts(
     held = [0] * len(rows)
     if holdout is not None:
         least = floor(min(Fraction(count) / part for count, part in zip(rows, parts, strict=True)))
-        asked = int(holdout["rows"]) if "rows" in holdout else ceil(holdout["fraction"] * least)
-        if asked == 0:
+        requested = int(holdout["rows"]) if "rows" in holdout else ceil(holdout["fraction"] * least)
+        if requested == 0:
             raise RunError("the holdout has no rows")
-        held = _divided(asked, parts)
+        held = _divided(requested, parts)
     left = [count - out for count, out in zip(rows, held, strict=True)]
     for source, count, out in zip(names, rows, held, strict=True):
         if count == 0:

@@ -58,7 +58,7 @@ class Streaming(Feature):
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
         """A counter that counts nothing, because before the run only the evaluation rows are complete."""
-        return Uncounted
+        return NullTokenCounter
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Replace the trainer's dataset by `Passes` over the tokenized stream, with the sequences of all steps."""
@@ -84,7 +84,7 @@ def sequences(bundle: Bundle) -> int:
     return int(bundle.arguments["max_steps"]) * bundle.run["gbs"]
 
 
-class Uncounted(TokenCounts):
+class NullTokenCounter(TokenCounts):
     """A token counter that counts nothing."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:

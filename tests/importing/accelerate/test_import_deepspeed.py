@@ -45,7 +45,7 @@ def test_alone_it_is_a_base():
     found = zero({"zero_optimization": {"stage": 2}, "train_batch_size": "auto"})
     assert "strategy zero2" in found.text
     assert "train " not in found.text
-    assert found.fates["train_batch_size"] == "irrelevant"
+    assert found.outcomes["train_batch_size"] == "irrelevant"
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_alone_it_is_a_base():
 )  # fmt: skip
 def test_what_has_no_place(table, key):
     found = zero(table)
-    assert found.fates.get(key) in ("error", "extra")
-    if found.fates[key] == "extra":
+    assert found.outcomes.get(key) in ("error", "extra")
+    if found.outcomes[key] == "extra":
         assert key.split(".")[-1] in found.text
 
 

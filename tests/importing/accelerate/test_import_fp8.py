@@ -52,14 +52,14 @@ def test_fp8_of_a_trainer_is_the_precision(text: str, gathers: bool) -> None:
 def test_fp8_that_no_bundle_has_is_a_comment(more: str, arguments: tuple[str, ...], why: str) -> None:
     found = imported(AX + more, *HARDWARE, *arguments)
     assert found.arguments["bf16"] is True
-    assert found.fates["fp8"] == "reserved"
+    assert found.outcomes["fp8"] == "reserved"
     assert why in found.text
 
 
 def test_fp8_that_is_off_changes_nothing() -> None:
     found = imported(AX.replace("fp8: true", "fp8: false") + "fp8_enable_fsdp_float8_all_gather: true\n", *HARDWARE)
     assert found.arguments["bf16"] is True
-    assert found.fates["fp8_enable_fsdp_float8_all_gather"] == "irrelevant"
+    assert found.outcomes["fp8_enable_fsdp_float8_all_gather"] == "irrelevant"
 
 
 @pytest.mark.parametrize(("backend", "name"), [("te", "Transformer Engine"), ("msamp", "MS-AMP")])

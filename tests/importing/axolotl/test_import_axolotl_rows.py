@@ -44,7 +44,7 @@ def test_a_part_of_rows_in_their_order_is_refused() -> None:
 def test_axolotl_reads_every_row_of_pairs() -> None:
     found = imported(PAIRS.replace("rl: dpo\n", "    shards: 10\nrl: dpo\n"), *HARDWARE)
     assert found.payload["data"]["sources"][0]["take"] is None
-    assert found.fates["datasets[0].shards"] == "irrelevant"
+    assert found.outcomes["datasets[0].shards"] == "irrelevant"
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_the_server_of_vllm_may_stand_in_a_block_of_its_own() -> None:
     found = imported(REWARDED + block + "skip_prepare_dataset: true\n", *HARDWARE)
     assert not found.draft.wrong, found.messages
     assert found.draft.settings["method.vllm.port"].text == "8001"
-    assert found.fates["trl.vllm.vllm_gpu_memory_utilization"] == "irrelevant"
+    assert found.outcomes["trl.vllm.vllm_gpu_memory_utilization"] == "irrelevant"
     assert any("XPC_VLLM_HOST" in one for one in found.messages)
     both = imported(REWARDED + "  vllm_server_port: 8002\n" + block, *HARDWARE)
     assert both.draft.settings["method.vllm.port"].text == "8002"
@@ -127,8 +127,8 @@ def test_data_set_without_a_path_is_refused_as_axolotl_does() -> None:
 
 
 def test_a_slice_from_the_first_row_is_one_from_the_beginning() -> None:
-    for said, cut in (("train[0:100]", "100"), ("train[0%:5%]", "5%"), ("train[:100]", "100")):
-        found = imported(CHAT + f"    split: {said}\n", *HARDWARE)
+    for output, cut in (("train[0:100]", "100"), ("train[0%:5%]", "5%"), ("train[:100]", "100")):
+        found = imported(CHAT + f"    split: {output}\n", *HARDWARE)
         assert found.payload["data"]["sources"][0]["slice"] == cut
     assert imported(CHAT + "    split: train[10:100]\n", *HARDWARE).draft.wrong
 

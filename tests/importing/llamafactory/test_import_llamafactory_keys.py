@@ -42,17 +42,17 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
         for value in row.usual or ():
             found = imported(FILE + f"{key}: {str(value).lower() if isinstance(value, bool) else value}\n", *HARDWARE)
             assert not found.errors
-            assert found.fates[key] == "irrelevant", key
+            assert found.outcomes[key] == "irrelevant", key
         if row.refused and not row.needs:
             assert imported(FILE + f"{key}: something else\n", *HARDWARE).draft.wrong, key
         elif row.needs:
-            assert imported(FILE + f"{key}: something else\n", *HARDWARE).fates[key] == "irrelevant", key
+            assert imported(FILE + f"{key}: something else\n", *HARDWARE).outcomes[key] == "irrelevant", key
             on = "[<a>]" if row.needs == "add_special_tokens" else "true"
             assert imported(FILE + f"{row.needs}: {on}\n{key}: something else\n", *HARDWARE).draft.wrong, key
 
 
 @pytest.mark.parametrize(
-    ("more", "length", "said"),
+    ("more", "length", "output"),
     [
         ("packing: true\n", 2047, True),
         ("packing: true\nflash_attn: fa2\nper_device_train_batch_size: 1\n", 2047, False),
@@ -62,22 +62,22 @@ def test_a_key_at_its_own_value_changes_nothing_and_another_is_refused() -> None
         ("packing: false\n", 2048, False),
     ],
 )
-def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, said: bool) -> None:
+def test_packed_rows_are_a_token_shorter_and_attend_to_each_other(more: str, length: int, output: bool) -> None:
     """LLaMA-Factory makes packed rows one token shorter (`data_args.py`). Without `neat_packing`, rows attend to
     earlier rows of a pack. An exception is flash attention with a micro-batch of one: it derives the starts of rows
     from the positions.
     """
     found = imported(FILE + more, *HARDWARE)
     assert found.arguments["max_length"] == length
-    assert ("packing" in found.draft.differences) is said
-    assert not said or "sample_packing" not in found.draft.differences
+    assert ("packing" in found.draft.differences) is output
+    assert not output or "sample_packing" not in found.draft.differences
 
 
 def test_the_balance_of_experts_is_the_trainers() -> None:
     more = "moe_aux_loss_coef: 0.01\n"
     found = imported(FILE.replace("Qwen2.5-7B-Instruct", "Qwen3-30B-A3B") + more, *HARDWARE)
     assert found.arguments["router_aux_loss_coef"] == 0.01
-    assert imported(FILE + more, *HARDWARE).fates["moe_aux_loss_coef"] == "irrelevant"
+    assert imported(FILE + more, *HARDWARE).outcomes["moe_aux_loss_coef"] == "irrelevant"
 
 
 def test_unsloths_kernels_are_a_difference() -> None:
@@ -95,12 +95,12 @@ def test_a_template_writes_and_marks_what_the_tools_own_does() -> None:
     assert {one["template"] for one in records} == {names[0] for names in _alike()}, "make oracles"
     for one in records:
         words = templates()[one["template"]].thought or ("<think>\n", "\n</think>\n\n")
-        said = ("Be brief.", "One?", "It's 1.", "Two?", f"{words[0]}I see.{words[1]}2.")
+        output = ("Be brief.", "One?", "It's 1.", "Two?", f"{words[0]}I see.{words[1]}2.")
         roles = ("system", "user", "assistant", "user", "assistant")
         body = llamafactory_template(one["template"], one["thinks"], one["last"])
         assert body is not None
         marked = body.replace("{%- generation -%}", "{{- '{+' -}}").replace("{%- endgeneration -%}", "{{- '+}' -}}")
-        messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=True)]
+        messages = [{"role": role, "content": text} for role, text in zip(roles, output, strict=True)]
         text = Environment().from_string(marked).render(messages=messages, bos_token="{bos}", eos_token="{eos}")
         assert text.replace("+}{+", "") == one["text"], (head, one)
 
@@ -130,6 +130,6 @@ def test_the_loss_is_on_completions_of_alpaca_rows_and_on_answers_of_conversatio
 def test_another_quantization_than_bitsandbytes_is_refused() -> None:
     text = FILE + "quantization_bit: 4\n"
     assert not imported(text, *HARDWARE).draft.wrong
-    assert imported(text + "quantization_method: bnb\n", *HARDWARE).fates["quantization_method"] == "irrelevant"
+    assert imported(text + "quantization_method: bnb\n", *HARDWARE).outcomes["quantization_method"] == "irrelevant"
     messages = imported(text + "quantization_method: hqq\n", *HARDWARE).messages
     assert 'error: recipe.yaml:10 `quantization_method: "hqq"`: a bundle quantizes by bitsandbytes' in messages

@@ -104,8 +104,8 @@ def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
     if name not in defaults:
         bare = type(made)(output_dir=tempfile.mkdtemp(), use_cpu=True)
         defaults[name] = {key: plain(value) for key, value in vars(bare).items() if kept(key)}
-    said = {key: plain(value) for key, value in vars(made).items() if kept(key)}
-    return {key: value for key, value in said.items() if value != defaults[name].get(key)}
+    output = {key: plain(value) for key, value in vars(made).items() if kept(key)}
+    return {key: value for key, value in output.items() if value != defaults[name].get(key)}
 
 
 def kept(key: str) -> bool:

@@ -38,8 +38,8 @@ def stated(made: Any, defaults: dict[str, dict[str, Any]], bare: Any) -> dict[st
 
 def _read(made: Any) -> dict[str, Any]:
     names = {one.name for one in dataclasses.fields(made)} | set(vars(made))
-    said = {key: plain(getattr(made, key, None)) for key in sorted(names - MACHINE) if not key.startswith("_")}
-    return {key: value for key, value in said.items() if not (isinstance(value, str) and " object at 0x" in value)}
+    output = {key: plain(getattr(made, key, None)) for key in sorted(names - MACHINE) if not key.startswith("_")}
+    return {key: value for key, value in output.items() if not (isinstance(value, str) and " object at 0x" in value)}
 
 
 def _bare(kind: type) -> Any:

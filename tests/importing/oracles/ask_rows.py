@@ -116,8 +116,10 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_input_ids" in row:
-            learnt = "input_ids" if tuning.stage == "rm" else "labels"  # a reward model reads the complete row
-            out.append({one: tokens(row[f"{one}_input_ids"], row[f"{one}_{learnt}"]) for one in ("chosen", "rejected")})
+            trained = "input_ids" if tuning.stage == "rm" else "labels"  # a reward model reads the complete row
+            out.append(
+                {one: tokens(row[f"{one}_input_ids"], row[f"{one}_{trained}"]) for one in ("chosen", "rejected")}
+            )
         else:
             out.append(tokens(row["input_ids"], row.get("labels", row["input_ids"])))
             out[-1].update({"label": row["kto_tags"]} if "kto_tags" in row else {})

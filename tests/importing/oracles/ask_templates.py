@@ -22,7 +22,7 @@ TALK = [("user", "One?"), ("assistant", "It's 1."), ("user", "Two?"), ("assistan
 """The conversation that is rendered. `{0}` and `{1}` stand for the words that the template writes before and after
 reasoning.
 """
-USUAL = {"first": "", "before": "", "after": "", "user": "", "asked": "", "lead": "", "end": "", "system": "",
+USUAL = {"first": "", "before": "", "after": "", "user": "", "user_end": "", "lead": "", "end": "", "system": "",
          "inside": False, "thought": [], "closes": False}  # fmt: skip
 
 
@@ -73,14 +73,21 @@ def pieces(template: Any) -> dict[str, Any] | None:
     found = [_written(getattr(template, f"format_{one}")) for one in ("system", "user", "assistant")]
     if any(one is None or one.count("{{content}}") != 1 or "{{" in one.replace("{{content}}", "") for one in found):
         return None
-    (before, after), (user, asked), (lead, end) = (str(one).split("{{content}}") for one in found)
+    (before, after), (user, requested), (lead, end) = (str(one).split("{{content}}") for one in found)
     words = list(template.thought_words) if "Reasoning" in kind else []
     made = {
-        "first": _written(template.format_prefix), "before": before, "after": after, "user": user, "asked": asked,
-        "lead": lead, "end": end, "system": template.default_system, "inside": kind == "Llama2Template",
+        "first": _written(template.format_prefix),
+        "before": before,
+        "after": after,
+        "user": user,
+        "user_end": requested,
+        "lead": lead,
+        "end": end,
+        "system": template.default_system,
+        "inside": kind == "Llama2Template",
         "thought": [*words, words[1] if kind.startswith("Glm47") else "".join(words)] if words else [],
         "closes": template.efficient_eos,
-    }  # fmt: skip
+    }
     return {key: one for key, one in made.items() if one != USUAL[key]}
 
 
@@ -98,13 +105,13 @@ def _slot(slot: Any) -> str:
     return str(slot)
 
 
-def rendered(template: Any, thinks: bool, last: bool) -> str:
+def rendered(template: Any, reasoning: bool, last: bool) -> str:
     """A conversation with a system prompt, rendered by a template."""
     from llamafactory.data.mm_plugin import get_mm_plugin
     from llamafactory.data.processor.supervised import SupervisedDatasetProcessor
 
     letters, arguments = Letters(), SimpleNamespace(cutoff_len=10**6, mask_history=last, train_on_prompt=False)
-    template.enable_thinking, template.mm_plugin = thinks, get_mm_plugin("base")  # the rows have no images
+    template.enable_thinking, template.mm_plugin = reasoning, get_mm_plugin("base")  # the rows have no images
     made = SupervisedDatasetProcessor(template, letters, None, arguments)
     words = template.thought_words
     talk = [{"role": who, "content": what.replace("{0}", words[0]).replace("{1}", words[1])} for who, what in TALK]
@@ -126,8 +133,8 @@ def main() -> None:
     for found, names in list(table.items()):
         one = TEMPLATES[names[0]]
         ways = [(True, False), (True, True), *([(False, False)] if "thought" in json.loads(found) else [])]
-        lines += [{"template": names[0], "thinks": thinks, "last": last, "text": rendered(one, thinks, last)}
-                  for thinks, last in ways]  # fmt: skip
+        lines += [{"template": names[0], "thinks": reasoning, "last": last, "text": rendered(one, reasoning, last)}
+                  for reasoning, last in ways]  # fmt: skip
     head = {"tool": "llamafactory", "version": version("llamafactory")}
     write(sys.argv[1], head, [{"names": names, **json.loads(found)} for found, names in table.items()])
     write(sys.argv[2], head, lines)

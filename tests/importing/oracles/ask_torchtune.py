@@ -32,32 +32,32 @@ WANTED = ("torch", "torchao", "torchtune")
 
 def made_with(part: Any) -> dict[str, Any]:
     """The arguments of a component: those that the file states, and the component's defaults for all others."""
-    asked = inspect.signature(_get_component_from_path(part["_component_"])).parameters
-    usual = {key: plain(one.default) for key, one in asked.items() if one.default is not inspect.Parameter.empty}
+    requested = inspect.signature(_get_component_from_path(part["_component_"])).parameters
+    usual = {key: plain(one.default) for key, one in requested.items() if one.default is not inspect.Parameter.empty}
     return {**usual, **OmegaConf.to_container(part)}
 
 
 def optimizer(table: Any) -> dict[str, Any]:
     """The optimizer's hyperparameters, and its rate at the steps AT as a share of `lr`."""
     made = config.instantiate(table.optimizer, [torch.nn.Parameter(torch.zeros(2, 2))])
-    said = {
+    output = {
         key: plain(one) for key, one in made.defaults.items() if key in ("lr", "betas", "eps", "weight_decay", "fused")
     }
     rates = [1.0] * len(AT)
     if table.get("lr_scheduler") is not None:
         schedule = config.instantiate(table.lr_scheduler, made, num_training_steps=STEPS, last_epoch=-1)
         rates = [schedule.lr_lambdas[0](step) for step in AT]
-    return {**said, "class": type(made).__name__, "rates": rates}
+    return {**output, "class": type(made).__name__, "rates": rates}
 
 
 def adapter(part: Any) -> dict[str, Any] | None:
     """The modules of a layer that get an adapter, by the last part of their names, and the adapter's
     hyperparameters.
     """
-    said = made_with(part)
-    if "lora_rank" not in said:
+    output = made_with(part)
+    if "lora_rank" not in output:
         return None
-    whole = {key: one for key, one in said.items() if key != "quantize_base"}
+    whole = {key: one for key, one in output.items() if key != "quantize_base"}
     with torch.device("meta"):
         model = config.instantiate(OmegaConf.create({**whole, "quantize_base": False}))
     found = {name: one for name, one in model.named_modules() if hasattr(one, "lora_a")}
@@ -69,7 +69,7 @@ def adapter(part: Any) -> dict[str, Any] | None:
         "alpha": one.alpha if isinstance(one, LoRALinear) else one.scaling * rank,
         "dropout": getattr(one.dropout, "p", 0.0),
         "dora": not isinstance(one, LoRALinear),
-        "bits": 4 if said["quantize_base"] else None,
+        "bits": 4 if output["quantize_base"] else None,
     }
 
 
@@ -111,9 +111,9 @@ def main() -> None:
     runs = {one.file_path: each.name for each in _recipe_registry._ALL_RECIPES for one in each.configs}
     lines = []
     one_layer()
-    for place, _, names in sorted(os.walk(folder)):
+    for location, _, names in sorted(os.walk(folder)):
         for name in sorted(one for one in names if one.endswith(".yaml")):
-            path = os.path.join(place, name)
+            path = os.path.join(location, name)
             short = os.path.relpath(path, folder)
             with open(path, encoding="utf-8") as handle:
                 written = yaml.safe_load(handle)

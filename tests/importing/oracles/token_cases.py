@@ -126,7 +126,7 @@ def chat(name: str, tokenizer: str = "chatml", rows: list[Row] = CHAT, keys: dic
     return Case(name, rows, tokenizer, TEMPLATE if keys is None else keys, {**TALKED, **dataset})
 
 
-ASKED_OF_AXOLOTL = [
+AXOLOTL_ANSWERS = [
     chat("chatml"),
     chat("chatml over a base model's end", "chatml-base"),
     chat("chatml over a base model's end, with eot_tokens", "chatml-base",
@@ -247,7 +247,7 @@ OF_OPENAI = {"formatting": "sharegpt", "columns": {"messages": "messages"}, "tag
     "role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant",
     "system_tag": "system"}}  # fmt: skip
 THOUGHT = [{"messages": talk("Hi", "<think>\nI see.\n</think>\n\nHello.")}, *CHAT[:2]]
-ASKED_OF_LLAMAFACTORY = [
+LLAMAFACTORY_ANSWERS = [
     *(factory(f"alpaca by {template}", INSTRUCTIONS, family, template=template)
       for template, family in (("qwen", "chatml"), ("qwen3", "chatml"), ("qwen3_nothink", "chatml"),
                                ("chatml", "chatml"), ("llama3", "llama3"), ("alpaca", "plain"), ("default", "plain"),
@@ -314,4 +314,4 @@ ASKED_OF_LLAMAFACTORY = [
         **OF_OPENAI, "columns": {"messages": "messages", "kto_tag": "label"}}, stage="kto",
             per_device_train_batch_size=2),
 ]  # fmt: skip
-CASES = {"axolotl": ASKED_OF_AXOLOTL, "llamafactory": ASKED_OF_LLAMAFACTORY}
+CASES = {"axolotl": AXOLOTL_ANSWERS, "llamafactory": LLAMAFACTORY_ANSWERS}

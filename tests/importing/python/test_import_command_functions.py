@@ -113,16 +113,16 @@ SCRIPT = HEAD + (
 )
 
 
-@pytest.mark.parametrize("place", ["training/sft.py", "src/deep/sft.py", "sft.py"])
+@pytest.mark.parametrize("location", ["training/sft.py", "src/deep/sft.py", "sft.py"])
 @pytest.mark.parametrize("root", ["pyproject.toml", "setup.py", ".git/HEAD"])
-def test_a_script_that_is_elsewhere_in_the_repository(tmp_path: Path, place: str, root: str) -> None:
-    for name, text in {root: "", place: SCRIPT, "jobs/run.sh": ""}.items():
+def test_a_script_that_is_elsewhere_in_the_repository(tmp_path: Path, location: str, root: str) -> None:
+    for name, text in {root: "", location: SCRIPT, "jobs/run.sh": ""}.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     found = launched(tmp_path / "jobs", "python sft.py --rate 3e-6\n", "", name="other.py")
     assert not found.draft.wrong, found.messages
     assert "lr = 3e-6" in found.text
-    if place != "sft.py":
+    if location != "sft.py":
         assert any("a path that is not here" in one for one in found.messages)
 
 

@@ -44,9 +44,9 @@ if __name__ == "__main__":
 
 
 def launched(folder: Path, command: str, script: str = SCRIPT, *arguments: str, name: str = "train.py") -> Imported:
-    place = folder / name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(script)
+    location = folder / name
+    location.parent.mkdir(parents=True, exist_ok=True)
+    location.write_text(script)
     return imported(command, *HARDWARE, *arguments, name="run.sh", root=str(folder))
 
 
@@ -59,7 +59,7 @@ def test_own_arguments_reach_the_settings_that_the_script_gives_them(tmp_path: P
     assert "train Qwen/Qwen2.5-3B on org/rows for 2 epochs" in found.text
     for line in ("lr = 3e-6", "micro = 8", "rank = 64", 'save "out"'):
         assert line in found.text
-    assert "run.sh" in {one.file for one in found.draft.fates.values() if one.key == "num_train_epochs"}
+    assert "run.sh" in {one.file for one in found.draft.outcomes.values() if one.key == "num_train_epochs"}
 
 
 def test_defaults_of_the_script_are_those_of_its_class(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_unknown_value_is_an_error_with_its_line(before: str, value: str, why: s
     assert why in found[0].text
     line = (HEAD + before + SFT.format(value)).split("\n").index(
         next(one for one in SFT.format(value).split("\n") if "SFTConfig" in one)) + 1  # fmt: skip
-    assert found[0].place == f"train.py:{line}"
+    assert found[0].location == f"train.py:{line}"
 
 
 def test_equal_branches_are_known() -> None:
@@ -112,7 +112,7 @@ trainer.train()
         4,
     )
     assert (got["num_train_epochs"], got["warmup_steps"], got["output_dir"]) == (1, 7, "out")
-    assert found.draft.fates["train.py", "learning_rate"].line == 9
+    assert found.draft.outcomes["train.py", "learning_rate"].line == 9
 
 
 def test_quantized_model_with_adapters() -> None:
@@ -262,7 +262,7 @@ def test_rows_that_a_spec_cannot_say_are_errors(rows: str, word: str) -> None:
     errors = [one for one in found.draft.messages if one.severity == "error"]
     assert len(errors) == 1
     assert word in errors[0].text
-    assert errors[0].place.startswith("train.py:")
+    assert errors[0].location.startswith("train.py:")
 
 
 GRPO = """
@@ -377,7 +377,7 @@ def test_notebook() -> None:
     ]
     found = imported(json.dumps({"cells": cells}), name="train.ipynb")
     assert found.arguments["learning_rate"] == 2e-5
-    assert found.draft.fates["train.ipynb cell 5", "learning_rate"].line == 2
+    assert found.draft.outcomes["train.ipynb cell 5", "learning_rate"].line == 2
     assert any("cell 4 is not Python" in one for one in found.messages)
 
 

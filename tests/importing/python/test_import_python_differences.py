@@ -31,7 +31,7 @@ def script(body: str, *options: str, arguments: str = "", more: str = "") -> Imp
 def warned(found: Imported, words: str) -> bool:
     """Whether a warning contains these words and a line number."""
     return any(
-        one.severity == "warning" and words in one.text and one.place.startswith("train.py:")
+        one.severity == "warning" and words in one.text and one.location.startswith("train.py:")
         for one in found.draft.messages
     )
 

@@ -323,7 +323,7 @@ def test_added_tokens_of_a_list_are_reported_as_text() -> None:
                         "t.add_tokens(['<a>', '<b>'])", length="64", data=f"{ROWS}, processing_class=t",
                         model='"a/b"')  # fmt: skip
     found = imported(text, "--report", "text", name="train.py")
-    assert found.fates["add_tokens"] == "mapped"
+    assert found.outcomes["add_tokens"] == "mapped"
 
 
 @pytest.mark.parametrize("line", [

@@ -32,9 +32,9 @@ def script(text: str, *arguments: str, root: str | None = None) -> Imported:
 
 def launched(folder: Path, command: str, *arguments: str, **files: str) -> Imported:
     for name, text in files.items():
-        place = folder / (name.replace("__", "/") + ".py")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
+        location = folder / (name.replace("__", "/") + ".py")
+        location.parent.mkdir(parents=True, exist_ok=True)
+        location.write_text(text)
     return imported(command, *HARDWARE, *arguments, name="run.sh", root=str(folder))
 
 
@@ -67,7 +67,7 @@ def test_function_that_finds_the_linear_layers_is_all_linear() -> None:
 ], ids=["filter", "class", "part"])  # fmt: skip
 def test_function_that_finds_other_layers_is_an_error(old: str, new: str) -> None:
     found = script(LINEAR.replace(old, new) + sft(more=ADAPTER))
-    assert found.fates["lora_target_modules"] == "error"
+    assert found.outcomes["lora_target_modules"] == "error"
 
 
 def test_set_has_what_is_added_to_it() -> None:
@@ -79,7 +79,7 @@ def test_set_has_what_is_added_to_it() -> None:
 def test_method_that_changes_a_list_in_an_unknown_way_makes_it_unknown() -> None:
     found = script("names = ['q_proj']\nnames.prune()\n"
                    + sft(more="peft_config=LoraConfig(r=8, target_modules=names),"))  # fmt: skip
-    assert found.fates["lora_target_modules"] == "error"
+    assert found.outcomes["lora_target_modules"] == "error"
 
 
 PARSER = """
@@ -229,7 +229,7 @@ if getattr(config, "packing", None):
 """
     found = script(text + sft().replace('SFTConfig(output_dir="out", )', "config"))
     assert "lr = 1e-5" in found.text
-    assert found.fates["learning_rate"] == "mapped"
+    assert found.outcomes["learning_rate"] == "mapped"
 
 
 COLLATOR = 'data_collator=DataCollatorForCompletionOnlyLM("{}", tokenizer=AutoTokenizer.from_pretrained("q")),'
@@ -253,9 +253,9 @@ def test_json_file_with_a_list_for_each_column_is_an_error() -> None:
 def test_length_for_encoders_changes_nothing() -> None:
     text = (f'trainer = DPOTrainer(model="Qwen/Qwen2.5-3B", train_dataset={ROWS}, max_target_length=128,\n'
             '                     args=DPOConfig(output_dir="out"))\ntrainer.train()\n')  # fmt: skip
-    assert script(text).fates["trainer.max_target_length"] == "irrelevant"
+    assert script(text).outcomes["trainer.max_target_length"] == "irrelevant"
     inside = text.replace("max_target_length=128,", "").replace('"out"', '"out", max_target_length=128')
-    assert script(inside).fates["max_target_length"] == "irrelevant"
+    assert script(inside).outcomes["max_target_length"] == "irrelevant"
 
 
 GRPO = f"""

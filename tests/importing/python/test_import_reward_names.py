@@ -42,7 +42,7 @@ def test_a_name_of_the_main_block_is_in_the_file_of_the_rewards(tmp_path: Path) 
     assert scope["near"](completions=["aaaa"]) == [math.log(3)]  # type: ignore[operator]
 
 
-def test_a_name_that_nothing_sets_is_told(tmp_path: Path) -> None:
+def test_a_name_that_nothing_sets_is_reported(tmp_path: Path) -> None:
     found = launched(tmp_path, "python train.py\n", SCRIPT.replace("scale = 0.5", "pass"), "--rewards", "rewards.py")
-    (told,) = [one.text for one in found.draft.messages if "which their file does not set" in one.text]
-    assert "use `scale`" in told
+    (reported,) = [one.text for one in found.draft.messages if "which their file does not set" in one.text]
+    assert "use `scale`" in reported

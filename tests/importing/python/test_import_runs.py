@@ -71,7 +71,7 @@ def test_trainers_attribute_that_the_script_sets_is_a_decision() -> None:
 def test_generation_settings_mean_nothing_without_generation() -> None:
     text = f'trainer = SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset={DATA})\n'
     found = script(text + "trainer.generation_config.top_p = 0.5\ntrainer.train()\n")
-    assert found.fates["trainer.generation_config.top_p"] == "irrelevant"
+    assert found.outcomes["trainer.generation_config.top_p"] == "irrelevant"
 
 
 PYDRA = f"""
@@ -204,7 +204,7 @@ args = Own(output_dir="out")
 SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset={DATA}).train()
 """)  # fmt: skip
     assert "seq = 4096" in found.text
-    assert found.fates["dataset_path"] == "irrelevant"
+    assert found.outcomes["dataset_path"] == "irrelevant"
 
 
 def test_end_token_that_the_script_writes_is_no_part_of_the_prompt() -> None:

@@ -12,10 +12,10 @@ from import_support import imported
 from xpc.compiler.importing.python.interpreter.functions import contains
 from xpc.compiler.importing.python.interpreter.script import followed
 from xpc.compiler.importing.python.interpreter.source import parts
-from xpc.compiler.importing.python.interpreter.values import Argument, Object, Place, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Unknown
 from xpc.compiler.importing.python.program import argument
 
-HERE = Place("train.py", 1)
+HERE = Location("train.py", 1)
 
 
 def value(text: str) -> Any:
@@ -77,7 +77,7 @@ trainer.train()
 """
 
 
-def test_the_fate_of_a_key_names_its_setting() -> None:
-    fates = {one.key: one for one in imported(SCRIPT, "--rewards", "r.py", name="train.py").draft.fates.values()}
-    assert (fates["reward_weights"].fate, fates["reward_weights"].to) == ("mapped", "method.rewards")
-    assert fates["model.config.eos_token_id"].fate == "irrelevant"
+def test_the_outcome_of_a_key_names_its_setting() -> None:
+    outcomes = {one.key: one for one in imported(SCRIPT, "--rewards", "r.py", name="train.py").draft.outcomes.values()}
+    assert (outcomes["reward_weights"].outcome, outcomes["reward_weights"].to) == ("mapped", "method.rewards")
+    assert outcomes["model.config.eos_token_id"].outcome == "irrelevant"

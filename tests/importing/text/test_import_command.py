@@ -84,7 +84,7 @@ def test_a_script_with_variables_continuations_and_comments():
     assert found.arguments["learning_rate"] == 2e-5
     assert found.arguments["beta"] == 0.2
     assert "project = " in found.text
-    lines = {one.key: one.line for one in found.draft.fates.values()}
+    lines = {one.key: one.line for one in found.draft.outcomes.values()}
     assert (lines["model_name_or_path"], lines["learning_rate"]) == (8, 9)
 
 
@@ -110,15 +110,15 @@ def test_the_variables_of_a_tracker(variables: str, tracker: str, lines: list[st
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("echo hello", "no training command"),
         ("torchrun a.py --x 1\ntorchrun b.py --x 1", "2 training commands"),
         ("torchrun a.py --x 'open", "a quote is not closed"),
     ],
 )
-def test_what_cannot_be_read(text, said):
-    with pytest.raises(Unreadable, match=said):
+def test_what_cannot_be_read(text, output):
+    with pytest.raises(Unreadable, match=output):
         convert(text, "--command", text, name="--command")
 
 
@@ -132,16 +132,16 @@ def test_a_configuration_and_what_overrides_it(tmp_path):
     text = f"accelerate launch --num_processes 8 sft.py --config {tmp_path / 'c.yaml'} --learning_rate 3e-5"
     found = line(text)
     assert found.arguments["learning_rate"] == 3e-5
-    assert any(one.fate == "irrelevant" and one.key == "learning_rate" for one in found.draft.fates.values())
+    assert any(one.outcome == "irrelevant" and one.key == "learning_rate" for one in found.draft.outcomes.values())
 
 
 def test_the_line_of_trls_own_page_for_dpo():
     """`--no_KEY` turns off a switch that is on by default, and accelerate's file is in a clone of TRL."""
     dpo = "trl/scripts/dpo.py --model_name_or_path Qwen/Qwen2-0.5B --dataset_name trl-lib/ultrafeedback_binarized"
-    told = f"{dpo} --no_remove_unused_columns --no-dataloader-pin-memory --bf16"
-    found = line(f"accelerate launch --config_file examples/accelerate_configs/deepspeed_zero3.yaml {told}")
+    reported = f"{dpo} --no_remove_unused_columns --no-dataloader-pin-memory --bf16"
+    found = line(f"accelerate launch --config_file examples/accelerate_configs/deepspeed_zero3.yaml {reported}")
     assert found.arguments["remove_unused_columns"] is False
-    assert found.fates["dataloader_pin_memory"] == "irrelevant"
+    assert found.outcomes["dataloader_pin_memory"] == "irrelevant"
     assert "strategy zero3\n" in found.text
     assert "config_file" in found.draft.differences
     assert any("no such key" in one for one in line(f"accelerate launch {dpo} --no_such_thing").messages)
@@ -153,7 +153,7 @@ def test_the_line_of_trls_own_page_for_dpo():
 def test_arguments_that_the_machine_decides_are_read(value):
     text = f"python sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name a/b --use_cache {value}"
     found = line(f"{text} --dataloader_pin_memory {value}")
-    assert {found.fates[one] for one in ("dataloader_pin_memory", "use_cache")} == {"irrelevant"}
+    assert {found.outcomes[one] for one in ("dataloader_pin_memory", "use_cache")} == {"irrelevant"}
 
 
 def test_fastchat_masks_questions_with_a_template_of_its_own():
@@ -192,7 +192,7 @@ def test_every_published_command_has_a_place_for_every_word(tmp_path):
                 (tmp_path / "ds.json").write_text(DS if folder == "seed" else '{"zero_optimization": {"stage": 2}}')
                 extra += ["--deepspeed", str(tmp_path / "ds.json")]
             draft, _ = convert(text, "--command", text, *extra, name="--command")
-            keys = {key.partition(".")[0] for _, key in draft.fates}
+            keys = {key.partition(".")[0] for _, key in draft.outcomes}
             for word in argv:
                 if word.startswith("--"):
                     assert word[2:].partition("=")[0] in keys | {"deepspeed"}, (word, keys)

@@ -45,7 +45,7 @@ def test_processes_that_nothing_sets_are_not_those_of_the_file(tmp_path: Path) -
     assert "hardware 1 x" in job(tmp_path, f"accelerate launch --config_file zero.yaml {RUN}").text
 
 
-def test_an_argument_that_nothing_gives_is_no_word_beside_the_file(tmp_path: Path) -> None:
+def test_an_argument_that_nothing_gives_is_no_word_next_to_the_file(tmp_path: Path) -> None:
     found = job(tmp_path, f"accelerate launch {RUN}")
     assert not found.draft.wrong, found.messages
     assert "lr = 3e-6" in found.text
@@ -119,7 +119,7 @@ def test_gpus_that_deepspeed_includes_are_counted(tmp_path: Path) -> None:
     assert "hardware 1 x" in found.text
 
 
-def test_a_script_that_is_not_read_is_told_and_its_own_trainer_is_an_error(tmp_path: Path) -> None:
+def test_a_script_that_is_not_read_is_reported_and_its_own_trainer_is_an_error(tmp_path: Path) -> None:
     run = "python sft.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows --output_dir out\n"
     script = (
         "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\nfrom own.trainers import SFTTrainer\n"

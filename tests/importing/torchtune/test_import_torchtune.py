@@ -70,16 +70,16 @@ def test_what_the_language_will_not_have_is_refused_in_one_sentence() -> None:
     assert others
     for record in others:
         found = brought(record)
-        said = [one for one in found.messages if one.startswith("error")]
-        assert len(said) == 1, (record["file"], said)
+        output = [one for one in found.messages if one.startswith("error")]
+        assert len(output) == 1, (record["file"], output)
         part = next((why for name, why in NOT_OURS.items() if name in f"{record['recipe']} {record['file']}"), "images")
-        assert part in said[0], (record["file"], said)
+        assert part in output[0], (record["file"], output)
 
 
 def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, Any]]:
     """For each compared name, a pair: the value that torchtune would use, and the value that the bundle states."""
     written, made, stated, payload = record["written"], record["optimizer"], found.arguments, found.payload
-    said = found.draft.differences
+    output = found.draft.differences
     out = {
         "micro": (written["batch_size"], stated["per_device_train_batch_size"]),
         "accum": (written["gradient_accumulation_steps"], stated["gradient_accumulation_steps"]),
@@ -108,7 +108,7 @@ def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, A
         (most * written["epochs"], stated["max_steps"]) if most else (written["epochs"], stated["num_train_epochs"])
     )
     length = record["tokenizer"]["max_seq_len"]
-    out["length"] = (length, stated["max_length"]) if length else (True, "max_seq_len" in said)
+    out["length"] = (length, stated["max_length"]) if length else (True, "max_seq_len" in output)
     dpo = "dpo" in str(record["recipe"])
     if dpo:
         out["beta"] = (record["loss"]["beta"], stated["beta"])
@@ -118,18 +118,18 @@ def _compared(record: dict[str, Any], found: Imported) -> dict[str, tuple[Any, A
         if not dpo:
             out["questions"] = (made_with["train_on_input"], not stated["completion_only_loss"])
             out["packed"] = (made_with["packed"], stated["packing"])
-    out["adapter"] = (_theirs(record, "apply_lora_to_output" in said), _adapter(payload["lora"]))
+    out["adapter"] = (_theirs(record, "apply_lora_to_output" in output), _adapter(payload["lora"]))
     return out
 
 
-def _theirs(record: dict[str, Any], said: bool) -> Any:
+def _theirs(record: dict[str, Any], output: bool) -> Any:
     made = record["adapter"]
     if made is None:
         return None
     names = {NAMES.get(one, one) for one in made["modules"]}
     if ".phi" in record["written"]["model"]["_component_"]:
         names = {FUSED.get(one, one) for one in names}
-    if said:
+    if output:
         names -= {"output"}
     return [sorted(names), made["rank"], made["alpha"], made["dropout"], made["dora"], made["bits"]]
 
@@ -193,7 +193,7 @@ def test_the_defaults_of_the_components() -> None:
 def test_no_schedule_is_a_constant_rate() -> None:
     found = written(lr_scheduler=None)
     assert found.arguments["lr_scheduler_type"] == "constant"
-    assert found.fates["lr_scheduler"] == "irrelevant"
+    assert found.outcomes["lr_scheduler"] == "irrelevant"
 
 
 def test_the_folder_of_the_weights_is_the_model(tmp_path) -> None:

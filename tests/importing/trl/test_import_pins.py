@@ -29,10 +29,10 @@ def test_versions_of_a_requirement(stated: str, first: str, last: str) -> None:
     def read(name: str) -> bytes | None:
         return f"torch\n{stated}\n".encode() if name == "requirements.txt" else None
 
-    allowed, place = pins.stated("", "train.py", read)
+    allowed, location = pins.stated("", "train.py", read)
     found = [one for one in versions.numbers() if one in allowed]
     assert (found[0], found[-1]) == (first, last)
-    assert place in ("", "requirements.txt:2")
+    assert location in ("", "requirements.txt:2")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_requirements_of_the_repository(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch\ntrl==0.22.1\n")
     found = imported(SCRIPT.format("", ""), name="train.py", root=str(tmp_path))
     assert (found.draft.trl, found.draft.pinned) == ("0.22", "requirements.txt:2")
-    assert found.fates["trl"] == "mapped"
+    assert found.outcomes["trl"] == "mapped"
 
 
 def test_requirement_that_the_names_contradict_is_not_followed(tmp_path: Path) -> None:

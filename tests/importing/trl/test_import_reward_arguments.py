@@ -14,5 +14,5 @@ def test_arguments_are_written_with_their_function() -> None:
     assert [one.get("options") for one in found.payload["method"]["rewards"]] == [
         {"max_value_wrong": -1.0, "max_len": 4000}, {"ngram_size": 4},
     ]  # fmt: skip
-    assert found.fates["soft_punish_cache"] == "irrelevant"
+    assert found.outcomes["soft_punish_cache"] == "irrelevant"
     assert imported(GRPO + "cosine_max_len: [1]\n", *HARDWARE).draft.wrong

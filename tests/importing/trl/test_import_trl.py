@@ -84,7 +84,7 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
 
 
 @pytest.mark.parametrize(
-    ("key", "line", "said"),
+    ("key", "line", "output"),
     [
         ("learning_rte: 1e-5", 3, "did you mean `learning_rate`?"),
         ("use_rslora: yes please\nuse_peft: true", 3, "it takes true or false"),
@@ -102,19 +102,19 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
     ],
     ids=lambda one: str(one)[:20],
 )
-def test_a_key_without_a_place_is_an_error_with_its_line(key, line, said):
+def test_a_key_without_a_place_is_an_error_with_its_line(key, line, output):
     found = trl(key + "\n", name="sft/x.yaml")
     errors = [one for one in found.draft.messages if one.severity == "error"]
     assert found.draft.wrong
-    assert any(one.place == f"sft/x.yaml:{line}" and said in one.text + one.help for one in errors), found.messages
+    assert any(one.location == f"sft/x.yaml:{line}" and output in one.text + one.help for one in errors), found.messages
 
 
 def test_nothing_is_dropped_even_where_everything_is_wrong():
     text = HEAD + "what: 1\never: {you: [1, 2], write: {it: x}}\nno: ~\n"
     found = imported(text, *HARDWARE)
     assert unaccounted(found.draft, yamltext.read(text, "recipe.yaml")) == []
-    assert found.fates["what"] == "error"
-    assert found.fates["no"] == "irrelevant"
+    assert found.outcomes["what"] == "error"
+    assert found.outcomes["no"] == "irrelevant"
 
 
 def test_trainer_argument_without_a_setting_is_kept_under_extra():
@@ -177,7 +177,7 @@ def test_adapters_have_the_defaults_of_trl():
     assert lora["double_quant"] is False
     off = trl("use_peft: false\nlora_r: 8\n")
     assert off.payload["lora"] is None
-    assert off.fates["lora_r"] == "irrelevant"
+    assert off.outcomes["lora_r"] == "irrelevant"
 
 
 def test_rewards_and_vllm():
@@ -200,7 +200,7 @@ def test_the_hub():
     assert found.arguments["hub_model_id"] == "me/x"
     off = trl("push_to_hub: false\nhub_model_id: me/x\n")
     assert off.arguments["push_to_hub"] is False
-    assert off.fates["hub_model_id"] == "irrelevant"
+    assert off.outcomes["hub_model_id"] == "irrelevant"
 
 
 FSDP = "distributed_type: FSDP\nnum_processes: 4\nfsdp_config:\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
@@ -251,10 +251,10 @@ def test_path_names_a_distillation_only_with_a_teacher():
     found = trl("max_length: 512\n", name="Qwen-Distill-7B/config_distill.yaml")
     assert found.draft.method == "sft"
     assert not found.draft.wrong, found.messages
-    taught = trl("teacher_model_name_or_path: Qwen/Qwen2.5-7B\nmax_new_tokens: 64\n", name="qwen/distill.yaml")
-    assert taught.draft.method == "distill"
-    assert not taught.draft.wrong, taught.messages
-    assert "max_completion = 64" in taught.text
+    distilled = trl("teacher_model_name_or_path: Qwen/Qwen2.5-7B\nmax_new_tokens: 64\n", name="qwen/distill.yaml")
+    assert distilled.draft.method == "distill"
+    assert not distilled.draft.wrong, distilled.messages
+    assert "max_completion = 64" in distilled.text
 
 
 def test_the_length_of_a_completion_is_a_setting_of_every_method_that_generates():
@@ -267,4 +267,7 @@ def test_the_handbooks_older_word_for_flash_attention_is_read():
     assert trl("use_flash_attention_2: true\n").payload["model"]["attn_implementation"] == "flash_attention_2"
     both = trl("use_flash_attention_2: true\nattn_implementation: sdpa\n")
     assert both.payload["model"]["attn_implementation"] == "sdpa"
-    assert both.fates["use_flash_attention_2"] == trl("use_flash_attention_2: false\n").fates["use_flash_attention_2"]
+    assert (
+        both.outcomes["use_flash_attention_2"]
+        == trl("use_flash_attention_2: false\n").outcomes["use_flash_attention_2"]
+    )

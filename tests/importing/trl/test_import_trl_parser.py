@@ -57,10 +57,10 @@ def recipes() -> list[str]:
     return sorted(one for one in found if "accelerate_configs" not in one)
 
 
-def answers(stack: str, asked: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     """The arguments that the parser of a stack makes of files, given with their methods."""
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
-    words = [f"{method}={path}" for path, method in asked]
+    words = [f"{method}={path}" for path, method in requested]
     done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)
     lines = [json.loads(one) for one in done.stdout.splitlines() if one.startswith("{")]
     return {one["file"]: one for one in lines}
@@ -74,19 +74,19 @@ def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, 
             continue
         if key == "per_device_eval_batch_size" and theirs["eval_strategy"] == "no":
             continue  # the run has no evaluation
-        said, written = theirs[key], key in theirs["written"]
-        if said is None and key in UNSAID:
-            said = UNSAID[key]
-        if key == "eval_packing" and said is None:
-            said = theirs["packing"] if theirs["eval_strategy"] != "no" else ours
+        output, written = theirs[key], key in theirs["written"]
+        if output is None and key in UNSAID:
+            output = UNSAID[key]
+        if key == "eval_packing" and output is None:
+            output = theirs["packing"] if theirs["eval_strategy"] != "no" else ours
         if stack == DEFAULT and not written:
-            said = DATED.get((found.draft.method, key), said)
+            output = DATED.get((found.draft.method, key), output)
         if key == "report_to" and not written:  # the default depends on installed packages
-            said = []
+            output = []
         if key == "warmup_steps" and "warmup_ratio" not in found.arguments:
-            said = theirs["written"].get("warmup_ratio", said)
-        if said != ours and [said] != ours:
-            out[key] = (said, ours)
+            output = theirs["written"].get("warmup_ratio", output)
+        if output != ours and [output] != ours:
+            out[key] = (output, ours)
     return out
 
 
@@ -95,8 +95,8 @@ def test_trls_own_parser_makes_the_arguments_of_the_bundle() -> None:
 
     drafts = {path: _imported(path) for path in recipes()}
     for stack in sorted({one.draft.stack.name for one in drafts.values()}):
-        asked = [(path, one.draft.method) for path, one in drafts.items() if one.draft.stack.name == stack]
-        for path, answer in answers(stack, asked).items():
+        requested = [(path, one.draft.method) for path, one in drafts.items() if one.draft.stack.name == stack]
+        for path, answer in answers(stack, requested).items():
             found = drafts[path]
             if "refused" in answer:  # 14 completions per prompt fit no batch
                 assert found.errors, (path, answer["refused"])

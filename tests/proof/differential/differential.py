@@ -63,7 +63,7 @@ class Differential:
     ) -> None:
         self.wanted, self.steps, self.jobs = wanted, steps, jobs
         self.until = time.monotonic() + 60 * minutes if minutes else float("inf")
-        self.place = put(tempfile.mkdtemp(prefix="differential-"), generated.FILES)
+        self.location = put(tempfile.mkdtemp(prefix="differential-"), generated.FILES)
         self.lookers = {target: Looker(target, jobs) for target in targets or installed()}
         self.report = Report(seed=seed, wanted=wanted, wanted_steps=steps, versions=versions(tuple(self.lookers)))
         self.texts: dict[str, str] = {}
@@ -82,7 +82,7 @@ class Differential:
         begun = time.monotonic()
         report, targets = self.report, tuple(self.lookers)
         try:
-            for one in specs(report.seed, self.wanted, self.place, self.claims, targets, self.jobs, self.until):
+            for one in specs(report.seed, self.wanted, self.location, self.claims, targets, self.jobs, self.until):
                 self._one(one)
             for target in self.lookers:
                 self._flush(target)
@@ -93,7 +93,7 @@ class Differential:
         finally:
             for looker in self.lookers.values():
                 looker.close()
-            shutil.rmtree(self.place, ignore_errors=True)
+            shutil.rmtree(self.location, ignore_errors=True)
         for code, number in report.codes.items():
             if code < FIRST_RULE:
                 report.of_language[code] = number
@@ -150,9 +150,9 @@ class Differential:
                 if "looked" not in answer:
                     self.report.crashes.append({"text": "", "error": f"{target}: {answer.get('raised')}"})
                 for folder, problems in answer.get("looked", {}).items():
-                    self._judge(target, folder, problems)
+                    self._checker(target, folder, problems)
 
-    def _judge(self, target: str, folder: str, problems: list[str]) -> None:
+    def _checker(self, target: str, folder: str, problems: list[str]) -> None:
         name, text = os.path.basename(folder), self.texts[folder]
         if os.path.basename(os.path.dirname(folder)) == "past":
             code = name.partition("-")[0]
@@ -183,10 +183,10 @@ class Differential:
         for number, one in enumerate(chosen(candidates, self.steps, report.seed)):
             if time.monotonic() > self.until:
                 break
-            target, job = step(one.name, one.text, self.place, number)
+            target, job = step(one.name, one.text, self.location, number)
             job["eager"] = True
             jobs[one.name], sent[one.name] = one.text, job
-            report.steps_of.update(step_options(resolved(one.text, self.place), job))
+            report.steps_of.update(step_options(resolved(one.text, self.location), job))
             self.lookers[target].send(job, most=4)
         for target, answer in self._answers(sent):
             report.stepped += 1
@@ -215,7 +215,7 @@ class Differential:
             job = dict(sent[answer["id"]])
             more = {name: PATIENCE * job[name] for name in ("timeout", "memory") if name in job}
             self.lookers[target].send({**job, "port": free_port(), **more})
-            self.report.asked_again += 1
+            self.report.second_answer += 1
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
@@ -227,9 +227,9 @@ class Differential:
         for code, texts in sorted(self.lone.items()):
             most = max(1, self.steps // 100) if time.monotonic() < self.until else 0
             for number, text in enumerate(texts[:most]):
-                claim = self.claims[code, resolved(text, self.place).stack.name]
+                claim = self.claims[code, resolved(text, self.location).stack.name]
                 try:
-                    target, job = step(f"{code}-{number}", text, self.place, 1, claim.at, claim.keep)
+                    target, job = step(f"{code}-{number}", text, self.location, 1, claim.at, claim.keep)
                 except UNLOWERED:
                     continue
                 jobs[job["id"]], sent[job["id"]] = (code, text), job
@@ -268,8 +268,8 @@ PACKAGES = ("trl", "transformers", "accelerate", "deepspeed", "peft", "torch")
 def versions(targets: tuple[str, ...]) -> dict[str, dict[str, str]]:
     """The installed library versions for each target."""
     code = f"import importlib.metadata as m, json; print(json.dumps({{one: m.version(one) for one in {PACKAGES}}}))"
-    said = {one: subprocess.run([interpreter(one), "-c", code], capture_output=True, check=True) for one in targets}
-    return {target: dict(json.loads(done.stdout)) for target, done in said.items()}
+    output = {one: subprocess.run([interpreter(one), "-c", code], capture_output=True, check=True) for one in targets}
+    return {target: dict(json.loads(done.stdout)) for target, done in output.items()}
 
 
 def main() -> int:

@@ -53,14 +53,14 @@ class One:
     crash: str = field(default="")
 
 
-def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> One:
-    """Check a spec and write its bundle below `place`."""
+def one(name: str, text: str, location: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> One:
+    """Check a spec and write its bundle below `location`."""
     out = One(name, text)
     try:
-        checked = check_text(text.encode(), f"{name}.xp", Workspace(place))
+        checked = check_text(text.encode(), f"{name}.xp", Workspace(location))
         out.codes = tuple(sorted({one.code for one in checked.problems if one.severity == ERROR}))
         if checked.spec is None:
-            _refused(out, place, claims, targets)
+            _refused(out, location, claims, targets)
             return out
         spec = checked.spec
         warned = [one for one in checked.problems if one.severity == "warning"]
@@ -72,7 +72,7 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
             return out
         out.method, out.strategy = spec.text("method"), spec.text("strategy")
         out.written = tuple(path for path in spec.values if spec.written(path))
-        out.folder = os.path.join(place, "out", name)
+        out.folder = os.path.join(location, "out", name)
         write(complete_bundle(spec), out.folder)
         out.kind = kind(spec) if trainable(spec) else ()
     except Exception as error:
@@ -80,14 +80,14 @@ def one(name: str, text: str, place: str, claims: Mapping[tuple[str, str], Claim
     return out
 
 
-def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
+def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
     """If only one code refuses a spec, and the code's proofs claim an exception, compile the spec without the code's
     rule.
     """
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):
         return
     code = out.codes[0]
-    spec = resolved(out.text, place)
+    spec = resolved(out.text, location)
     out.target = spec.stack.name
     claim = claims.get((code, out.target))
     if claim is None or out.target not in targets or not claim.of(spec):
@@ -95,7 +95,7 @@ def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targ
     if not claim.constructs:
         out.lone = code
         return
-    folder = os.path.join(place, "past", f"{code}-{out.name}")
+    folder = os.path.join(location, "past", f"{code}-{out.name}")
     try:
         write(lowered_files(spec), folder)
     except UNLOWERED:
@@ -103,19 +103,19 @@ def _refused(out: One, place: str, claims: Mapping[tuple[str, str], Claim], targ
     out.past, out.folder = code, folder
 
 
-def _block(start: int, seed: str, place: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
+def _block(start: int, seed: str, location: str, claims: Any, targets: tuple[str, ...]) -> list[One]:
     gc.freeze()  # memory of modules that are loaded by now is never freed
     names = [f"{seed}-{number}" for number in range(start, start + BLOCK)]
-    return [one(name, generator.spec(name), place, claims, targets) for name in names]
+    return [one(name, generator.spec(name), location, claims, targets) for name in names]
 
 
 def generated_specs(
-    seed: str, wanted: int, place: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
+    seed: str, wanted: int, location: str, claims: Any, targets: tuple[str, ...], jobs: int, until: float
 ) -> Iterator[One]:  # fmt: skip
     """Yield specs in the order of their numbers until enough specs are accepted, or the time is over. Raises
     RuntimeError if hardly any spec compiles.
     """
-    draw = partial(_block, seed=seed, place=place, claims=claims, targets=targets)
+    draw = partial(_block, seed=seed, location=location, claims=claims, targets=targets)
     accepted = number = 0
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=200) as pool:
         starts = iter(range(0, 50 * max(wanted, BLOCK), BLOCK))

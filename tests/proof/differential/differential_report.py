@@ -36,7 +36,7 @@ class Report:
     stepped: int = 0
     looked_past: int = 0
     stepped_past: int = 0
-    asked_again: int = 0
+    second_answer: int = 0
     seconds: float = 0.0
     seconds_constructing: float = 0.0
     by_target: Counter[str] = Factory(Counter)
@@ -224,7 +224,7 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
             "Each line has the settings of the spec, the error or effect, and what xpc does now.",
             "",
         ]
-        lines += [f"- {one['what']}. Now: {one['fate']}." for one in entries]
+        lines += [f"- {one['what']}. Now: {one['outcome']}." for one in entries]
     return "\n".join(lines).rstrip() + "\n"
 
 

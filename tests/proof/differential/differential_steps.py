@@ -84,15 +84,15 @@ def chosen(drawn: Iterable[Candidate], number: int, seed: str) -> list[Candidate
     return out[:number]
 
 
-def step(name: str, text: str, place: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
-    """The target of a spec and the job of its step, lowered below `place` without the checker.
+def step(name: str, text: str, location: str, number: int, at: str = "train", keep: tuple[str, ...] = ()) -> Any:
+    """The target of a spec and the job of its step, lowered below `location` without the checker.
 
     A spec for the CPU runs as it is, ZeRO included. A spec for GPUs runs as its CPU variant (variant.py): every fifth
     spec in two processes, the other specs in one. Every second spec with FSDP2 keeps FSDP, over gloo. Raises ValueError
     and other exceptions of lowering if there is nothing to lower.
     """
-    spec = resolved(text, place)
-    folder = os.path.join(place, "step", name)
+    spec = resolved(text, location)
+    folder = os.path.join(location, "step", name)
     files = lowered_files(spec)
     if "deepspeed.json" in files and spec.get("strategy.reduce_bucket") is None:
         files["deepspeed.json"] = of_the_stand_in(files["deepspeed.json"])

@@ -16,15 +16,15 @@ from xpc.compiler.language import extras
 from xpc.compiler.stacks import Stack
 
 
-def lines(draw: Random, stack: Stack, method: str, escape: str) -> list[str]:
+def lines(draw: Random, stack: Stack, method: str, library: str) -> list[str]:
     """One to three lines of an `extra` block. An argument whose type a spec cannot write gives no line."""
-    names = sorted(extras.legal_names(stack, escape))
-    if escape == "trl":
+    names = sorted(extras.legal_names(stack, library))
+    if library == "trl":
         fields = stack.fields(_config(stack, method))
         names = [name for name in names if name in fields]
     out = []
     for name in draw.sample(names, min(len(names), draw.choice((1, 1, 2, 3)))):
-        typed = _trl(draw, stack, method, name) if escape == "trl" else _launched(draw, stack, escape, name)
+        typed = _trl(draw, stack, method, name) if library == "trl" else _launched(draw, stack, library, name)
         if typed is not None:
             out.append(f"{name} = {typed}")
     return out
@@ -44,8 +44,8 @@ def _trl(draw: Random, stack: Stack, method: str, name: str) -> str | None:
     return _of_type(draw, known.type, known.effective)
 
 
-def _launched(draw: Random, stack: Stack, escape: str, name: str) -> str | None:
-    record = stack.launch_keys(escape).get(name)
+def _launched(draw: Random, stack: Stack, library: str, name: str) -> str | None:
+    record = stack.launch_keys(library).get(name)
     if record is None:
         return None
     choices = record.get("choices")

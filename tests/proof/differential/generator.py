@@ -385,13 +385,15 @@ class Draft:
             self.add("schedule", "decay=10")
 
     def _extras(self) -> None:
-        for escape, share in (("trl", 0.22), ("accelerate", 0.05), ("deepspeed", 0.1)):
-            if not self.chance(share) or (escape == "deepspeed" and self.tidy and "zero" not in self.heads["strategy"]):
+        for library, share in (("trl", 0.22), ("accelerate", 0.05), ("deepspeed", 0.1)):
+            if not self.chance(share) or (
+                library == "deepspeed" and self.tidy and "zero" not in self.heads["strategy"]
+            ):
                 continue
-            lines = generated_extras.lines(self.draw, self.stack, self.method, escape)
+            lines = generated_extras.lines(self.draw, self.stack, self.method, library)
             if lines:
-                self.inside[f"extra {escape}"] = lines
-                self.blocks.append(f"extra {escape}")
+                self.inside[f"extra {library}"] = lines
+                self.blocks.append(f"extra {library}")
 
 
 _children = cache(lambda path: tuple(schema.children(path)))

@@ -43,8 +43,8 @@ trains with `rope`, and test_train_tools.py with tools.
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Spec], int]:
     """Return a pair: the generated specs that compile, and the number of all generated specs."""
-    place = put(str(tmp_path_factory.mktemp("drawn")), generated.FILES)
-    found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(place)).spec for i in range(SPECS)]
+    location = put(str(tmp_path_factory.mktemp("drawn")), generated.FILES)
+    found = [check_text(generator.spec(f"test-{i}").encode(), "t.xp", Workspace(location)).spec for i in range(SPECS)]
     return [one for one in found if one is not None], SPECS
 
 

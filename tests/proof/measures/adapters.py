@@ -64,12 +64,12 @@ def stored_in_fp8(run: Any) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    place = tiny_models.model(run.family)
+    location = tiny_models.model(run.family)
     with tempfile.TemporaryDirectory() as folder:
         if run.plan["model"]["path"] is not None:
-            tiny.store_in_fp8(place, folder)
-            place = folder
-        model = AutoModelForCausalLM.from_pretrained(place)
+            tiny.store_in_fp8(location, folder)
+            location = folder
+        model = AutoModelForCausalLM.from_pretrained(location)
         model.save_pretrained(os.path.join(folder, "saved"))
         again = AutoModelForCausalLM.from_pretrained(os.path.join(folder, "saved"))
     pairs = zip(model.parameters(), again.parameters(), strict=True)
@@ -96,8 +96,8 @@ def _in_four_bits(run: Any) -> Any:
     """The tiny model, loaded with 4-bit quantization."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    asked = BitsAndBytesConfig(load_in_4bit=True)
-    return AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family), quantization_config=asked)
+    requested = BitsAndBytesConfig(load_in_4bit=True)
+    return AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family), quantization_config=requested)
 
 
 def unpacked(run: Any) -> dict[str, Any]:
@@ -124,9 +124,9 @@ def merged(run: Any) -> dict[str, Any]:
     from transformers.quantizers.auto import AutoHfQuantizer
 
     plan = run.plan["lora"]
-    asked = BitsAndBytesConfig(load_in_4bit=True) if plan and plan["bits"] == 4 else None
+    requested = BitsAndBytesConfig(load_in_4bit=True) if plan and plan["bits"] == 4 else None
     own = {"quant_method": "gptq", "bits": 4, "dataset": "c4"}
-    AutoHfQuantizer.merge_quantization_configs(own, asked)
+    AutoHfQuantizer.merge_quantization_configs(own, requested)
     return {"merged": True}
 
 
@@ -138,9 +138,9 @@ def cast(run: Any) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     plan = run.plan["lora"]
-    asked = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]))
+    requested = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=getattr(torch, plan["storage_dtype"]))
     model = AutoModelForCausalLM.from_pretrained(
-        tiny_models.model(run.family), quantization_config=asked, dtype=getattr(torch, run.plan["model"]["dtype"])
+        tiny_models.model(run.family), quantization_config=requested, dtype=getattr(torch, run.plan["model"]["dtype"])
     )
     weight = model.model.layers[0].self_attn.q_proj.weight
     before = dequantize_4bit(weight.data, weight.quant_state)
@@ -161,15 +161,15 @@ def quantized(run: Any) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     plan = run.plan["lora"]
-    asked = BitsAndBytesConfig(load_in_8bit=True)
+    requested = BitsAndBytesConfig(load_in_8bit=True)
     if plan["bits"] == 4:
         storage = getattr(torch, plan["storage_dtype"])
-        asked = BitsAndBytesConfig(
+        requested = BitsAndBytesConfig(
             load_in_4bit=True, bnb_4bit_compute_dtype=torch.bfloat16, bnb_4bit_quant_storage=storage
         )
     dtype = getattr(torch, run.plan["model"]["dtype"])
     run.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
-        tiny_models.model(run.family), quantization_config=asked, dtype=dtype
+        tiny_models.model(run.family), quantization_config=requested, dtype=dtype
     )
     trainer = run.trainer
     trainer.train()
@@ -261,9 +261,9 @@ def folded(run: Any) -> dict[str, Any]:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     if run.plan["lora"]["bits"] == 4:
-        asked = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32)
+        requested = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32)
         run.__dict__["model"] = AutoModelForCausalLM.from_pretrained(
-            tiny_models.model(run.family), quantization_config=asked
+            tiny_models.model(run.family), quantization_config=requested
         )
     model = run.trainer.model.eval()
     with torch.no_grad():

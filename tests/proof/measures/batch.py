@@ -10,8 +10,8 @@ def product(run: Any) -> dict[str, Any]:
     """Two numbers of sequences per optimizer step: that of the trainer's arguments, and that of the spec."""
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
-    asked = run.plan["run"]["gbs"]
-    return {"trained": trained, "asked": asked, "same": trained == asked}
+    requested = run.plan["run"]["gbs"]
+    return {"trained": trained, "asked": requested, "same": trained == requested}
 
 
 def steps(run: Any) -> dict[str, Any]:
@@ -95,9 +95,9 @@ def sums(run: Any) -> dict[str, Any]:
 
     with open(os.path.join(run.folder, "deepspeed.json"), encoding="utf-8") as file:
         table = json.load(file)
-    told = table.get("data_types", {}).get("grad_accum_dtype")
+    reported = table.get("data_types", {}).get("grad_accum_dtype")
     engine = SimpleNamespace(
-        _config=SimpleNamespace(grad_accum_dtype=told),
+        _config=SimpleNamespace(grad_accum_dtype=reported),
         fp16_enabled=lambda: table["fp16"]["enabled"],
         bfloat16_enabled=lambda: table["bf16"]["enabled"],
         zero_optimization=lambda: table["zero_optimization"]["stage"] > 0,

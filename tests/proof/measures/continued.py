@@ -14,8 +14,8 @@ def loaded(run: Any) -> dict[str, Any]:
     plan = {**run.plan["lora"], "rank": 4}
     base = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family))
     saved = get_peft_model_state_dict(get_peft_model(base, tiny_models.adapters(plan, "sft")))
-    told = set_peft_model_state_dict(run.trainer.model, saved)
-    return {"unexpected": list(told.unexpected_keys)}
+    reported = set_peft_model_state_dict(run.trainer.model, saved)
+    return {"unexpected": list(reported.unexpected_keys)}
 
 
 def reference(run: Any) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def version(run: Any) -> dict[str, Any]:
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     with open(os.path.join(run.folder, "accelerate.yaml"), encoding="utf-8") as handle:
-        asked = yaml.safe_load(handle).get("fsdp_config", {}).get("fsdp_version", 1)
-    return {"asked": asked, "known": hasattr(FullyShardedDataParallelPlugin, "fsdp_version")}
+        requested = yaml.safe_load(handle).get("fsdp_config", {}).get("fsdp_version", 1)
+    return {"asked": requested, "known": hasattr(FullyShardedDataParallelPlugin, "fsdp_version")}
 
 
 def cycles(run: Any) -> dict[str, Any]:

@@ -67,8 +67,8 @@ def regions(run: Any) -> dict[str, Any]:
 
     from accelerate.utils import TorchDynamoPlugin
 
-    asked = str(bool(run.plan["model"].get("compile_layers"))).lower()
-    with mock.patch.dict(os.environ, ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION=asked):
+    requested = str(bool(run.plan["model"].get("compile_layers"))).lower()
+    with mock.patch.dict(os.environ, ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION=requested):
         plugin = TorchDynamoPlugin(backend=run.args.torch_compile_backend)
     return {"asked": run.args.torch_compile, "by_layer": bool(getattr(plugin, "use_regional_compilation", False))}
 
@@ -88,5 +88,5 @@ def selected(run: Any) -> dict[str, Any]:
     caches = {id(one.storage): one.storage for one in modes}
     kept = sum(len(found) for one in caches.values() for name, found in one.items() if "attention" in str(name))
     del out
-    asked = run.plan["arguments"].get("gradient_checkpointing_kwargs") or {}
-    return {"asked": "selective" in asked, "kept": kept}
+    requested = run.plan["arguments"].get("gradient_checkpointing_kwargs") or {}
+    return {"asked": "selective" in requested, "kept": kept}

@@ -69,9 +69,9 @@ def deepspeed_fp16(run: Any) -> dict[str, Any]:
     capability = tuple(run.plan["run"]["gpu"]["capability"])
     torch.cuda.is_available = lambda: True
     torch.cuda.get_device_capability = lambda *_: capability
-    asked = bool(run.plan["arguments"].get("deepspeed")) and run.plan["arguments"]["fp16"]
+    requested = bool(run.plan["arguments"].get("deepspeed")) and run.plan["arguments"]["fp16"]
     supported = CUDA_Accelerator.is_fp16_supported(object.__new__(CUDA_Accelerator))
-    return {"asked": asked, "supported": supported}
+    return {"asked": requested, "supported": supported}
 
 
 def downcast(run: Any) -> dict[str, Any]:

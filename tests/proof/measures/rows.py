@@ -63,10 +63,10 @@ def left(run: Any) -> dict[str, Any]:
     """
     rows = _trainer(run, _own(run)[0]).train_dataset
     if "labels" in rows.column_names:
-        learnt = sum(label != -100 for labels in rows["labels"] for label in labels)
+        trained = sum(label != -100 for labels in rows["labels"] for label in labels)
     else:
-        learnt = sum(bit for mask in rows["completion_mask"] for bit in mask)
-    return {"rows": len(rows), "learnt": learnt}
+        trained = sum(bit for mask in rows["completion_mask"] for bit in mask)
+    return {"rows": len(rows), "learnt": trained}
 
 
 def own(run: Any) -> dict[str, Any]:
@@ -107,9 +107,9 @@ def stored(run: Any) -> dict[str, Any]:
     """The number of rows that the datasets library reads from the first source's file."""
     from datasets import load_dataset
 
-    place = os.path.join(run.folder, run.plan["data"]["sources"][0]["bundled"])
-    kind = {"jsonl": "json"}.get(place.rpartition(".")[2], place.rpartition(".")[2])
-    return {"rows": len(list(load_dataset(kind, data_files=[place], split="train")))}
+    location = os.path.join(run.folder, run.plan["data"]["sources"][0]["bundled"])
+    kind = {"jsonl": "json"}.get(location.rpartition(".")[2], location.rpartition(".")[2])
+    return {"rows": len(list(load_dataset(kind, data_files=[location], split="train")))}
 
 
 def heard(run: Any) -> dict[str, Any]:
@@ -133,10 +133,10 @@ def silent(run: Any) -> dict[str, Any]:
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
     answers = [[one for one in row["messages"] if one["role"] == "assistant"] for row in rows]
-    said = [
+    output = [
         any(one["content"].strip() or "tool_calls" in (one.get("fields") or "") for one in turns) for turns in answers
     ]
-    return {"silent": said.count(False) if kept else 0}
+    return {"silent": output.count(False) if kept else 0}
 
 
 def templated(run: Any) -> dict[str, Any]:
@@ -153,8 +153,10 @@ def unasked(run: Any) -> dict[str, Any]:
     """The number of rows that the trainer keeps although a user turn has no text."""
     rows = _own(run)[0]
     kept = len(_trainer(run, rows).train_dataset) == len(rows)
-    asked = [all((one["content"] or "").strip() for one in row["messages"] if one["role"] == "user") for row in rows]
-    return {"unasked": asked.count(False) if kept else 0}
+    requested = [
+        all((one["content"] or "").strip() for one in row["messages"] if one["role"] == "user") for row in rows
+    ]
+    return {"unasked": requested.count(False) if kept else 0}
 
 
 def repeated(run: Any) -> dict[str, Any]:
@@ -201,13 +203,13 @@ def folder(run: Any) -> dict[str, Any]:
     """
     import datasets
 
-    source, place = run.plan["data"]["sources"][0], run.folder + "-as-written"
+    source, location = run.plan["data"]["sources"][0], run.folder + "-as-written"
     for one in source["files"]:
-        path = os.path.join(place, one["path"])
+        path = os.path.join(location, one["path"])
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(os.path.join(run.folder, one["bundled"]), "rb") as read, open(path, "wb") as written:
             written.write(read.read())
-    split = datasets.load_dataset(place, split="train")
+    split = datasets.load_dataset(location, split="train")
     return {"all": len(split) >= len(source["files"])}
 
 

@@ -29,12 +29,12 @@ def fsdp(run: Any) -> dict[str, Any]:
     ):
         plugin = FullyShardedDataParallelPlugin()
     names = ("sharding_strategy", "backward_prefetch", "forward_prefetch", "cpu_offload", "state_dict_type")
-    told = {name: getattr(plugin, name, None) for name in names}
+    reported = {name: getattr(plugin, name, None) for name in names}
     return {
         "exported": {name: value for name, value in variables.items() if name.startswith("FSDP_")},
         "file": _read(run, "accelerate.yaml"),
         "plugin": {
-            name: value if value is None else getattr(value, "name", str(value)) for name, value in told.items()
+            name: value if value is None else getattr(value, "name", str(value)) for name, value in reported.items()
         },
     }
 
@@ -43,8 +43,8 @@ def prefetching(run: Any) -> dict[str, Any]:
     """Build FSDP2's plugin with the file's setting for forward prefetching. Returns the plugin's FSDP version."""
     from accelerate.utils import FullyShardedDataParallelPlugin
 
-    asked = run.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
-    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, forward_prefetch=True if asked else None)
+    requested = run.launched["environment"]["FSDP_FORWARD_PREFETCH"] == "true"
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, forward_prefetch=True if requested else None)
     return {"version": plugin.fsdp_version}
 
 
@@ -193,9 +193,9 @@ def placed(run: Any) -> dict[str, Any]:
     parameter.
     """
     engine = run.trainer.model_wrapped
-    asked = engine.zero_offload_param()
+    requested = engine.zero_offload_param()
     return {
-        "asked": None if asked is None else str(getattr(asked.device, "value", asked.device)),
+        "asked": None if requested is None else str(getattr(requested.device, "value", requested.device)),
         "sharded": any(hasattr(one, "ds_tensor") for one in engine.module.parameters()),
     }
 
@@ -215,9 +215,9 @@ def waits(run: Any) -> dict[str, Any]:
     run.args  # noqa: B018  # the process group
     if PartialState().process_index == 0:
         time.sleep(4)
-    told = ["done"]
-    broadcast_object_list(told)
-    return {"told": told[0]}
+    reported = ["done"]
+    broadcast_object_list(reported)
+    return {"told": reported[0]}
 
 
 def group(run: Any) -> dict[str, Any]:

@@ -81,13 +81,13 @@ def attention(run: Any) -> dict[str, Any]:
     if hasattr(config, "sliding_window"):
         config.sliding_window = 4
     model = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval().float()
-    tokens, places = torch.randint(3, 120, (1, 16)), torch.arange(16)[None]
+    tokens, locations = torch.randint(3, 120, (1, 16)), torch.arange(16)[None]
     plain = ALL_ATTENTION_FUNCTIONS["sdpa"]
     with _group(1) as found, torch.no_grad():
-        whole = model(input_ids=tokens, position_ids=places, use_cache=False).logits
+        whole = model(input_ids=tokens, position_ids=locations, use_cache=False).logits
         try:
             found.UlyssesSPAttentionHF.register_with_transformers(model, "sdpa", 2, 1)
-            other = model(input_ids=tokens, position_ids=places, use_cache=False).logits
+            other = model(input_ids=tokens, position_ids=locations, use_cache=False).logits
         finally:
             ALL_ATTENTION_FUNCTIONS["sdpa"] = plain
     return {"changed": float((whole - other).abs().max() / whole.std())}

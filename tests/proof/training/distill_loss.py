@@ -32,26 +32,28 @@ torch.manual_seed(3)
 BATCHES = []
 for prompt, answer in ((7, 5), (4, 9)):  # micro-batches of different lengths, with padded prompts and answers
     ids, ends = torch.randint(3, 300, (2, prompt + answer)), (answer, answer - 3)
-    asked = torch.ones(2, prompt, dtype=torch.long)
-    asked[1, :2] = 0
-    told = torch.stack([(torch.arange(answer) < end).long() for end in ends])
-    BATCHES.append((ids[:, :prompt], asked, ids[:, prompt:], told))
+    requested = torch.ones(2, prompt, dtype=torch.long)
+    requested[1, :2] = 0
+    reported = torch.stack([(torch.arange(answer) < end).long() for end in ends])
+    BATCHES.append((ids[:, :prompt], requested, ids[:, prompt:], reported))
 TOKENS = sum(one[3].sum() for one in BATCHES)
 
 
-def inputs(prompt: Any, asked: Any, answer: Any, told: Any) -> dict[str, Any]:
+def inputs(prompt: Any, requested: Any, answer: Any, reported: Any) -> dict[str, Any]:
     if hasattr(made, "ends"):  # trl's GKDTrainer with the runtime's additions
         from trainer.features.method.on_policy import joined
 
-        return joined(prompt, asked, answer, told)
-    parts = {"prompt_ids": prompt, "prompt_mask": asked, "completion_ids": answer, "completion_mask": told}
+        return joined(prompt, requested, answer, reported)
+    parts = {"prompt_ids": prompt, "prompt_mask": requested, "completion_ids": answer, "completion_mask": reported}
     return {**parts, "num_items_in_batch": TOKENS}
 
 
-def logits(model: Any, prompt: Any, asked: Any, answer: Any, told: Any) -> Any:
+def logits(model: Any, prompt: Any, requested: Any, answer: Any, reported: Any) -> Any:
     with torch.no_grad():
-        whole = model(input_ids=torch.cat((prompt, answer), 1), attention_mask=torch.cat((asked, told), 1)).logits
-    return whole[:, prompt.shape[1] - 1 : -1][told.bool()].double().tolist()
+        whole = model(
+            input_ids=torch.cat((prompt, answer), 1), attention_mask=torch.cat((requested, reported), 1)
+        ).logits
+    return whole[:, prompt.shape[1] - 1 : -1][reported.bool()].double().tolist()
 
 
 print(json.dumps({"tokens": int(TOKENS), "student": [logits(student, *one) for one in BATCHES],

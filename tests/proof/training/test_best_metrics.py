@@ -50,12 +50,12 @@ def test_metrics_are_those_of_the_trainer(
     target: str, method: str, provers: dict[str, prove.Prover], tmp_path: Any
 ) -> None:
     written = text(method, target)
-    asked = prove.Proof(
+    requested = prove.Proof(
         "E04", "XP512", at="init", text=written, legal=written, measure="evaluation.metrics", expect={"names": None}
     )
     if target not in provers:
         provers[target] = prove.Prover(target)
-    one = prove.job(asked, False, str(tmp_path))
+    one = prove.job(requested, False, str(tmp_path))
     answer = provers[target].answers([one])[one["id"]]
     assert answer["raised"] is None, answer["raised"]
     names, known = set(answer["measured"]["names"]), {*SPEED[:1], *METRICS[target][method]}

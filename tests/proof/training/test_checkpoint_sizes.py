@@ -83,9 +83,9 @@ def tensors(folder: str) -> int:
     are excluded.
     """
     total = 0
-    for place, _, names in os.walk(folder):
+    for location, _, names in os.walk(folder):
         for name in names:
-            path = os.path.join(place, name)
+            path = os.path.join(location, name)
             if name.endswith(".safetensors"):
                 total += numbers(path)
             elif zipfile.is_zipfile(path) and not name.startswith(("rng_state", "scheduler", "training_args")):

@@ -66,7 +66,7 @@ def test_recomputation_and_micro_batches_learn_the_same(
         )
         text = re.sub(r"micro=\d+", f"micro={micro}", text)
         text = re.sub(r"memory\(checkpointing(=\w+)?\)", f"memory(checkpointing={recomputed})", text)
-        checked = check_text(text.encode(), "t.xp", Workspace(warm.place))
+        checked = check_text(text.encode(), "t.xp", Workspace(warm.location))
         found = checked.spec
         assert found is not None, [one.message for one in checked.problems]
         assert found.integer("batch.micro") == micro

@@ -83,7 +83,7 @@ def test_no_pair_loses_an_answer_to_truncation(warm: Warm, tmp_path: Path, targe
     Our stacks cut each answer to the tokens of `seq` that the prompt does not use.
     """
     pair = {"prompt": "What colour is it?", "chosen": "It is red.", "rejected": "Blue."}
-    put(warm.place, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})
+    put(warm.location, {"longer.jsonl": lines([pair] * 15 + [{**pair, "chosen": "It is red. " * 40}])})
     text = spec("method cpo(loss=simpo, beta=2, margin=1, likelihood=0)", data='"longer.jsonl"', length="4 steps",
                 target=target, sizes="gbs=4 micro=4 seq=64")  # fmt: skip
     run = warm.train(text, f"longer-{target}", target, str(tmp_path))

@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 def test_rows_of_several_lengths_have_another_loss_in_other_batches(
     warm: Warm, tmp_path_factory: pytest.TempPathFactory, stack: str
 ) -> None:
-    with open(os.path.join(warm.place, "messages.jsonl"), encoding="utf-8") as handle:
+    with open(os.path.join(warm.location, "messages.jsonl"), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle]
     for row in rows[::3]:
         answer = row["messages"][-1]
         answer["content"] = "red blue green " * 6 + answer["content"]
-    put(warm.place, {"uneven.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
+    put(warm.location, {"uneven.jsonl": "".join(json.dumps(row) + "\n" for row in rows)})
     losses = []
     for micro in (1, 4):
         text = small(

@@ -70,8 +70,8 @@ def test_other_shell_is_refused(bundle: str) -> None:
 def test_an_interpreter_that_is_none_is_named(bundle: str) -> None:
     done = subprocess.run([os.path.join(bundle, "launch.sh")], env={**os.environ, "PYTHON": "/no/python"},
                           capture_output=True, text=True, check=False)  # fmt: skip
-    told = "launch.sh: no program /no/python; set PYTHON to the interpreter of the run\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+    reported = "launch.sh: no program /no/python; set PYTHON to the interpreter of the run\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", reported)
 
 
 def emitted(folder: str, name: str, *more: str, target: str, on: str = "2 x cpu") -> str:
@@ -79,8 +79,8 @@ def emitted(folder: str, name: str, *more: str, target: str, on: str = "2 x cpu"
     return compiled(text, put(os.path.join(folder, name), FILES), os.path.join(folder, f"{name}.bundle"))
 
 
-def port(said: str) -> int:
-    return int(said.split("--main_process_port ")[1].split()[0])
+def port(output: str) -> int:
+    return int(output.split("--main_process_port ")[1].split()[0])
 
 
 def test_the_older_stack_gets_a_free_port_of_its_own(tmp_path: object) -> None:

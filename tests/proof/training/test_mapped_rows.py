@@ -55,9 +55,9 @@ FILES = {
 
 def calls(warm: Warm, target: str, name: str, texts: dict[str, str]) -> list[dict[str, Any]]:
     """Prepare the rows of these specs, and return what is reported of each call of `Dataset.map`."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     bundles = [warm.compiled(text, f"mapped-{target}-{name}-{part}") for part, text in texts.items()]
-    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
+    answer = warm.of(target).run(bundles[0], warm.location, *bundles, program=PROGRAM)
     assert answer["status"] == [0], answer["err"][-3000:]
     found = [json.loads(line[5:]) for line in answer["out"].splitlines() if line.startswith("CALL ")]
     assert {one["bundle"] for one in found} == {os.path.basename(one) for one in bundles}

@@ -19,11 +19,11 @@ from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 
-ASKED = [{"role": "user", "content": "What colour is it?"}]
+QUESTION = [{"role": "user", "content": "What colour is it?"}]
 ARGUMENTS = {one: load(one).base_arguments(load(one).config("sft")) for one in STACKS}
 FILES = {
     "mixed-talk.jsonl": lines(
-        [{"messages": [*ASKED, {"role": "assistant", "content": f"Number {i} is red."}]} for i in range(5)]
+        [{"messages": [*QUESTION, {"role": "assistant", "content": f"Number {i} is red."}]} for i in range(5)]
     ),
     "mixed-pairs.jsonl": lines(
         [{"prompt": f"Number {i} is", "completion": " blue." * (i + 1)} for i in (0, 1, 2, 3, 3)]
@@ -50,7 +50,7 @@ def data(*names: str, more: str = "") -> str:
 
 def prepared(warm: Warm, target: str, cwd: str, *texts: str) -> list[dict[str, Any]]:
     """Compile these specs; return the rows on which each bundle's trainer trains."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     return trained_on(warm, target, "mixed", texts)
 
 
@@ -73,9 +73,9 @@ def test_each_row_is_learned_as_its_own_shape_is(warm: Warm, tmp_path: Path, tar
     assert sorted_rows(mixed) == sorted_rows(*parts)
     masked = [any(-100 in row["labels"] for row in one["rows"]) for one in parts]
     assert masked == [masks, True, True, False]
-    told = ("rows", "tokens", "cut_rows", "cut_tokens")
-    assert {name: mixed["counted"][name] for name in told} == {
-        name: sum(one["counted"][name] for one in parts) for name in told
+    reported = ("rows", "tokens", "cut_rows", "cut_tokens")
+    assert {name: mixed["counted"][name] for name in reported} == {
+        name: sum(one["counted"][name] for one in parts) for name in reported
     }
     assert mixed["counted"]["cut_rows"] > 0
 
@@ -122,7 +122,7 @@ def test_rows_of_several_shapes_are_filtered_held_out_and_packed_together(warm: 
 
 
 def test_a_mixture_of_shapes_trains_and_is_evaluated_on_two_processes(warm: Warm, tmp_path: Path) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     held = 'data held {\n  "mixed-text.jsonl" { format = text }\n  "mixed-talk.jsonl"\n}'
     text = spec(data("talk", "pairs", "alpaca", "text"), held, "eval(data=held, every=3, micro=2)", data="mix",
                 hardware="2 x cpu", length="6 steps", sizes="gbs=8 micro=2 seq=64")  # fmt: skip
@@ -136,7 +136,7 @@ def test_a_mixture_of_shapes_trains_and_is_evaluated_on_two_processes(warm: Warm
 
 @pytest.mark.parametrize("target", [one for one in STACKS if "assistant_only_loss" in ARGUMENTS[one]])
 def test_an_evaluation_set_of_another_shape_has_its_own_loss_mask(warm: Warm, tmp_path: Path, target: str) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     held = 'data held {\n  "mixed-pairs.jsonl"\n}'
     text = spec(data("talk"), held, "eval(data=held, every=2, micro=2)", "method sft(assistant_only)", data="mix",
                 length="2 steps", sizes="gbs=4 micro=2 seq=64", target=target)  # fmt: skip

@@ -40,8 +40,8 @@ def test_a_run_that_resumes_in_its_second_epoch_ends_bit_for_bit_the_same(
     warm: Warm, tmp_path: object, method: str, target: str, strategy: str, every: int
 ) -> None:
     name = f"order-{method}-{target}-{strategy}"
-    with open(os.path.join(warm.place, "prompts.jsonl"), encoding="utf-8") as handle:
-        put(warm.place, {f"{name}.jsonl": "".join(handle.readlines()[: PROMPTS[method]])})
+    with open(os.path.join(warm.location, "prompts.jsonl"), encoding="utf-8") as handle:
+        put(warm.location, {f"{name}.jsonl": "".join(handle.readlines()[: PROMPTS[method]])})
     text = small(
         f"method {method}{SETTINGS[method]}", method=method, target=target, strategy=strategy, data=name,
         save=f'save "out" every={every}',

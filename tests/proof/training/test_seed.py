@@ -81,7 +81,7 @@ def argument(bundle: Bundle, name: str) -> Any:
 
 
 # For each published flag: where its value is in the bundle. If it has another name there, the reason.
-SAID: dict[str, Callable[[Bundle, str | None], bool]] = {
+OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--nproc_per_node": lambda b, v: b["payload"]["run"]["processes_per_node"] == int(v or 0),
     "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model
     "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
@@ -123,19 +123,19 @@ def test_the_copy_is_what_was_published() -> None:
 
 
 def test_no_published_flag_is_left_out() -> None:
-    assert set(SAID) == set(COMMAND)
+    assert set(OUTPUT) == set(COMMAND)
 
 
 @pytest.mark.parametrize("flag", COMMAND)
 def test_a_published_flag_is_in_the_bundle(seed: Bundle, flag: str) -> None:
-    assert SAID[flag](seed, COMMAND[flag])
+    assert OUTPUT[flag](seed, COMMAND[flag])
 
 
 def test_a_flag_that_the_bundle_does_not_say_is_noticed(seed: Bundle) -> None:
     other = {"--learning_rate": "2e-5", "--warmup_steps": "4", "--adam_beta2": "0.999", "--report_to": "tensorboard",
              "--run_name": "another", "--lr_scheduler_kwargs": '{"min_lr": 1e-6}',
              "--num_train_epochs": "2"}  # fmt: skip
-    assert not [flag for flag, value in other.items() if SAID[flag](seed, value)]
+    assert not [flag for flag, value in other.items() if OUTPUT[flag](seed, value)]
 
 
 def literal(bundle: Bundle) -> dict[str, Any]:

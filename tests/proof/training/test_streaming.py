@@ -39,7 +39,7 @@ def small(*more: str, data: str = '"stream"', target: str = DEFAULT, steps: int 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[list[list[int]]]:
     """Compile these specs; return the tokens of each sequence that each trainer gets, in order."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     return [[row["input_ids"] for row in one["rows"]] for one in trained_on(warm, target, "stream", specs)]
 
 
@@ -81,9 +81,9 @@ def test_packed_sequences_of_a_stream_are_those_of_complete_rows(warm: Warm, tar
 
 
 def test_nothing_to_learn_ends_the_run(warm: Warm) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     text = small("data(streaming, min_tokens=60)")
-    answer = warm.of(DEFAULT).run(warm.compiled(text, "stream-short"), warm.place)
+    answer = warm.of(DEFAULT).run(warm.compiled(text, "stream-short"), warm.location)
     assert answer["status"] != [0]
     assert "nothing is left to train on" in answer["out"] + answer["err"]
 
@@ -103,7 +103,7 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
     warm: Warm, tmp_path: object, target: str, strategy: str, every: int, batch: str
 ) -> None:
     """A step has 8 of the 18 rows. The run of 4 steps is killed in the first pass or in the second."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     world, name = 1 if strategy == "one" else 2, f"stream-{target}-{strategy}"
     text = small(
         "data(streaming, shuffle_buffer=8)", 'eval(data="held.jsonl", every=2, micro=2)', target=target, batch=batch,
@@ -123,7 +123,7 @@ def test_a_run_that_was_killed_ends_bit_for_bit_the_same(
 
 def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> None:
     """A step on two processes has the same rows as on one process, so its loss differs only by the order of the sum."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     found = []
     for world, hardware in ((1, "cpu"), (2, "2 x cpu")):
         text = small("data(streaming, shuffle_buffer=8)", hardware=hardware, steps=3)
@@ -135,10 +135,10 @@ def test_two_processes_train_on_the_rows_of_one(warm: Warm, tmp_path: Any) -> No
 
 
 def test_rows_of_a_stream_are_not_prepared_before(warm: Warm, tmp_path: Any) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     bundle = warm.compiled(small("data(streaming)"), "stream-prepare")
     program = os.path.join(bundle, "prepare_rows.py")
-    answer = warm.of(DEFAULT).run(bundle, warm.place, str(tmp_path), program=program)
+    answer = warm.of(DEFAULT).run(bundle, warm.location, str(tmp_path), program=program)
     assert answer["status"] != [0]
     assert "the rows are a stream" in answer["out"] + answer["err"]
     with open(os.path.join(bundle, "trainer_args.json"), encoding="utf-8") as handle:
@@ -148,9 +148,9 @@ def test_rows_of_a_stream_are_not_prepared_before(warm: Warm, tmp_path: Any) -> 
 @pytest.mark.nightly
 def test_parquet_rows_are_streamed_as_json_rows_are(warm: Warm) -> None:
     datasets = pytest.importorskip("datasets")
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     datasets.Dataset.from_list([{**row, "id": i} for i, row in enumerate(TALKS)]).to_parquet(
-        f"{warm.place}/flow.parquet"
+        f"{warm.location}/flow.parquet"
     )
     lines_of, columns = prepared(
         warm,

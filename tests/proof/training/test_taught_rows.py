@@ -39,24 +39,32 @@ def parts(*texts: str) -> list[dict[str, str]]:
     return [{"type": "text", "text": one} for one in texts]
 
 
-ASKED, NO = [turn("user", "And now?")], [turn("assistant", "No.")]
+QUESTION, NO = [turn("user", "And now?")], [turn("assistant", "No.")]
 OBJECT, TEXT = {"city": "Paris", "unit": None}, '{"city": "Paris", "unit": null}'
 WRITTEN = '{"name": "weather", "arguments": {"city": "Paris", "unit": null}}'
 FILES = {
-    "taught-calls.jsonl": lines([{"messages": ASKED + calls(one), "tools": TOOLS} for one in (OBJECT, TEXT, {}, "{}")]),
-    "taught-plain.jsonl": lines([{"messages": ASKED + NO}] * 4),
+    "taught-calls.jsonl": lines(
+        [{"messages": QUESTION + calls(one), "tools": TOOLS} for one in (OBJECT, TEXT, {}, "{}")]
+    ),
+    "taught-plain.jsonl": lines([{"messages": QUESTION + NO}] * 4),
     "taught-parts.jsonl": lines(
         [{"messages": [turn("user", parts("And now?")), turn("assistant", parts("N", "o."))]}] * 4
     ),
-    "taught-pairs.jsonl": lines([{"prompt": ASKED, "chosen": calls(OBJECT), "rejected": NO, "tools": TOOLS}] * 4),
+    "taught-pairs.jsonl": lines([{"prompt": QUESTION, "chosen": calls(OBJECT), "rejected": NO, "tools": TOOLS}] * 4),
     "taught-judged.jsonl": lines(
-        [{"prompt": ASKED, "completion": calls(TEXT), "label": i > 1, "tools": json.dumps(TOOLS)} for i in range(4)]
+        [{"prompt": QUESTION, "completion": calls(TEXT), "label": i > 1, "tools": json.dumps(TOOLS)} for i in range(4)]
     ),
     "taught-sharegpt.jsonl": lines(
-        [{"conversations": [{"from": "human", "value": "And now?"}, {"from": "gpt", "value": "No."}],
-          "system": "Be short.", "tools": json.dumps(TOOLS)}] * 4
+        [
+            {
+                "conversations": [{"from": "human", "value": "And now?"}, {"from": "gpt", "value": "No."}],
+                "system": "Be short.",
+                "tools": json.dumps(TOOLS),
+            }
+        ]
+        * 4
     ),
-}  # fmt: skip
+}
 LEARNED, NOT = [turn("user", "And now?"), turn("assistant", "Yes.")], [turn("user", "So?"), turn("assistant", "Never.")]
 FILES["taught-weights.jsonl"] = lines(
     [{"messages": [*LEARNED, NOT[0], {**NOT[1], **keys}, *LEARNED]}
@@ -65,7 +73,7 @@ FILES["taught-weights.jsonl"] = lines(
 FILES["taught-none.jsonl"] = lines([{"messages": [*NOT[:1], {**NOT[1], "weight": 0}]}] * 4)
 FILES["taught.jinja"] = chat_templates.text("chatml").decode()  # `xpc check` cannot know what this template writes
 FILES["taught-thinking.jsonl"] = lines(
-    [{"prompt": ASKED, "completion": NO, "chat_template_kwargs": {"enable_thinking": True} if i < 2 else None}
+    [{"prompt": QUESTION, "completion": NO, "chat_template_kwargs": {"enable_thinking": True} if i < 2 else None}
      for i in range(4)]
 )  # fmt: skip
 QWEN3 = "model(chat_template=qwen3)"
@@ -75,11 +83,11 @@ def data(*names: str, more: str = "") -> str:
     return "data mix {\n" + "".join(f'  "taught-{name}.jsonl"\n' for name in names) + f"{more}}}"
 
 
-def taught(warm: Warm, target: str, name: str, *texts: str) -> list[dict[str, Any]]:
+def trained_rows(warm: Warm, target: str, name: str, *texts: str) -> list[dict[str, Any]]:
     """Compile these specs; return the batches on which each bundle trains, one entry per spec."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     bundles = [warm.compiled(text, f"taught-{target}-{name}-{number}") for number, text in enumerate(texts)]
-    answer = warm.of(target).run(bundles[0], warm.place, *bundles, program=PROGRAM)
+    answer = warm.of(target).run(bundles[0], warm.location, *bundles, program=PROGRAM)
     assert answer["status"] == [0], answer["err"][-3000:]
     return [json.loads(line[8:]) for line in answer["out"].splitlines() if line.startswith("BATCHES ")]
 
@@ -102,7 +110,7 @@ def texts(found: dict[str, Any]) -> list[str]:
 def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_path: Path, target: str) -> None:
     rows = {"sft": "calls", "dpo": "pairs", "orpo": "pairs", "reward": "pairs", "kto": "judged"}
     cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # by default prompts are limited to 512 tokens
-    found = taught(
+    found = trained_rows(
         warm, target, "methods",
         *(
             small(target, data(name), f"method {method}" + "(max_prompt=900)" * (method in cut), QWEN3)
@@ -119,7 +127,7 @@ def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_
 
 @pytest.mark.parametrize("target", STACKS)
 def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) -> None:
-    mixture, alone, parts, sharegpt, lost, allowed = taught(
+    mixture, alone, parts, sharegpt, lost, allowed = trained_rows(
         warm, target, "mixture",
         small(target, data("calls", "plain", "parts", "sharegpt"), QWEN3),
         small(target, data("plain"), QWEN3),
@@ -141,7 +149,7 @@ def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) 
 @pytest.mark.parametrize("target", [one for one in STACKS if load(one).facts.assistant_only_loss])
 def test_a_turn_of_weight_0_bears_no_loss(warm: Warm, tmp_path: Path, target: str) -> None:
     names, masked = ("chatml", "qwen3", "gemma3", "phi3", "zephyr"), "method sft(assistant_only)"
-    *found, none = taught(
+    *found, none = trained_rows(
         warm, target, "weights",
         *(small(target, data("weights"), masked, f"model(chat_template={name})") for name in names),
         small(target, data("none"), masked, QWEN3),
@@ -158,7 +166,7 @@ def test_a_turn_of_weight_0_bears_no_loss(warm: Warm, tmp_path: Path, target: st
 @pytest.mark.parametrize("target", STACKS)
 def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target: str) -> None:
     without = "model(chat_template=qwen3(enable_thinking=false))"
-    masked, plain = taught(
+    masked, plain = trained_rows(
         warm, target, "thinking",
         small(target, data("thinking"), "method sft(completion_only)", without),
         small(target, data("plain"), QWEN3),
@@ -169,7 +177,7 @@ def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target
 
 
 def test_the_run_says_how_many_rows_it_compared(warm: Warm, tmp_path: Path) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     bundle = warm.compiled(small("trl-1.16", data("plain"), QWEN3), "taught-compared")
-    answer = warm.of("trl-1.16").run(bundle, warm.place, bundle, program=PROGRAM)
+    answer = warm.of("trl-1.16").run(bundle, warm.location, bundle, program=PROGRAM)
     assert "taught-plain.jsonl: checked 4 of 4 rows for parts that the chat template drops" in answer["out"]

@@ -16,7 +16,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS, load
 pytestmark = pytest.mark.slow
 
 SEQ = 12
-IDS = [[10 + 7 * row + place for place in range(4 + row)] for row in range(8)]
+IDS = [[10 + 7 * row + location for location in range(4 + row)] for row in range(8)]
 LABELS = [[-100, -100, *ids[2:]] for ids in IDS]
 LABELLED: list[dict[str, object]] = [{"input_ids": a, "labels": b} for a, b in zip(IDS, LABELS, strict=True)]
 PADDED: list[dict[str, object]] = [
@@ -44,7 +44,7 @@ def small(target: str, *sources: str, more: str = "", seq: int = SEQ, batch: str
 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[dict[str, Any]]:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     return trained_on(warm, target, "tokens", specs)
 
 
@@ -103,15 +103,15 @@ def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target:
     if not load(target).facts.reads_labels:
         wrong["shifted"] = ([{"input_ids": [5, 6, 7], "labels": [6, 7, -100]}], "has another token as its label")
     for name, (found, message) in wrong.items():
-        datasets.Dataset.from_list(found).to_parquet(f"{warm.place}/{name}.parquet")
+        datasets.Dataset.from_list(found).to_parquet(f"{warm.location}/{name}.parquet")
         bundle = warm.compiled(small(target, f'"{name}.parquet"'), f"{name}-{target}")
-        answer = warm.of(target).run(bundle, str(tmp_path), XPC_DATA_ROOT=warm.place)
+        answer = warm.of(target).run(bundle, str(tmp_path), XPC_DATA_ROOT=warm.location)
         assert answer["status"] != [0]
         assert message in answer["err"] + answer["out"]
 
 
 def test_a_run_on_tokens_learns_them_and_resumes(warm: Warm, tmp_path: Path) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     text = spec('data(holdout=2)', "eval(every=2, micro=2)", data='"labelled.jsonl"', length="4 steps",
                 sizes="gbs=4 micro=2 seq=12", save='save "out" every=2')  # fmt: skip
     first, again = warm.twice(text, "tokens-run", DEFAULT, str(tmp_path))

@@ -96,10 +96,10 @@ for folder in sys.argv[2:]:
 """
 
 
-def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], warm: Warm, place: str) -> None:
+def test_the_weights_load_and_are_the_same(strategies: Callable[[str], Run], warm: Warm, location: str) -> None:
     names = [name for name, (_, _, stack) in STRATEGIES.items() if stack == DEFAULT]
     folders = [strategies(name).out for name in names]
-    seen = warm.program(DEFAULT, WEIGHTS, os.path.join(place, "tiny"), *folders)
+    seen = warm.program(DEFAULT, WEIGHTS, os.path.join(location, "tiny"), *folders)
     assert len(seen) == len(names)
     for name, facts in zip(names, seen, strict=True):
         assert (facts["same names"], facts["finite"], facts["template"]) == (True, True, True), name
@@ -129,17 +129,17 @@ save "out" every=never
 
 
 @pytest.fixture(scope="module")
-def scaled(train: Callable[..., Run], place: str) -> Run:
+def scaled(train: Callable[..., Run], location: str) -> Run:
     """The seed recipe, scaled down: two processes, ZeRO-2, 12 passes over 64 rows at 500 times the learning rate."""
     with open(os.path.join(REPOSITORY, "specs", "qwen2.5-3b-infinity-8xv100.xp"), encoding="utf-8") as handle:
         text = handle.read()
-    with open(os.path.join(place, "seed.xp"), "w", encoding="utf-8") as out:
+    with open(os.path.join(location, "seed.xp"), "w", encoding="utf-8") as out:
         out.write(text.replace("lr = 1e-5", "lr = 5e-3"))
     return train(SCALED, "scaled")
 
 
-def test_the_seed_recipe_scaled_trains(scaled: Run, place: str) -> None:
-    plan = payload(os.path.join(place, "scaled.bundle"))
+def test_the_seed_recipe_scaled_trains(scaled: Run, location: str) -> None:
+    plan = payload(os.path.join(location, "scaled.bundle"))
     run, arguments = plan["run"], plan["arguments"]
     assert (run["micro"], run["accumulation"], run["world_size"], run["gbs"]) == (11, 6, 2, 132)
     assert (run["zero_stage"], arguments["warmup_steps"], arguments["adam_beta2"]) == (2, 40, 0.95)
@@ -152,17 +152,17 @@ def test_the_seed_recipe_scaled_trains(scaled: Run, place: str) -> None:
     assert len(scaled.summary["measured"]["peaks"]["resident"]) == 2
 
 
-def test_torchrun_trains_prompts_with_completions(train: Callable[..., Run], place: str) -> None:
+def test_torchrun_trains_prompts_with_completions(train: Callable[..., Run], location: str) -> None:
     text = spec("launch local(launcher=torchrun)", data='"pairs.jsonl"', hardware="2 x cpu", length="1 epochs")
     run = train(text, "torchrun")
-    arguments = payload(os.path.join(place, "torchrun.bundle"))["arguments"]
+    arguments = payload(os.path.join(location, "torchrun.bundle"))["arguments"]
     assert arguments["completion_only_loss"] is True
     assert "2 processes, DDP" in run.done.stdout
     assert run.steps == list(range(1, 9))
     assert run.losses[-1] < run.losses[0]
 
 
-def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], place: str) -> None:
+def test_a_mixture_packed_held_out_and_templated(train: Callable[..., Run], location: str) -> None:
     more = [
         "data mix {", '  "messages.jsonl" {', "    take = 40", "  }", '  "shared.jsonl" {', "    take = 50%", "  }",
         f'  system = "{SYSTEM}"', "  holdout = 8", "  workers = 1", "}", "method sft(assistant_only)",
@@ -255,18 +255,18 @@ def test_plain_text_trains_in_the_order_of_the_file(train: Callable[..., Run]) -
     assert run.losses[-1] < run.losses[0]
 
 
-def test_the_readme_says_what_works(strategies: Callable[[str], Run], place: str) -> None:
+def test_the_readme_says_what_works(strategies: Callable[[str], Run], location: str) -> None:
     strategies("one")
-    with open(os.path.join(place, "one.bundle", "README.md"), encoding="utf-8") as handle:
+    with open(os.path.join(location, "one.bundle", "README.md"), encoding="utf-8") as handle:
         text = handle.read()
     commands = [line for line in text.split("```")[1].splitlines() if line]
     assert commands == ["pip install -r requirements.txt", "./launch.sh"]
-    assert os.access(os.path.join(place, "one.bundle", "launch.sh"), os.X_OK)
+    assert os.access(os.path.join(location, "one.bundle", "launch.sh"), os.X_OK)
 
 
-def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], warm: Warm, place: str) -> None:
+def test_a_finished_run_is_not_trained_again(strategies: Callable[[str], Run], warm: Warm, location: str) -> None:
     first = strategies("zero2")
-    again = warm.launch(os.path.join(place, "zero2.bundle"), os.path.dirname(first.out))
+    again = warm.launch(os.path.join(location, "zero2.bundle"), os.path.dirname(first.out))
     assert (again.done.returncode, again.done.stderr) == (0, "")
     assert again.done.stdout.count("\n") == 1
     assert "contains this run, finished" in again.done.stdout

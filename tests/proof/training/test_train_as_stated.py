@@ -119,7 +119,7 @@ def others(warm: Warm) -> None:
     head.
     """
     for name in MODELS:
-        assert warm.program(DEFAULT, OTHER_MODELS, name, os.path.join(warm.place, name))
+        assert warm.program(DEFAULT, OTHER_MODELS, name, os.path.join(warm.location, name))
 
 
 @every
@@ -163,7 +163,7 @@ def test_reward_model_may_have_a_new_head(warm: Warm, tmp_path: Path, target: st
 @every
 @pytest.mark.usefixtures("others")
 def test_reward_model_without_a_body_stops_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
-    folder = Path(warm.place, "Qwen2ForCausalLM")
+    folder = Path(warm.location, "Qwen2ForCausalLM")
     weights = warm.program(DEFAULT, WITHOUT_A_NORM, str(folder), str(tmp_path / "broken"))
     assert weights
     text = small("method reward", method="reward", target=target)

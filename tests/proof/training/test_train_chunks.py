@@ -33,7 +33,7 @@ def texts(*more: str, other: str = "") -> str:
 
 
 def prepared(warm: Warm, target: str, *specs: str) -> list[dict[str, Any]]:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     return trained_on(warm, target, "chunks", specs)
 
 

@@ -69,17 +69,17 @@ class Cluster:
         """Wait until all nodes have ended, and check their exit status; return the output of each."""
         until = time.monotonic() + SECONDS
         try:
-            said = [one.communicate(timeout=max(1, until - time.monotonic()))[0] for one in started]
+            output = [one.communicate(timeout=max(1, until - time.monotonic()))[0] for one in started]
         finally:
             for one in started:
                 one.kill()
-        assert [one.returncode for one in started] == [status] * len(started), "\n".join(one[-3000:] for one in said)
-        return said
+        assert [one.returncode for one in started] == [status] * len(started), "\n".join(one[-3000:] for one in output)
+        return output
 
     def steps(self) -> list[int]:
         """The steps for which the run has logged a loss."""
-        told = events(os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"]))
-        return [event["step"] for event in told if "loss" in event]
+        reported = events(os.path.join(self.volume, payload(self.bundle)["arguments"]["output_dir"]))
+        return [event["step"] for event in reported if "loss" in event]
 
 
 def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
@@ -94,7 +94,7 @@ def command(file: str, table: dict[str, Any]) -> tuple[list[str], dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
+def cluster(location: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Cluster]:
     """Make the volume for a cluster file, with the bundle of a run that has this many steps."""
     if os.geteuid() or shutil.which("unshare") is None:
         assert not os.environ.get("XPC_EVERY_TEST"), "every test is asked for, and this one needs root and unshare"
@@ -105,8 +105,8 @@ def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) ->
         volume = str(tmp_path_factory.mktemp(file.partition(".")[0]))
         launch = LAUNCH["sky" if file == "sky.yaml" else "k8s"]
         text = spec("nodes 2", launch, strategy="zero2", length=f"{steps} steps", sizes="gbs=8 micro=2 seq=32")
-        compiled(text, place, os.path.join(volume, "two.bundle"), "two.xp")
-        os.symlink(os.path.join(place, "tiny"), os.path.join(volume, "tiny"))
+        compiled(text, location, os.path.join(volume, "two.bundle"), "two.xp")
+        os.symlink(os.path.join(location, "tiny"), os.path.join(volume, "tiny"))
         with open(os.path.join(volume, "hosts"), "w", encoding="utf-8") as handle:
             handle.write(HOSTS)
         return Cluster(file, volume, python)
@@ -115,21 +115,25 @@ def cluster(place: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def trains(made: Cluster, pods: Pods) -> None:
-    said = made.end(made.start(pods))
+    output = made.end(made.start(pods))
     assert made.steps() == [1, 2]
-    assert "2 processes, DeepSpeed" in said[0]
-    assert "rows to train on" not in said[1]  # the second pod is not node 0
+    assert "2 processes, DeepSpeed" in output[0]
+    assert "rows to train on" not in output[1]  # the second pod is not node 0
 
 
 def test_a_trainjob_trains_on_both_pods(cluster: Callable[[str, int], Cluster]) -> None:
-    told = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "two-node-0-0.two",
+    reported = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "two-node-0-0.two",
             "PET_MASTER_PORT": str(free_port())}  # fmt: skip
-    trains(cluster("trainjob.yaml", 2), [{**told, "PET_NODE_RANK": rank} for rank in "01"])
+    trains(cluster("trainjob.yaml", 2), [{**reported, "PET_NODE_RANK": rank} for rank in "01"])
 
 
 def test_a_task_of_skypilot_trains_on_both_nodes(cluster: Callable[[str, int], Cluster]) -> None:
-    told = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2", "SKYPILOT_NUM_GPUS_PER_NODE": "0"}
-    trains(cluster("sky.yaml", 2), [{**told, "SKYPILOT_NODE_RANK": rank} for rank in "01"])
+    reported = {
+        "SKYPILOT_NUM_NODES": "2",
+        "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.2",
+        "SKYPILOT_NUM_GPUS_PER_NODE": "0",
+    }
+    trains(cluster("sky.yaml", 2), [{**reported, "SKYPILOT_NODE_RANK": rank} for rank in "01"])
 
 
 def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int], Cluster]) -> None:
@@ -141,8 +145,8 @@ def test_a_jobset_goes_on_after_a_pod_was_preempted(cluster: Callable[[str, int]
     while len(made.steps()) < 3 and time.monotonic() < until and not any(one.poll() for one in started):
         time.sleep(0.05)
     started[1].send_signal(signal.SIGTERM)
-    said = made.end(started, 75)
-    assert "checkpoint-" in said[0]
+    output = made.end(started, 75)
+    assert "checkpoint-" in output[0]
     done = made.steps()
     assert 3 <= len(done) < 100
     made.end(made.start(pods))

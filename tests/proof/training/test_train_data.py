@@ -32,11 +32,11 @@ NO_SYSTEM = (
 
 def turns(question: str, answer: str, parts: bool = False) -> dict[str, object]:
     """A row of `messages`. With `parts`, each content is a list of parts."""
-    said = {"user": question, "assistant": answer}
+    printed = {"user": question, "assistant": answer}
     return {
         "messages": [
             {"role": role, "content": [{"type": "text", "text": text}] if parts else text}
-            for role, text in said.items()
+            for role, text in printed.items()
         ]
     }
 
@@ -63,7 +63,7 @@ def test_truncated_rows_are_reported_and_kept(warm: Warm, tmp_path: Path, target
 def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path: Path, target: str) -> None:
     masks = load(target).facts.assistant_only_loss
     long = "What-colour-is-it?" * 12  # one word, because XP603 counts words
-    put(warm.place, {
+    put(warm.location, {
         "long.jsonl": lines([turns(long, f"It is {i}.") for i in range(8)]),
         "long-pairs.jsonl": lines([{"prompt": long, "completion": f"It is {i}."} for i in range(8)]),
     })  # fmt: skip
@@ -75,17 +75,19 @@ def test_a_run_with_no_answer_within_seq_ends_with_one_line(warm: Warm, tmp_path
         target=target,
         sizes="gbs=8 micro=4 seq=16",
     )
-    status, said = ended(warm, text, f"long-{target}", str(tmp_path))
+    status, printed = ended(warm, text, f"long-{target}", str(tmp_path))
     assert status != 0
-    assert said.count("nothing is left to train on: none of 8 rows has anything to learn within seq = 16 tokens") == 1
-    assert "Traceback" not in said
+    assert (
+        printed.count("nothing is left to train on: none of 8 rows has anything to learn within seq = 16 tokens") == 1
+    )
+    assert "Traceback" not in printed
     assert not os.path.exists(tmp_path / "out" / "model.safetensors")
 
 
 def test_texts_become_turns_of_a_capped_source_without_its_long_rows(warm: Warm, tmp_path: Path) -> None:
     answers = ["It is red."] * 3 + ["It is red. " * 30] + ["It is red."] * 12
     rows = [{"prompt": f"What colour is number {i}?", "completion": answer} for i, answer in enumerate(answers)]
-    put(warm.place, {"capped.jsonl": lines(rows)})
+    put(warm.location, {"capped.jsonl": lines(rows)})
     source = '"capped.jsonl" {\n    limit = 9\n  }'
     data = f"data rows {{\n  {source}\n  format = prompt_completion\n  chat\n  max_tokens = 48\n}}"
     text = spec(data, data="rows", length="1 step", sizes="gbs=8 micro=4 seq=64")
@@ -97,30 +99,30 @@ def test_texts_become_turns_of_a_capped_source_without_its_long_rows(warm: Warm,
 
 def test_parts_reach_a_template_that_reads_texts(warm: Warm, tmp_path: Path) -> None:
     rows = [turns("What colour is it?", "It is red.", parts=True) for _ in range(8)]
-    put(warm.place, {"parts.jsonl": lines(rows), "texts-only.jinja": TEXTS_ONLY})
+    put(warm.location, {"parts.jsonl": lines(rows), "texts-only.jinja": TEXTS_ONLY})
     text = spec('model(chat_template=file("texts-only.jinja"))', data='"parts.jsonl"', length="1 step")
-    status, said = ended(warm, text, "parts", str(tmp_path))
-    assert status == 0, said
-    assert "first rows have" in said
-    assert "Traceback" not in said
+    status, printed = ended(warm, text, "parts", str(tmp_path))
+    assert status == 0, printed
+    assert "first rows have" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_turn_of_an_evaluation_set_that_the_template_leaves_out_ends_the_run(warm: Warm, tmp_path: Path) -> None:
     rows: list[Any] = [turns("What colour is it?", "It is red.") for _ in range(8)]
     # a row after those that the preflight reads
     rows[6]["messages"].insert(0, {"role": "system", "content": "Answer in one word."})
-    put(warm.place, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
+    put(warm.location, {"odd.jsonl": lines(rows), "no-system.jinja": NO_SYSTEM})
     text = spec('model(chat_template=file("no-system.jinja"))', 'eval(data="odd.jsonl")', length="1 step")
-    status, said = ended(warm, text, "odd", str(tmp_path))
+    status, printed = ended(warm, text, "odd", str(tmp_path))
     assert status != 0
-    assert "odd.jsonl, row 6: the chat template leaves out the content 'Answer in one word.'" in said
-    assert "Traceback" not in said
+    assert "odd.jsonl, row 6: the chat template leaves out the content 'Answer in one word.'" in printed
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize("chat", [False, True])
 def test_a_run_names_the_form_that_its_pairs_were_learned_in(warm: Warm, tmp_path: Path, chat: bool) -> None:
     rows = [{"prompt": "What colour is it?", "chosen": "It is red.", "rejected": f"It is {i}."} for i in range(8)]
-    put(warm.place, {"texts.jsonl": lines(rows)})
+    put(warm.location, {"texts.jsonl": lines(rows)})
     form = "true" if chat else "false"
     text = spec("method dpo", f"data(chat={form})", data='"texts.jsonl"', length="1 step")
     run = warm.train(text, f"texts-{form}", DEFAULT, str(tmp_path))

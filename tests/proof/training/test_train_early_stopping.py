@@ -35,11 +35,11 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
 
 
 @pytest.mark.parametrize("target", STACKS)
-def test_the_best_evaluation_is_told_where_its_weights_are_saved(warm: Warm, tmp_path: object, target: str) -> None:
+def test_the_best_evaluation_is_reported_where_its_weights_are_saved(warm: Warm, tmp_path: object, target: str) -> None:
     patient = 'eval(every=1, patience=2, data="messages.jsonl")'
     best = "extra trl {\n  load_best_model_at_end = true\n}"
     text = small(patient, best, method="sft", target=target, save='save "out" every=1')
     run = warm.train(text.replace("adamw(lr=1e-3)", UNMOVED), f"best-{target}", target, str(tmp_path))
-    told = run.summary["evaluation"]
-    assert (told["step"], told["best_step"], told["best"]) == (3, 1, told["eval_loss"])
+    reported = run.summary["evaluation"]
+    assert (reported["step"], reported["best_step"], reported["best"]) == (3, 1, reported["eval_loss"])
     assert "at step 1: its weights are saved" in run.output

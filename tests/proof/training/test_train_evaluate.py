@@ -44,7 +44,7 @@ output_type: loglikelihood
 """
 WORDS = 'def answer(row):\n    return row["completion"].strip()\n'
 Evaluate = Callable[..., subprocess.CompletedProcess[str]]
-ASKED = 'eval(tasks=["tasks/colours.yaml"])'
+QUESTION = 'eval(tasks=["tasks/colours.yaml"])'
 INSIDE = "(rank=32, alpha=64, dropout=0)"
 ADAPTERS = {"whole": (), "lora": (f"lora{INSIDE}",), "qlora": (f"qlora{INSIDE}",)}
 
@@ -58,11 +58,11 @@ def harness(target: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def colours(place: str) -> str:
+def colours(location: str) -> str:
     """A folder with the tiny model and a task of four questions that the training data answers."""
-    with open(os.path.join(place, "pairs.jsonl"), encoding="utf-8") as handle:
+    with open(os.path.join(location, "pairs.jsonl"), encoding="utf-8") as handle:
         rows = [json.loads(line) for line in handle][:4]
-    return put(place, {
+    return put(location, {
         "tasks/colours.yaml": TASK, "tasks/base.yaml": BASE, "tasks/words.py": WORDS,
         "tasks/rows/test.jsonl": lines(rows),
     })  # fmt: skip
@@ -101,7 +101,7 @@ def untrained(colours: str, evaluate: Evaluate, tmp_path_factory: pytest.TempPat
         if target not in kept:
             cwd = str(tmp_path_factory.mktemp("untrained"))
             shutil.copytree(os.path.join(colours, "tiny"), os.path.join(cwd, "out"))
-            bundle = compiled(spec(ASKED, target=target), colours, os.path.join(colours, f"before-{target}.bundle"))
+            bundle = compiled(spec(QUESTION, target=target), colours, os.path.join(colours, f"before-{target}.bundle"))
             done = evaluate(bundle, cwd, target)
             assert done.returncode == 0, done.stdout + done.stderr
             kept[target] = perplexity(os.path.join(cwd, "out"))
@@ -116,7 +116,7 @@ def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> C
 
     def trained(name: str, target: str, *more: str) -> tuple[str, Run]:
         harness(target)
-        text = spec(ASKED, *more, target=target, length="30 steps")
+        text = spec(QUESTION, *more, target=target, length="30 steps")
         bundle = compiled(text, colours, os.path.join(colours, f"{name}-{target}.bundle"))
         finished = warm.launch(bundle, str(tmp_path_factory.mktemp(name)))
         assert finished.done.returncode == 0, finished.output
@@ -144,7 +144,7 @@ def test_the_trained_model_is_evaluated(
 
 
 def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
-    bundle = compiled(spec(ASKED), colours, os.path.join(colours, "alone.bundle"))
+    bundle = compiled(spec(QUESTION), colours, os.path.join(colours, "alone.bundle"))
     done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
@@ -153,7 +153,7 @@ def test_without_a_trained_model_it_is_a_sentence(colours: str, evaluate: Evalua
 
 
 def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
-    bundle = compiled(spec(ASKED), colours, os.path.join(colours, "other.bundle"))
+    bundle = compiled(spec(QUESTION), colours, os.path.join(colours, "other.bundle"))
     put(str(tmp_path), {"out/config.json": "{}", "out/a.safetensors": "", f"out/{MARKER}": '{"bundle": "sha256:0"}\n'})
     done = evaluate(bundle, str(tmp_path), DEFAULT)
     assert done.returncode == 1
@@ -163,7 +163,7 @@ def test_a_run_of_another_bundle_is_not_evaluated(colours: str, evaluate: Evalua
 
 
 def test_another_version_of_the_harness_is_refused(colours: str, evaluate: Evaluate, tmp_path: object) -> None:
-    bundle = compiled(spec(ASKED), colours, os.path.join(colours, "older.bundle"))
+    bundle = compiled(spec(QUESTION), colours, os.path.join(colours, "older.bundle"))
     path = os.path.join(bundle, "evaluation.json")
     with open(path, encoding="utf-8") as handle:
         plan = json.load(handle)

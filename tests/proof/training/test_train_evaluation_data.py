@@ -25,9 +25,9 @@ SETS = 'data near_ones {{\n  "near-{0}.jsonl"\n}}\n\neval(every=2, micro=8, data
 def held(warm: Warm) -> Warm:
     """The warm interpreters, with two evaluation files next to each data file in their folder."""
     for name in {*DATA.values(), "pairs"}:
-        with open(os.path.join(warm.place, f"{name}.jsonl"), encoding="utf-8") as handle:
+        with open(os.path.join(warm.location, f"{name}.jsonl"), encoding="utf-8") as handle:
             lines = handle.readlines()
-        put(warm.place, {
+        put(warm.location, {
             f"near-{name}.jsonl": "".join(lines[:NEAR]), f"far-{name}.jsonl": "".join(lines[-FAR:]),
         })  # fmt: skip
     return warm
@@ -54,9 +54,9 @@ def test_each_set_is_evaluated_under_its_name(held: Warm, tmp_path: object, meth
         assert all(map(math.isfinite, found.values()))
         assert run.summary["evaluation"][f"eval_{name}_loss"] == found[4]
         assert f"({name})" in run.output
-    told = [event for event in run.events if any(key.startswith("eval_") for key in event)]
-    assert len(told) == 4  # a line for each set, without the other set's metrics
-    for event in told:
+    reported = [event for event in run.events if any(key.startswith("eval_") for key in event)]
+    assert len(reported) == 4  # a line for each set, without the other set's metrics
+    for event in reported:
         own = [name for name in ("near_ones", far) if f"eval_{name}_loss" in event]
         assert len(own) == 1
         assert all(key.startswith(f"eval_{own[0]}_") for key in event if key.startswith("eval_")), event
@@ -99,11 +99,11 @@ def test_the_loss_is_that_of_the_final_weights(
     """
     more = ["method sft(assistant_only)"] if loss == "answers" else []
     sets = SETS.format("messages").replace("near-messages", "even")
-    with open(os.path.join(held.place, "messages.jsonl"), encoding="utf-8") as handle:
-        put(held.place, {"even.jsonl": "".join(handle.readlines()[:4])})  # each of two processes evaluates two rows
+    with open(os.path.join(held.location, "messages.jsonl"), encoding="utf-8") as handle:
+        put(held.location, {"even.jsonl": "".join(handle.readlines()[:4])})  # each of two processes evaluates two rows
     text = small(*more, sets, method="sft", target=target, strategy=strategy)
     run = held.train(text, f"loss-{loss}-{strategy}-{target}", target, str(tmp_path), 1 if strategy == "one" else 2)
-    path = os.path.join(held.place, "even.jsonl")
+    path = os.path.join(held.location, "even.jsonl")
     (own,) = held.program(target, LOSS, run.out, path, loss)
     assert losses(run, "eval_near_ones_loss")[4] == pytest.approx(own["loss"], abs=2e-5)
 

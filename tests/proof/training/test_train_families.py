@@ -17,19 +17,19 @@ pytestmark = pytest.mark.slow
 FAMILIES = ("apertus", "exaone4", "glm4_moe", "hunyuan_v1_dense")
 
 
-def small_model(place: str, family: str) -> dict[str, Any]:
+def small_model(location: str, family: str) -> dict[str, Any]:
     """Make a folder with a tiny model of the family and the run's tokenizer; returns its weights."""
     import torch
     from tiny_models import config
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(os.path.join(place, "tiny"))
+    tokenizer = AutoTokenizer.from_pretrained(os.path.join(location, "tiny"))
     values = config(family)
     values.vocab_size = len(tokenizer)
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(values)
     for made in (model, tokenizer):
-        made.save_pretrained(os.path.join(place, family))
+        made.save_pretrained(os.path.join(location, family))
     return {name: one.detach().clone() for name, one in model.named_parameters()}
 
 
@@ -38,7 +38,7 @@ def test_every_weight_of_a_family_is_trained_and_saved(warm: Warm, tmp_path: Pat
     import torch
     from transformers import AutoModelForCausalLM
 
-    before = small_model(warm.place, family)
+    before = small_model(warm.location, family)
     text = spec(length="2 steps").replace('"tiny"', f'"{family}"')
     done = warm.train(text, f"family-{family}", DEFAULT, str(tmp_path))
     model = AutoModelForCausalLM.from_pretrained(done.out)

@@ -118,17 +118,19 @@ STEPS = re.compile(r"^step (\d+)/4 +loss ([\d.]+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fp8")
     tiny.build(str(folder / "tiny"))
     tiny.write_messages(str(folder / "messages.jsonl"), 64)
     return folder
 
 
-def bundle(place: Path, name: str, precision: str) -> str:
-    (place / f"{name}.xp").write_text(SPEC.format(precision=precision).replace('"out"', f'"{name}"'), encoding="utf-8")
-    out = str(place / f"{name}.bundle")
-    assert main(["compile", str(place / f"{name}.xp"), "-o", out]) == 0
+def bundle(location: Path, name: str, precision: str) -> str:
+    (location / f"{name}.xp").write_text(
+        SPEC.format(precision=precision).replace('"out"', f'"{name}"'), encoding="utf-8"
+    )
+    out = str(location / f"{name}.bundle")
+    assert main(["compile", str(location / f"{name}.xp"), "-o", out]) == 0
     on_a_cpu(out, {})
     return out
 
@@ -137,38 +139,38 @@ def losses(printed: str) -> list[float]:
     return [float(loss) for _, loss in STEPS.findall(printed)]
 
 
-def test_a_bundle_trains_in_fp8_and_saves_plain_weights(place: Path) -> None:
+def test_a_bundle_trains_in_fp8_and_saves_plain_weights(location: Path) -> None:
     found = {}
     for precision in ("fp8", "bf16"):
-        made = bundle(place, precision, precision)
-        done = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+        made = bundle(location, precision, precision)
+        done = run(os.path.join(made, "trainer", "main.py"), cwd=str(location), XPC_PREFLIGHT="passed")
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         found[precision] = losses(done.stdout)
-        assert types(str(place / precision / "model.safetensors")) == {"F32"}
+        assert types(str(location / precision / "model.safetensors")) == {"F32"}
     assert len(found["fp8"]) == 4
     assert found["fp8"] != found["bf16"]
     assert found["fp8"] == pytest.approx(found["bf16"], rel=0.05)
-    names = {kind: tensors(str(place / kind / "model.safetensors")).keys() for kind in found}
+    names = {kind: tensors(str(location / kind / "model.safetensors")).keys() for kind in found}
     assert names["fp8"] == names["bf16"]
 
 
-def test_a_run_in_fp8_goes_on_as_it_would_have(place: Path) -> None:
-    made = bundle(place, "again", "fp8")
-    first = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+def test_a_run_in_fp8_goes_on_as_it_would_have(location: Path) -> None:
+    made = bundle(location, "again", "fp8")
+    first = run(os.path.join(made, "trainer", "main.py"), cwd=str(location), XPC_PREFLIGHT="passed")
     assert first.returncode == 0, first.stdout[-2000:] + first.stderr[-3000:]
-    whole = tensors(str(place / "again" / "model.safetensors"))
-    shutil.rmtree(place / "again" / "checkpoint-4")
-    for name in os.listdir(place / "again"):
+    whole = tensors(str(location / "again" / "model.safetensors"))
+    shutil.rmtree(location / "again" / "checkpoint-4")
+    for name in os.listdir(location / "again"):
         if name not in ("metrics.jsonl", "xpc_run.json", "checkpoint-2"):
-            path = place / "again" / name
+            path = location / "again" / name
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    again = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+    again = run(os.path.join(made, "trainer", "main.py"), cwd=str(location), XPC_PREFLIGHT="passed")
     assert again.returncode == 0, again.stdout[-2000:] + again.stderr[-3000:]
-    assert tensors(str(place / "again" / "model.safetensors")) == whole
+    assert tensors(str(location / "again" / "model.safetensors")) == whole
 
 
-def test_a_run_stops_if_the_libraries_convert_nothing(place: Path) -> None:
-    made = bundle(place, "idle", "fp8")
+def test_a_run_stops_if_the_libraries_convert_nothing(location: Path) -> None:
+    made = bundle(location, "idle", "fp8")
     module = os.path.join(made, "trainer", "features", "model", "float8.py")
     with open(module, encoding="utf-8") as handle:
         text = handle.read()
@@ -177,14 +179,14 @@ def test_a_run_stops_if_the_libraries_convert_nothing(place: Path) -> None:
     assert changed != text
     with open(module, "w", encoding="utf-8") as handle:
         handle.write(changed)
-    done = run(os.path.join(made, "trainer", "main.py"), cwd=str(place), XPC_PREFLIGHT="passed")
+    done = run(os.path.join(made, "trainer", "main.py"), cwd=str(location), XPC_PREFLIGHT="passed")
     assert done.returncode != 0
     assert "the mixed precision of accelerate is no, and the bundle states fp8" in done.stdout + done.stderr
 
 
-def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Path) -> None:
-    made = bundle(place, "expected", "fp8")
-    found, stopped = answers(MODEL + CONVERTED, str(place), made)
+def test_accelerate_converts_what_the_runtime_expects_and_no_reference(location: Path) -> None:
+    made = bundle(location, "expected", "fp8")
+    found, stopped = answers(MODEL + CONVERTED, str(location), made)
     assert found["made"] == found["expected"]
     assert len(found["made"]) == 13  # two layers with seven matrices, without the model's first
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
@@ -195,36 +197,36 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(place: Pa
 
 
 @pytest.mark.nightly
-def test_matrices_of_adapters_are_converted_by_their_rank(place: Path) -> None:
-    low, high = answers(MODEL + ADAPTED, str(place))
+def test_matrices_of_adapters_are_converted_by_their_rank(location: Path) -> None:
+    low, high = answers(MODEL + ADAPTED, str(location))
     assert low["adapters"] == 0
     assert high["adapters"] > 0
 
 
 @pytest.mark.nightly
-def test_layers_of_other_sizes_are_not_converted(place: Path) -> None:
-    unfit, fit = answers(MODEL + UNFIT, str(place))
+def test_layers_of_other_sizes_are_not_converted(location: Path) -> None:
+    unfit, fit = answers(MODEL + UNFIT, str(location))
     assert unfit["made"] == []
     assert fit["made"]
 
 
 @pytest.mark.nightly
-def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(place: Path) -> None:
-    gathered, plain = answers(MODEL + SAVED, str(place))
+def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(location: Path) -> None:
+    gathered, plain = answers(MODEL + SAVED, str(location))
     assert (gathered["saved"], plain["saved"]) == (False, True)
     assert "storage" in gathered["error"]
 
 
 @pytest.mark.nightly
-def test_fsdp_does_not_load_in_one_process(place: Path) -> None:
-    (once,) = answers(MODEL + LOADED_ONCE, str(place), "once")
+def test_fsdp_does_not_load_in_one_process(location: Path) -> None:
+    (once,) = answers(MODEL + LOADED_ONCE, str(location), "once")
     assert "cpu_ram_efficient_loading is not supported" in once["error"]
-    (everywhere,) = answers(MODEL + LOADED_ONCE, str(place), "everywhere")
+    (everywhere,) = answers(MODEL + LOADED_ONCE, str(location), "everywhere")
     assert everywhere["error"] == ""
 
 
 @pytest.mark.nightly
-def test_transformers_wants_no_bf16_of_deepspeed(place: Path) -> None:
-    on, off = answers(ZERO, str(place))
+def test_transformers_wants_no_bf16_of_deepspeed(location: Path) -> None:
+    on, off = answers(ZERO, str(location))
     assert "bf16.enabled=True" in on["wrong"][0]
     assert off["wrong"] == []

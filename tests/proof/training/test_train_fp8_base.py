@@ -22,7 +22,7 @@ tiny.store_in_fp8("tiny", sys.argv[1])
 def test_adapters_are_trained_over_a_model_in_fp8(warm: Warm, tmp_path: Path) -> None:
     support = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "support")
     warm.program("trl-1.16", STORE, "eight", support)
-    assert "F8_E4M3" in types(os.path.join(warm.place, "eight", "model.safetensors"))
+    assert "F8_E4M3" in types(os.path.join(warm.location, "eight", "model.safetensors"))
     made = {}
     for name in ("eight", "tiny"):
         (tmp_path / name).mkdir()

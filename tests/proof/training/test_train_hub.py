@@ -78,8 +78,8 @@ def test_each_checkpoint_stands_on_a_branch_of_its_own(pushed: tuple[Hub, Run]) 
 
 def test_hub_is_queried_once_for_the_repository_and_never_for_files(pushed: tuple[Hub, Run]) -> None:
     hub, _ = pushed
-    made = hub.asked.index("POST /api/repos/create")
-    assert "GET /api/whoami-v2" in hub.asked[:made]
-    assert hub.asked.count("POST /api/repos/create") == 1
-    assert hub.asked.count("POST /api/models/me/model/branch/v1") == 1
-    assert not [one for one in hub.asked if "/resolve/" in one]
+    made = hub.requested.index("POST /api/repos/create")
+    assert "GET /api/whoami-v2" in hub.requested[:made]
+    assert hub.requested.count("POST /api/repos/create") == 1
+    assert hub.requested.count("POST /api/models/me/model/branch/v1") == 1
+    assert not [one for one in hub.requested if "/resolve/" in one]

@@ -50,7 +50,7 @@ ROWS = [
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny model, images, and rows. Tests are skipped if torchvision cannot be loaded."""
     if why := tiny_vision.missing():
         pytest.skip(f"torchvision cannot be loaded here: {why}")
@@ -67,22 +67,22 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(place: Path, name: str, *lines: str, data: str = "rows", hardware: str = "cpu", micro: int = 2) -> str:
+def trained(location: Path, name: str, *lines: str, data: str = "rows", hardware: str = "cpu", micro: int = 2) -> str:
     """Compile a spec and launch its bundle; returns the run's output."""
     text = f'xpc 1\ntrain "model" on "{data}.jsonl" for 2 steps\nhardware {hardware}\n'
     text += f"batch gbs=4 micro={micro} seq=1024\ntrack none(every=1)\n"
     text += f'optimizer adamw(lr=1e-2)\nsave "out/{name}" every=1\n' + "\n".join(lines) + "\n"
-    spec = place / f"{name}.xp"
+    spec = location / f"{name}.xp"
     spec.write_text(text, encoding="utf-8")
-    assert main(["compile", str(spec), "-o", str(place / f"{name}.bundle")]) == 0
-    return launched(place, name)
+    assert main(["compile", str(spec), "-o", str(location / f"{name}.bundle")]) == 0
+    return launched(location, name)
 
 
-def launched(place: Path, name: str) -> str:
+def launched(location: Path, name: str) -> str:
     """Launch a bundle; returns the run's output."""
     environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
     done = subprocess.run(
-        [place / f"{name}.bundle" / "launch.sh"], cwd=place, env=environment, capture_output=True, text=True,
+        [location / f"{name}.bundle" / "launch.sh"], cwd=location, env=environment, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -91,20 +91,26 @@ def launched(place: Path, name: str) -> str:
 
 
 @pytest.mark.nightly
-def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) -> None:
+def test_an_image_that_changed_after_the_compilation_stops_the_run(location: Path) -> None:
     """The run compares the image with its digest before the first step. After the old image is put back, the run
     trains.
     """
     from PIL import Image
 
-    path = place / "pictures" / "red.png"
+    path = location / "pictures" / "red.png"
     data = path.read_bytes()
-    trained(place, "changed")
+    trained(location, "changed")
     Image.new("RGB", SIZES["red"], COLOURS["blue"]).save(path)
-    shutil.rmtree(place / "out" / "changed")
-    bundle = place / "changed.bundle"
+    shutil.rmtree(location / "out" / "changed")
+    bundle = location / "changed.bundle"
     environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
-    command = {"args": [bundle / "launch.sh"], "cwd": place, "env": environment, "capture_output": True, "text": True}
+    command = {
+        "args": [bundle / "launch.sh"],
+        "cwd": location,
+        "env": environment,
+        "capture_output": True,
+        "text": True,
+    }
     stopped = subprocess.run(**command, check=False)
     assert stopped.returncode != 0
     assert "'pictures/red.png', is not the file that this bundle was compiled with: it had" in stopped.stderr
@@ -114,14 +120,14 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(place: Path) 
     assert again.returncode == 0, again.stdout + again.stderr
 
 
-def goes_on_to_the_same_end(place: Path, name: str) -> None:
+def goes_on_to_the_same_end(location: Path, name: str) -> None:
     """Launch a bundle again, after restoring the files that a run has which was killed after its first step."""
-    out, complete = place / "out" / name, place / "out" / f"{name}-complete"
+    out, complete = location / "out" / name, location / "out" / f"{name}-complete"
     shutil.copytree(out, complete)
     for path in out.iterdir():
         if path.name not in ("checkpoint-1", "metrics.jsonl", "xpc_run.json"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert "resuming from checkpoint-1" in launched(place, name)
+    assert "resuming from checkpoint-1" in launched(location, name)
     saved = next(one.name for one in complete.glob("*model.safetensors"))
     assert (out / saved).read_bytes() == (complete / saved).read_bytes()
     assert [one["loss"] for one in events(out)] == [one["loss"] for one in events(complete)]
@@ -171,19 +177,19 @@ print("BATCH " + json.dumps({
 """
 
 
-def batch(place: Path, bundle: str, program: str = BATCH) -> dict[str, Any]:
+def batch(location: Path, bundle: str, program: str = BATCH) -> dict[str, Any]:
     """The first four rows as the trainer's collator passes them to the model."""
     import xpc.compiler.preview as preview
 
-    arguments = [os.path.dirname(preview.__file__), str(place / bundle), str(place / "scratch")]
-    done = python("-c", program, *arguments, folder=place)
+    arguments = [os.path.dirname(preview.__file__), str(location / bundle), str(location / "scratch")]
+    done = python("-c", program, *arguments, folder=location)
     found: dict[str, Any] = json.loads(done.stdout.rpartition("BATCH ")[2])
     return found
 
 
-def test_the_language_model_is_trained_on_images(place: Path) -> None:
-    printed = trained(place, "full")
-    found = batch(place, "full.bundle")
+def test_the_language_model_is_trained_on_images(location: Path) -> None:
+    printed = trained(location, "full")
+    found = batch(location, "full.bundle")
     expected = [[TOKENS[Path(one).stem] for one in each["images"]] for each in ROWS[:4]]
     assert found["images"] == [sum(one) for one in expected] == [6, 16, 0, 22]
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]  # four patches per token
@@ -193,31 +199,31 @@ def test_the_language_model_is_trained_on_images(place: Path) -> None:
     assert found["sizes"][3] == [list(SIZES["red"]), list(SIZES["blue"])]
     total, images = 3 * sum(found["tokens"]), 3 * sum(found["images"])
     assert f"12 rows with 12 images, {total} tokens, {images} of them the images'" in printed
-    before, after = weights(place / "model"), weights(place / "out" / "full")
+    before, after = weights(location / "model"), weights(location / "out" / "full")
     assert before.keys() == after.keys()
     moved = {name for name in before if not before[name].equal(after[name])}
     assert moved == {name for name in before if "visual" not in name}
-    goes_on_to_the_same_end(place, "full")
+    goes_on_to_the_same_end(location, "full")
 
 
-def test_a_trained_model_is_loaded_with_its_processor_and_answers(place: Path) -> None:
-    if not (place / "out" / "full").exists():
-        trained(place, "full")
-    python(__file__, "answers", "full", folder=place)
+def test_a_trained_model_is_loaded_with_its_processor_and_answers(location: Path) -> None:
+    if not (location / "out" / "full").exists():
+        trained(location, "full")
+    python(__file__, "answers", "full", folder=location)
 
 
-def answers(place: Path, name: str) -> None:
+def answers(location: Path, name: str) -> None:
     """Ask the saved model about two images; this function runs in a separate interpreter."""
     import torch
     from PIL import Image
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    folder = str(place / "out" / name)
+    folder = str(location / "out" / name)
     processor = AutoProcessor.from_pretrained(folder)
     model = AutoModelForImageTextToText.from_pretrained(folder).eval()
     logits = []
     for name in COLOURS:
-        with Image.open(place / "pictures" / "red.png") as picture:
+        with Image.open(location / "pictures" / "red.png") as picture:
             image = picture.convert("RGB") if name == "red" else Image.new("RGB", SIZES["red"], COLOURS["blue"])
         turn = {"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": "Which?"}]}
         read = processor.apply_chat_template(
@@ -230,22 +236,22 @@ def answers(place: Path, name: str) -> None:
 
 
 @pytest.mark.nightly
-def test_adapters_leave_the_part_that_reads_images(place: Path) -> None:
+def test_adapters_leave_the_part_that_reads_images(location: Path) -> None:
     """The run has two processes, a loss on answers only, gradient checkpointing, a holdout, and scaled images."""
     printed = trained(
-        place, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
+        location, "lora", "lora(rank=4, alpha=8)", "method sft(assistant_only)", "data(holdout=4, max_pixels=7000)",
         "eval(every=1)", "memory(checkpointing)", "strategy ddp", hardware="2 x cpu", micro=1,
     )  # fmt: skip
     assert printed.count("eval loss") == 3
-    adapters = weights(place / "out" / "lora", "adapter_model.safetensors")
+    adapters = weights(location / "out" / "lora", "adapter_model.safetensors")
     assert len(adapters) == 2 * 2 * 7  # two matrices, A and B, for each of seven layers' weights in two layers
     assert not any("visual" in name for name in adapters)
     assert all(one.abs().sum() > 0 for name, one in adapters.items() if "lora_B" in name)
-    goes_on_to_the_same_end(place, "lora")
-    found = batch(place, "lora.bundle")
+    goes_on_to_the_same_end(location, "lora")
+    found = batch(location, "lora.bundle")
     assert 4 in found["images"] or 10 in found["images"]  # the blue image is scaled down to 56 x 56
     assert {*found["images"]} <= {6, 4, 0, 10}
-    saved = json.loads((place / "out" / "lora" / "processor_config.json").read_text(encoding="utf-8"))
+    saved = json.loads((location / "out" / "lora" / "processor_config.json").read_text(encoding="utf-8"))
     assert saved["image_processor"]["size"]["longest_edge"] == 7000
     assert found["learned_images"] == 0
     assert all(0 < learned < tokens - images for learned, tokens, images in zip(
@@ -266,11 +272,11 @@ print("BATCH " + json.dumps({
 )
 
 
-def test_dpo_prefers_answers_about_images(place: Path) -> None:
-    printed = trained(place, "pairs", "method dpo(beta=0.5)", data="pairs")
+def test_dpo_prefers_answers_about_images(location: Path) -> None:
+    printed = trained(location, "pairs", "method dpo(beta=0.5)", data="pairs")
     assert "12 rows with 12 images" in printed
     assert printed.count("the part that reads images is frozen") == 1
-    found = batch(place, "pairs.bundle", PAIR_BATCH)
+    found = batch(location, "pairs.bundle", PAIR_BATCH)
     assert found["images"] == [6, 16, 0, 22] * 2  # the prompts with the chosen answers, then with the rejected ones
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]] * 2
@@ -278,38 +284,40 @@ def test_dpo_prefers_answers_about_images(place: Path) -> None:
     ends = "<|im_end|>\n"
     assert found["answers"][:4] == [f"{one['chosen']}{ends}" for one in PAIRS[:4]]
     assert found["answers"][4:] == [f"{one}{ends}" for one in ("It is blue, green", "Red", "Blue", "It is green")]
-    assert events(place / "out" / "pairs")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)  # it equals its reference
-    before, after = weights(place / "model"), weights(place / "out" / "pairs")
+    assert events(location / "out" / "pairs")[0]["loss"] == pytest.approx(
+        math.log(2), abs=1e-5
+    )  # it equals its reference
+    before, after = weights(location / "model"), weights(location / "out" / "pairs")
     assert {name for name in before if not before[name].equal(after[name])} == {
         name for name in before if "visual" not in name
     }
-    goes_on_to_the_same_end(place, "pairs")
-    python(__file__, "answers", "pairs", folder=place)
+    goes_on_to_the_same_end(location, "pairs")
+    python(__file__, "answers", "pairs", folder=location)
 
 
 @pytest.mark.nightly
-def test_dpo_with_adapters_compares_with_the_model_below_them(place: Path) -> None:
+def test_dpo_with_adapters_compares_with_the_model_below_them(location: Path) -> None:
     """The run has two processes, a holdout and scaled images. At the first step its loss is ln 2."""
     lines = ("lora(rank=4, alpha=8)", "method dpo", "data(holdout=4, max_pixels=7000)", "eval(every=1)", "strategy ddp")
-    printed = trained(place, "pairs-lora", *lines, data="pairs", hardware="2 x cpu", micro=1)
+    printed = trained(location, "pairs-lora", *lines, data="pairs", hardware="2 x cpu", micro=1)
     assert printed.count("eval loss") == 3
-    adapters = weights(place / "out" / "pairs-lora", "adapter_model.safetensors")
+    adapters = weights(location / "out" / "pairs-lora", "adapter_model.safetensors")
     assert len(adapters) == 2 * 2 * 7
     assert not any("visual" in name for name in adapters)
-    assert events(place / "out" / "pairs-lora")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)
-    goes_on_to_the_same_end(place, "pairs-lora")
-    assert {*batch(place, "pairs-lora.bundle", PAIR_BATCH)["images"]} <= {6, 4, 0, 10}
+    assert events(location / "out" / "pairs-lora")[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)
+    goes_on_to_the_same_end(location, "pairs-lora")
+    assert {*batch(location, "pairs-lora.bundle", PAIR_BATCH)["images"]} <= {6, 4, 0, 10}
 
 
 @pytest.mark.nightly
-def test_what_trl_does_with_rows_that_the_rules_refuse(place: Path) -> None:
+def test_what_trl_does_with_rows_that_the_rules_refuse(location: Path) -> None:
     """The test runs TRL alone on rows that xpc refuses: joined rows (XP215), a cut image (XP218), Liger and dpo with
     `precompute` (XP217), and image tokens, which TRL would learn.
     """
-    python(__file__, "refused_rows", folder=place)
+    python(__file__, "refused_rows", folder=location)
 
 
-def refused_rows(place: Path) -> None:
+def refused_rows(location: Path) -> None:
     """Train with TRL alone on rows that xpc refuses; this function runs in a separate interpreter."""
     from datasets import Dataset
     from PIL import Image
@@ -322,9 +330,11 @@ def refused_rows(place: Path) -> None:
     rows = [{**row("Which?", "red"), **image}] * 2
 
     def built(**options: Any) -> Any:
-        processor = AutoProcessor.from_pretrained(place / "model")
-        model = AutoModelForImageTextToText.from_pretrained(place / "model")
-        args = SFTConfig(str(place / "trl"), use_cpu=True, bf16=False, report_to=[], **{"max_length": None, **options})
+        processor = AutoProcessor.from_pretrained(location / "model")
+        model = AutoModelForImageTextToText.from_pretrained(location / "model")
+        args = SFTConfig(
+            str(location / "trl"), use_cpu=True, bf16=False, report_to=[], **{"max_length": None, **options}
+        )
         return SFTTrainer(model, args, train_dataset=Dataset.from_list(rows), processing_class=processor)
 
     with pytest.raises(ValueError, match="Packing is not supported for vision"):
@@ -336,8 +346,8 @@ def refused_rows(place: Path) -> None:
     pairs = [{**pair([{"role": "user", "content": "Which?"}], "Red", "Blue"), **image}] * 2
     with pytest.raises(ValueError, match="`precompute_ref_log_probs=True` is not supported for vision"):
         DPOTrainer(
-            str(place / "model"), args=DPOConfig(str(place / "dpo"), use_cpu=True, precompute_ref_log_probs=True),
-            train_dataset=Dataset.from_list(pairs), processing_class=AutoProcessor.from_pretrained(place / "model"),
+            str(location / "model"), args=DPOConfig(str(location / "dpo"), use_cpu=True, precompute_ref_log_probs=True),
+            train_dataset=Dataset.from_list(pairs), processing_class=AutoProcessor.from_pretrained(location / "model"),
         )  # fmt: skip
     trainer = built()
     with pytest.raises(ImportError, match="LigerQwen2_5_VLCausalLMOutputWithPast"):

@@ -57,7 +57,7 @@ def test_muon_moves_matrices_and_adamw_the_rest(warm: Warm, tmp_path: Path, targ
     }
     line = "[run] muon trains 73,728 weights in 14 hidden matrices at 0.001, AdamW the other 66,112 at 0.0005"
     assert line in runs["muon"].output
-    start, muon, adamw = numbers(os.path.join(warm.place, "tiny")), *(numbers(run.out) for run in runs.values())
+    start, muon, adamw = numbers(os.path.join(warm.location, "tiny")), *(numbers(run.out) for run in runs.values())
     for name, weights in muon.items():
         if hidden(name):
             assert 0.1e-3 < moved(weights, start[name]) < 0.25e-3, name

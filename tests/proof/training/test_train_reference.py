@@ -35,7 +35,9 @@ def first(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
     for kind, text in KINDS.items():
         cwd = tmp_path_factory.mktemp(kind)
         spec = small("method sft", text, method="sft").replace("lr=1e-3", "lr=5e-2")
-        os.symlink(warm.train(spec, f"first-{kind}", DEFAULT, str(cwd)).out, os.path.join(warm.place, f"first-{kind}"))
+        os.symlink(
+            warm.train(spec, f"first-{kind}", DEFAULT, str(cwd)).out, os.path.join(warm.location, f"first-{kind}")
+        )
 
 
 def continued(warm: Warm, cwd: Path, name: str, kind: str, target: str = DEFAULT, strategy: str = "one") -> Trained:
@@ -63,7 +65,7 @@ def test_training_starts_at_its_reference(warm: Warm, tmp_path: Path, name: str,
     run = continued(warm, tmp_path, name, kind, target)
     assert divergence(run) < 1e-5
     assert not os.path.exists(os.path.join(run.out, "ref"))
-    before = tensors(os.path.join(warm.place, f"first-{kind}", "adapter_model.safetensors"))
+    before = tensors(os.path.join(warm.location, f"first-{kind}", "adapter_model.safetensors"))
     after = tensors(os.path.join(run.out, "adapter_model.safetensors"))
     assert before.keys() == after.keys()
     assert before != after

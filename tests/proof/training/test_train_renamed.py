@@ -66,8 +66,8 @@ def test_the_best_checkpoint_brings_back_every_weight(warm: Warm) -> None:
     families = [one for one in load(DEFAULT).facts.renames_saved if one != "qwen2_5_vl"]
     proof = Path(__file__).parents[1]
     program = warm.of(DEFAULT)
-    path = os.path.join(warm.place, "loaded.py")
+    path = os.path.join(warm.location, "loaded.py")
     Path(path).write_text(LOADED, encoding="utf-8")
-    done = program.run(path, warm.place, str(proof), str(proof.parents[1]), *families, program=path)
+    done = program.run(path, warm.location, str(proof), str(proof.parents[1]), *families, program=path)
     assert done["status"] == [0], done["err"][-3000:]
     assert [line for line in done["out"].splitlines() if line.startswith("[")] == ["[true]"] * len(families)

@@ -71,8 +71,8 @@ def check_measured(run: Trained) -> None:
     assert 0 < found["waits"] <= found["seconds"]["train"]
     folders = [one for one in os.listdir(run.out) if one.startswith("checkpoint-")]
     assert found["saves"] == len(folders)
-    sizes = [os.path.getsize(os.path.join(place, name)) for folder in folders
-             for place, _, names in os.walk(os.path.join(run.out, folder)) for name in names]  # fmt: skip
+    sizes = [os.path.getsize(os.path.join(location, name)) for folder in folders
+             for location, _, names in os.walk(os.path.join(run.out, folder)) for name in names]  # fmt: skip
     assert found["saved_bytes"] == pytest.approx(sum(sizes), rel=0.01)
 
 
@@ -82,7 +82,10 @@ def test_the_end_of_a_run(warm: Warm, tmp_path: Any, target: str) -> None:
     rows: list[dict[str, object]] = [
         {"messages": [{"role": "user", "content": "a" * 4 * (1 + number % 3)}, answer]} for number in range(64)
     ]
-    put(warm.place, {"uneven/train.jsonl": lines(rows), "uneven/README.md": "---\nlicense: apache-2.0\n---\n# Rows\n"})
+    put(
+        warm.location,
+        {"uneven/train.jsonl": lines(rows), "uneven/README.md": "---\nlicense: apache-2.0\n---\n# Rows\n"},
+    )
     text = small(EVALUATED.format("messages"), method="sft", target=target, save='save "out" every=2')
     text = text.replace('on "messages.jsonl"', 'on "uneven"')
     run = warm.train(text, f"report-{target}", target, str(tmp_path))

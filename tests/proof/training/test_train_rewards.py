@@ -25,7 +25,7 @@ def absent(completions, **columns):
 
 
 def bundle(warm: Warm, reward: str, target: str) -> str:
-    put(warm.place, {"own.py": OWN})
+    put(warm.location, {"own.py": OWN})
     text = small(f'method grpo(rewards="own.py:{reward}", {ONLINE_SETTINGS})', method="grpo", target=target)
     return warm.compiled(text, f"{target}-{reward}")
 

@@ -29,7 +29,7 @@ def scaling(folder: str) -> tuple[Any, Any, int]:
 def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp_path: Path, target: str) -> None:
     for name in ("plain", "rope", "lora"):
         (tmp_path / name).mkdir()
-    _, _, context = scaling(os.path.join(warm.place, "tiny"))
+    _, _, context = scaling(os.path.join(warm.location, "tiny"))
     yarn, merged = "model(rope=yarn(factor=4))", 'save "out" { every = never, merge }'
     plain = warm.train(spec(target=target, length="2 steps"), f"rope-plain-{target}", target, str(tmp_path / "plain"))
     done = warm.train(spec(yarn, target=target, length="2 steps"), f"rope-{target}", target, str(tmp_path / "rope"))

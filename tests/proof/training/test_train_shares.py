@@ -43,7 +43,7 @@ def mixture(more: str = "", few: str = "share = 40%", many: str = "share = 60%")
 
 def prepared(warm: Warm, target: str, *texts: str) -> list[dict[str, Any]]:
     """Compile these specs; return the rows on which each bundle's trainer trains."""
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     return trained_on(warm, target, "shares", texts)
 
 
@@ -76,7 +76,7 @@ def test_the_trainer_gets_each_source_in_its_share(warm: Warm, target: str) -> N
 def test_a_stopped_run_continues_in_the_same_order(
     warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str
 ) -> None:
-    put(warm.place, FILES)
+    put(warm.location, FILES)
     text = spec(mixture("exhausted = repeat, seed = 3"), data="mix", length=f"{STEPS} steps", target=target,
                 sizes="gbs=8 micro=2 seq=64", save=f'save "out" every={KEPT}')  # fmt: skip
     whole, again = warm.twice(text, f"shares-{target}", target, str(tmp_path_factory.mktemp("shares")))
@@ -123,7 +123,7 @@ def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> N
     for shape in {*DROPPED.values()}:
         few = [of_shape(shape, "red", LONG if number % 2 else "", number) for number in range(12)]
         many = [of_shape(shape, "blue", "", number) for number in range(30)]
-        put(warm.place, {f"{shape}-few.jsonl": lines(few), f"{shape}-many.jsonl": lines(many)})
+        put(warm.location, {f"{shape}-few.jsonl": lines(few), f"{shape}-many.jsonl": lines(many)})
     for method in methods:
         names = DROPPED[method]
         data = f'data mix {{\n  "{names}-few.jsonl" {{ share = 40% }}\n  "{names}-many.jsonl" {{ share = 60% }}\n}}'

@@ -25,9 +25,9 @@ NAME = "lr=0.00043,seed=3"
 
 
 @pytest.fixture(scope="module")
-def folder(place: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+def folder(location: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     text = spec("launch slurm(time=1h)", SWEEP, length="2 steps").replace("optimizer adamw(lr=1e-3)\n", "")
-    return compiled(text, place, str(tmp_path_factory.mktemp("sweep") / "s"))
+    return compiled(text, location, str(tmp_path_factory.mktemp("sweep") / "s"))
 
 
 def test_a_thousand_bundles_in_one_array(folder: str) -> None:
@@ -42,13 +42,13 @@ def test_a_thousand_bundles_in_one_array(folder: str) -> None:
     assert len(trainers) == 1
 
 
-def test_one_member_runs_alone(folder: str, place: str) -> None:
+def test_one_member_runs_alone(folder: str, location: str) -> None:
     plan = payload(os.path.join(folder, "members", NAME))
     done = subprocess.run(
-        [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=place, text=True, capture_output=True, timeout=HUNG,
+        [os.path.join(folder, "launch.sh"), str(INDEX)], cwd=location, text=True, capture_output=True, timeout=HUNG,
         env=environment(PYTHON=interpreter(DEFAULT)), check=False,
     )  # fmt: skip
-    run = Run(done, os.path.join(place, plan["arguments"]["output_dir"]))
+    run = Run(done, os.path.join(location, plan["arguments"]["output_dir"]))
     assert done.returncode == 0, run.output
     assert run.out.endswith(f"/out/{NAME}")
     assert run.steps == [1, 2]

@@ -79,30 +79,30 @@ def constant(completions, **columns):
 """
 
 
-def caller(place: str) -> None:
+def caller(location: str) -> None:
     """The tiny model with a chat template whose tool calls TRL can read."""
     found = find_spec("trl")
     assert found is not None
     assert found.origin is not None
-    shutil.copytree(os.path.join(place, "tiny"), os.path.join(place, "caller"), dirs_exist_ok=True)
+    shutil.copytree(os.path.join(location, "tiny"), os.path.join(location, "caller"), dirs_exist_ok=True)
     template = os.path.join(os.path.dirname(found.origin), "chat_templates", "qwen2_5.jinja")
-    shutil.copy(template, os.path.join(place, "caller", "chat_template.jinja"))
-    path = os.path.join(place, "caller", "tokenizer_config.json")
+    shutil.copy(template, os.path.join(location, "caller", "chat_template.jinja"))
+    path = os.path.join(location, "caller", "tokenizer_config.json")
     with open(path, encoding="utf-8") as handle:
         config = json.load(handle)
     config.pop("chat_template", None)
-    put(place, {"caller/tokenizer_config.json": json.dumps(config)})
-    with open(os.path.join(place, "caller", "config.json"), encoding="utf-8") as handle:
+    put(location, {"caller/tokenizer_config.json": json.dumps(config)})
+    with open(os.path.join(location, "caller", "config.json"), encoding="utf-8") as handle:
         config = json.load(handle) | {"max_position_embeddings": 4096}  # the prompt describes the tools
-    put(place, {"caller/config.json": json.dumps(config)})
+    put(location, {"caller/config.json": json.dumps(config)})
 
 
 def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
     """Train two steps whose first completions call each tool in turn. Return the completions (the text that bears loss,
     and the tool results), the prompt, and the metrics of the last step.
     """
-    put(warm.place, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
-    caller(warm.place)
+    put(warm.location, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
+    caller(warm.location)
     method = f"method grpo(generations=2, max_completion=150, tool_turns=1, {settings})"
     text = small(method, method="grpo").replace('"tiny"', '"caller"').replace("gbs=8 micro=4", "gbs=2 micro=2")
     done = warm.train(text.replace("4 steps", "2 steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
@@ -110,7 +110,7 @@ def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[s
         seen = [json.loads(line) for line in handle]
     with open(os.path.join(cwd, "prompt.txt"), encoding="utf-8") as handle:
         prompt = handle.read()
-    before = tensors(os.path.join(warm.place, "caller", "model.safetensors"))
+    before = tensors(os.path.join(warm.location, "caller", "model.safetensors"))
     after = tensors(os.path.join(done.out, "model.safetensors"))
     return seen, prompt, {**done.events[-1], "moved": sum(before[one] != after[one] for one in before)}
 

@@ -61,11 +61,11 @@ def test_an_upgraded_run_has_the_same_losses(warm: Warm, recipe: str, tmp_path: 
     stack, dpo = native(recipe), "method dpo" in more
     text = small(more, target=stack, method="dpo" if dpo else "sft", data="pairs" if dpo else "")
     text = text.replace(ADAMW, optimizer)
-    put(warm.place, {"moved.xp": text, "pairs.jsonl": PAIRS})
+    put(warm.location, {"moved.xp": text, "pairs.jsonl": PAIRS})
     words = [sys.executable, "-m", "xpc.compiler.cli", "upgrade", "moved.xp", "--target", DEFAULT, "--write"]
-    done = subprocess.run(words, cwd=warm.place, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=warm.location, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    with open(os.path.join(warm.place, "moved.xp"), encoding="utf-8") as handle:
+    with open(os.path.join(warm.location, "moved.xp"), encoding="utf-8") as handle:
         moved = handle.read()
     assert f"target {DEFAULT}" in moved
     losses = []

@@ -28,15 +28,25 @@ HPZ = zero("zero_hpz_partition_size = 2")
 
 
 def number(name: str, value: object, *more: str, old: bool = False, legal: str = "", common: dict[str, object] | None = None,
-           steps: bool = False, variant: str = "", **said: object) -> Proof:  # fmt: skip
+           steps: bool = False, variant: str = "", **output: object) -> Proof:  # fmt: skip
     """A proof about a number under `extra trl`. The legal spec has no such number; the illegal one adds it."""
     lines = (*more, OLD) if old else more
     base = legal or small(*lines)
-    at = "load" if steps or "expect" in said else said.pop("at", "train")
-    measure = "numbers.step" if steps or "expect" in said else ""
-    return Proof("A24", "XP104", at=str(at), text=base + extra(f"{name} = {value}") + "\n", legal=base, onto="legal",
-                 arguments={name: value}, common=common or {}, measure=measure,
-                 variant="-".join(part for part in (name, variant, "0.18" if old else "") if part), **said)  # type: ignore[arg-type]  # fmt: skip
+    at = "load" if steps or "expect" in output else output.pop("at", "train")
+    measure = "numbers.step" if steps or "expect" in output else ""
+    return Proof(
+        "A24",
+        "XP104",
+        at=str(at),
+        text=base + extra(f"{name} = {value}") + "\n",
+        legal=base,
+        onto="legal",
+        arguments={name: value},
+        common=common or {},
+        measure=measure,
+        variant="-".join(part for part in (name, variant, "0.18" if old else "") if part),
+        **output,
+    )  # type: ignore[arg-type]
 
 
 BOTH = tuple(
@@ -59,24 +69,74 @@ RANGES: tuple[Proof, ...] = (
     *BOTH,
     number("data_seed", 2**64, raises="ValueError", match="Overflow", at="train"),
     number("past_index", 7, old=True, raises="IndexError", match="out of range"),
-    number("label_pad_token_id", -1, legal=small(OLD, method="orpo", **PAIRS), old=True, steps=True,
-           raises="IndexError", match="out of bounds"),
-    number("f_alpha_divergence_coef", 0.0, legal=small(OLD, extra('f_divergence_type = "alpha_divergence"'), method="dpo", **PAIRS),
-           old=True, expect=lambda seen: seen["weights"] > 0),
-    number("max_completion_length", 0, legal=small(OLD, method="dpo", **PAIRS), old=True, raises="RuntimeError",
-           match="scalar types"),
-    number("precompute_ref_batch_size", -1, legal=small(method="dpo(precompute)", **PAIRS), raises="ValueError",
-           match="batch_size should be a positive", at="init"),
-    number("top_entropy_quantile", -0.5, legal=small(method=GRPO.format(""), **ONLINE), raises="RuntimeError",
-           match="quantile"),
-    number("sapo_temperature_neg", 0.0, legal=small(method=GRPO.format(", loss=sapo"), **ONLINE), raises="RuntimeError",
-           match="probability tensor contains"),
-    number("num_generations_eval", -1, legal=small(method=GRPO.format(""), **ONLINE), common=EVERY_STEP, steps=True,
-           raises="ValueError", match="should return >= 0"),
-    Proof("A24", "XP104", case="XP104-generation-cache", at="init", onto="legal",
-          legal=small(OLD, method=GRPO.format(""), **ONLINE), arguments={"cache_implementation": "nope"},
-          raises="ValueError", match="cache_implementation", variant="cache"),
-)  # fmt: skip
+    number(
+        "label_pad_token_id",
+        -1,
+        legal=small(OLD, method="orpo", **PAIRS),
+        old=True,
+        steps=True,
+        raises="IndexError",
+        match="out of bounds",
+    ),
+    number(
+        "f_alpha_divergence_coef",
+        0.0,
+        legal=small(OLD, extra('f_divergence_type = "alpha_divergence"'), method="dpo", **PAIRS),
+        old=True,
+        expect=lambda seen: seen["weights"] > 0,
+    ),
+    number(
+        "max_completion_length",
+        0,
+        legal=small(OLD, method="dpo", **PAIRS),
+        old=True,
+        raises="RuntimeError",
+        match="scalar types",
+    ),
+    number(
+        "precompute_ref_batch_size",
+        -1,
+        legal=small(method="dpo(precompute)", **PAIRS),
+        raises="ValueError",
+        match="batch_size should be a positive",
+        at="init",
+    ),
+    number(
+        "top_entropy_quantile",
+        -0.5,
+        legal=small(method=GRPO.format(""), **ONLINE),
+        raises="RuntimeError",
+        match="quantile",
+    ),
+    number(
+        "sapo_temperature_neg",
+        0.0,
+        legal=small(method=GRPO.format(", loss=sapo"), **ONLINE),
+        raises="RuntimeError",
+        match="probability tensor contains",
+    ),
+    number(
+        "num_generations_eval",
+        -1,
+        legal=small(method=GRPO.format(""), **ONLINE),
+        common=EVERY_STEP,
+        steps=True,
+        raises="ValueError",
+        match="should return >= 0",
+    ),
+    Proof(
+        "A24",
+        "XP104",
+        case="XP104-generation-cache",
+        at="init",
+        onto="legal",
+        legal=small(OLD, method=GRPO.format(""), **ONLINE),
+        arguments={"cache_implementation": "nope"},
+        raises="ValueError",
+        match="cache_implementation",
+        variant="cache",
+    ),
+)
 
 EVALUATED = ("data(holdout=50%)", "eval(every=1)")
 GATHERED = (*EVALUATED, extra("eval_use_gather_object = true"))
@@ -89,76 +149,259 @@ def metered(method: str, metric: str) -> str:
 
 
 MEETING: tuple[Proof, ...] = (
-    Proof("C25", "XP274", at="load", measure="numbers.step", common=EVERY_STEP, raises="AttributeError", match="logits",
-          text=small(OLD, "data(holdout=5%)", "eval(every=1)", extra("jit_mode_eval = true")),
-          legal=small(OLD, "data(holdout=5%)", "eval(every=1)")),
-    Proof("C33", "XP278", at="train", raises="ValueError", match="could not broadcast input array",
-          text=small(OLD, "data(holdout=50%)", "eval(every=1)", extra("use_legacy_prediction_loop = true"),
-                     method=GRPO.format(""), **ONLINE),
-          legal=small(OLD, "data(holdout=50%)", "eval(every=1)", method=GRPO.format(""), **ONLINE)),
-    *(Proof("C34", "XP279", at="train", raises="ValueError", match="zero-dimensional arrays", target=target,
+    Proof(
+        "C25",
+        "XP274",
+        at="load",
+        measure="numbers.step",
+        common=EVERY_STEP,
+        raises="AttributeError",
+        match="logits",
+        text=small(OLD, "data(holdout=5%)", "eval(every=1)", extra("jit_mode_eval = true")),
+        legal=small(OLD, "data(holdout=5%)", "eval(every=1)"),
+    ),
+    Proof(
+        "C33",
+        "XP278",
+        at="train",
+        raises="ValueError",
+        match="could not broadcast input array",
+        text=small(
+            OLD,
+            "data(holdout=50%)",
+            "eval(every=1)",
+            extra("use_legacy_prediction_loop = true"),
+            method=GRPO.format(""),
+            **ONLINE,
+        ),
+        legal=small(OLD, "data(holdout=50%)", "eval(every=1)", method=GRPO.format(""), **ONLINE),
+    ),
+    *(
+        Proof(
+            "C34",
+            "XP279",
+            at="train",
+            raises="ValueError",
+            match="zero-dimensional arrays",
+            target=target,
             variant="" if target == DEFAULT else target.partition("-")[2],
             text=small(f"target {target}", *GATHERED, hardware="2 x cpu", strategy="ddp"),
-            legal=small(f"target {target}", *GATHERED)) for target in STACKS),
-    *(Proof("C34", "XP279", at="init", measure="evaluation.averaged", expect={"alike": False},
+            legal=small(f"target {target}", *GATHERED),
+        )
+        for target in STACKS
+    ),
+    *(
+        Proof(
+            "C34",
+            "XP279",
+            at="init",
+            measure="evaluation.averaged",
+            expect={"alike": False},
             variant=f"averaged-{target.partition('-')[2]}",
             text=small(f"target {target}", *GATHERED, hardware="2 x cpu", strategy="ddp"),
-            legal=small(f"target {target}", *GATHERED[:-1], hardware="2 x cpu", strategy="ddp")) for target in STACKS),
-    *(Proof("C38", "XP276", at="load", measure="numbers.step", common=EVERY_STEP, expect={"evaluated": 0},
+            legal=small(f"target {target}", *GATHERED[:-1], hardware="2 x cpu", strategy="ddp"),
+        )
+        for target in STACKS
+    ),
+    *(
+        Proof(
+            "C38",
+            "XP276",
+            at="load",
+            measure="numbers.step",
+            common=EVERY_STEP,
+            expect={"evaluated": 0},
             variant=f"{'none' if not labels else labels[0]}-{target.partition('-')[2]}",
-            text=small(f"target {target}", "data(holdout=5%)", "eval(every=1)", extra(f"label_names = [{', '.join(labels)}]")),
-            legal=small(f"target {target}", "data(holdout=5%)", "eval(every=1)"))
-      for target in STACKS if target != DEFAULT for labels in ([], ["nope"])),
-    Proof("C27", "XP277", at="load", measure="numbers.step", raises="IndexError", match="index out of range",
-          text=small(OLD, extra("padding_value = 151936"), method="dpo", **PAIRS), legal=small(OLD, method="dpo", **PAIRS)),
-    Proof("A32", "XP319", case="XP319-no-positions", at="load", measure="attention.one_more", raises="IndexError",
-          match="out of range", variant="no-positions"),
-    Proof("D89", "XP476", at="load", raises="AssertionError", match="not divisible",
-          text=small(HPZ, hardware="3 x cpu", strategy="zero3", batch="gbs=6 micro=2"),
-          legal=small(HPZ, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2")),
-    Proof("D90", "XP478", at="load", measure="numbers.filled_step", expect=lambda seen: seen["weights"] > 0,
-          text=small(HPZ, OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2"),
-          legal=small(OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2")),
-    Proof("C26", "XP275", at="train", raises="AssertionError", match="CUDA",
-          text=small(extra('cache_implementation = "offloaded"'), method=GRPO.format(""), **ONLINE),
-          legal=small(method=GRPO.format(""), **ONLINE)),
-    Proof("D86", "XP477", at="train", raises="RuntimeError", match="expect_autograd_hooks_",
-          text=small(STATIC, hardware="2 x cpu", batch="gbs=8 micro=2"),
-          legal=small(STATIC, hardware="2 x cpu", batch="gbs=4 micro=2")),
-    *(Proof("C35", "XP695", at="init", warns="should set `remove_unused_columns=False`", target=target,
+            text=small(
+                f"target {target}", "data(holdout=5%)", "eval(every=1)", extra(f"label_names = [{', '.join(labels)}]")
+            ),
+            legal=small(f"target {target}", "data(holdout=5%)", "eval(every=1)"),
+        )
+        for target in STACKS
+        if target != DEFAULT
+        for labels in ([], ["nope"])
+    ),
+    Proof(
+        "C27",
+        "XP277",
+        at="load",
+        measure="numbers.step",
+        raises="IndexError",
+        match="index out of range",
+        text=small(OLD, extra("padding_value = 151936"), method="dpo", **PAIRS),
+        legal=small(OLD, method="dpo", **PAIRS),
+    ),
+    Proof(
+        "A32",
+        "XP319",
+        case="XP319-no-positions",
+        at="load",
+        measure="attention.one_more",
+        raises="IndexError",
+        match="out of range",
+        variant="no-positions",
+    ),
+    Proof(
+        "D89",
+        "XP476",
+        at="load",
+        raises="AssertionError",
+        match="not divisible",
+        text=small(HPZ, hardware="3 x cpu", strategy="zero3", batch="gbs=6 micro=2"),
+        legal=small(HPZ, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2"),
+    ),
+    Proof(
+        "D90",
+        "XP478",
+        at="load",
+        measure="numbers.filled_step",
+        expect=lambda seen: seen["weights"] > 0,
+        text=small(HPZ, OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2"),
+        legal=small(OLD, hardware="2 x cpu", strategy="zero3", batch="gbs=4 micro=2"),
+    ),
+    Proof(
+        "C26",
+        "XP275",
+        at="train",
+        raises="AssertionError",
+        match="CUDA",
+        text=small(extra('cache_implementation = "offloaded"'), method=GRPO.format(""), **ONLINE),
+        legal=small(method=GRPO.format(""), **ONLINE),
+    ),
+    Proof(
+        "D86",
+        "XP477",
+        at="train",
+        raises="RuntimeError",
+        match="expect_autograd_hooks_",
+        text=small(STATIC, hardware="2 x cpu", batch="gbs=8 micro=2"),
+        legal=small(STATIC, hardware="2 x cpu", batch="gbs=4 micro=2"),
+    ),
+    *(
+        Proof(
+            "C35",
+            "XP695",
+            at="init",
+            warns="should set `remove_unused_columns=False`",
+            target=target,
             variant=f"{method}-{target.partition('-')[2]}",
             text=small(f"target {target}", extra("remove_unused_columns = true"), method=method, **PAIRS),
-            legal=small(f"target {target}", method=method, **PAIRS))
-      for target in STACKS for method in ("kto", "orpo") if (method, target) != ("kto", DEFAULT)),
-    *(Proof("R22", "XP642", at="train", raises="ValueError", match="automatically infer lengths", target=target,
+            legal=small(f"target {target}", method=method, **PAIRS),
+        )
+        for target in STACKS
+        for method in ("kto", "orpo")
+        if (method, target) != ("kto", DEFAULT)
+    ),
+    *(
+        Proof(
+            "R22",
+            "XP642",
+            at="train",
+            raises="ValueError",
+            match="automatically infer lengths",
+            target=target,
             variant=f"evaluated-{target.partition('-')[2]}",
             text=small(f"target {target}", *EVALUATED, extra("group_by_length = true"), method="kto", **PAIRS),
-            legal=small(f"target {target}", extra("group_by_length = true"), method="kto", **PAIRS))
-      for target in STACKS if target != DEFAULT),
-    *(Proof("E04", "XP512", at="train", raises="KeyError", match="not found in the evaluation metrics", shape="prompt",
-            variant=f"{method}-{metric}", text=metered(method, metric), legal=metered(method, "reward"))
-      for method in ("grpo", "rloo") for metric in ("accuracy", "rewards/accuracy/mean")),
-    Proof("C28", "XP690", at="load", measure="online.solved", raises="TypeError", match="solution",
-          text=small(extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
-          legal=small(method=GRPO.format(""), **ONLINE)),
-    Proof("C28", "XP690", at="load", measure="online.solved", raises="TypeError", match="solution", variant="0.18",
-          text=small(OLD, extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
-          legal=small(OLD, method=GRPO.format(""), **ONLINE)),
-    Proof("R26", "XP691", at="init", measure="losses.gradient", expect={"moves": False},
-          text=small(method="dpo(loss=[sigmoid(weight=0), sft(weight=0)])", **PAIRS),
-          legal=small(method="dpo(loss=[sigmoid(weight=1), sft(weight=0)])", **PAIRS)),
-    Proof("K20", "XP692", at="load", measure="kernels.liger_scores", raises="AttributeError", match="lm_head",
-          legal=small(OLD, method="reward", **PAIRS), text=small(OLD, "memory(liger)", method="reward", **PAIRS)),
-    Proof("C29", "XP693", at="train", eager=True, raises="AttributeError", match="DistributedDataParallel",
-          text=small(OLD, FUSED, method="kto", hardware="2 x cpu", **PAIRS),
-          legal=small(OLD, FUSED, method="kto", **PAIRS)),
-    Proof("C29", "XP693", at="init", raises="ValueError", match="Peft", variant="adapters",
-          text=small(OLD, FUSED, "lora", method="kto", **PAIRS), legal=small(OLD, FUSED, method="kto", **PAIRS)),
-    Proof("C29", "XP693", at="train", eager=True, raises="RuntimeError", match="", variant="zero3",
-          text=small(OLD, FUSED, method="kto", strategy="zero3", **PAIRS),
-          legal=small(OLD, FUSED, method="kto", strategy="zero2", **PAIRS)),
-    Proof("C30", "XP694", at="load", measure="numbers.step", expect={"moved": False},
-          text=small(OLD, extra("ld_alpha = 0.5"), method="dpo", **PAIRS), legal=small(OLD, method="dpo", **PAIRS)),
-)  # fmt: skip
+            legal=small(f"target {target}", extra("group_by_length = true"), method="kto", **PAIRS),
+        )
+        for target in STACKS
+        if target != DEFAULT
+    ),
+    *(
+        Proof(
+            "E04",
+            "XP512",
+            at="train",
+            raises="KeyError",
+            match="not found in the evaluation metrics",
+            shape="prompt",
+            variant=f"{method}-{metric}",
+            text=metered(method, metric),
+            legal=metered(method, "reward"),
+        )
+        for method in ("grpo", "rloo")
+        for metric in ("accuracy", "rewards/accuracy/mean")
+    ),
+    Proof(
+        "C28",
+        "XP690",
+        at="load",
+        measure="online.solved",
+        raises="TypeError",
+        match="solution",
+        text=small(extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
+        legal=small(method=GRPO.format(""), **ONLINE),
+    ),
+    Proof(
+        "C28",
+        "XP690",
+        at="load",
+        measure="online.solved",
+        raises="TypeError",
+        match="solution",
+        variant="0.18",
+        text=small(OLD, extra("remove_unused_columns = true"), method=GRPO.format(""), **ONLINE),
+        legal=small(OLD, method=GRPO.format(""), **ONLINE),
+    ),
+    Proof(
+        "R26",
+        "XP691",
+        at="init",
+        measure="losses.gradient",
+        expect={"moves": False},
+        text=small(method="dpo(loss=[sigmoid(weight=0), sft(weight=0)])", **PAIRS),
+        legal=small(method="dpo(loss=[sigmoid(weight=1), sft(weight=0)])", **PAIRS),
+    ),
+    Proof(
+        "K20",
+        "XP692",
+        at="load",
+        measure="kernels.liger_scores",
+        raises="AttributeError",
+        match="lm_head",
+        legal=small(OLD, method="reward", **PAIRS),
+        text=small(OLD, "memory(liger)", method="reward", **PAIRS),
+    ),
+    Proof(
+        "C29",
+        "XP693",
+        at="train",
+        eager=True,
+        raises="AttributeError",
+        match="DistributedDataParallel",
+        text=small(OLD, FUSED, method="kto", hardware="2 x cpu", **PAIRS),
+        legal=small(OLD, FUSED, method="kto", **PAIRS),
+    ),
+    Proof(
+        "C29",
+        "XP693",
+        at="init",
+        raises="ValueError",
+        match="Peft",
+        variant="adapters",
+        text=small(OLD, FUSED, "lora", method="kto", **PAIRS),
+        legal=small(OLD, FUSED, method="kto", **PAIRS),
+    ),
+    Proof(
+        "C29",
+        "XP693",
+        at="train",
+        eager=True,
+        raises="RuntimeError",
+        match="",
+        variant="zero3",
+        text=small(OLD, FUSED, method="kto", strategy="zero3", **PAIRS),
+        legal=small(OLD, FUSED, method="kto", strategy="zero2", **PAIRS),
+    ),
+    Proof(
+        "C30",
+        "XP694",
+        at="load",
+        measure="numbers.step",
+        expect={"moved": False},
+        text=small(OLD, extra("ld_alpha = 0.5"), method="dpo", **PAIRS),
+        legal=small(OLD, method="dpo", **PAIRS),
+    ),
+)
 
 PROOFS: tuple[Proof, ...] = (*RANGES, *MEETING)

@@ -97,8 +97,8 @@ def test_an_advisory_has_threads_an_effect_and_names_that_are_known(name):
     assert [each for each in one.when if not known(each)] == []
     assert not one.rule or one.rule in rule_codes()
     assert one.severity in ("warning", "note")
-    told = not one.rule and not one.runtime and any(one.of(stacks.load(stack)) for stack in stacks.names())
-    assert not told or (one.place and one.help)
+    reported = not one.rule and not one.runtime and any(one.of(stacks.load(stack)) for stack in stacks.names())
+    assert not reported or (one.location and one.help)
 
 
 def test_there_are_enough_of_them_and_ten_concern_a_stack():
@@ -112,8 +112,8 @@ def test_a_spec_shows_it_and_another_stack_does_not(name, code, text):
     found = checked(text)
     assert code in codes(found), found.problems
     assert one.of(stacks.load(re.search(r"target (\S+)", text)[1]))
-    assert one.of(stacks.load(stacks.DEFAULT)) is not bool(one.mended)
-    if code != "XP310" and one.mended:  # XP310 refuses any packing without a mask
+    assert one.of(stacks.load(stacks.DEFAULT)) is not bool(one.fixed_in)
+    if code != "XP310" and one.fixed_in:  # XP310 refuses any packing without a mask
         assert code not in codes(checked(re.sub(r"target \S+\n", "", text)))
     if code == "XP940":
         assert any(one.threads[0] in each.message for each in found.problems)
@@ -129,8 +129,8 @@ def test_versions_from_the_first_to_before_the_one_that_mends():
 
 def test_upgrade_lists_what_a_move_mends(tmp_path):
     put(tmp_path, {"a.xp": spec("target trl-0.24", strategy="zero2(overlap_comm=true)")})
-    told = xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()
-    assert "Wrong on trl-0.24 for this spec, fixed on trl-1.16" in told
-    assert "deepspeedai/DeepSpeed#7965" in told
+    reported = xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()
+    assert "Wrong on trl-0.24 for this spec, fixed on trl-1.16" in reported
+    assert "deepspeedai/DeepSpeed#7965" in reported
     put(tmp_path, {"a.xp": spec("target trl-0.24", strategy="zero3")})
     assert "#7965" not in xpc("upgrade", "a.xp", cwd=str(tmp_path)).stdout.decode()

@@ -49,11 +49,11 @@ def allowed(module):
 class Noted(Mapping):
     """The values of a spec. A path that is read by its name is recorded; iterating over all values records nothing."""
 
-    def __init__(self, values, asked):
-        self.inner, self.asked = values, asked
+    def __init__(self, values, requested):
+        self.inner, self.requested = values, requested
 
     def __getitem__(self, path):
-        self.asked.add(path)
+        self.requested.add(path)
         return self.inner[path]
 
     def __iter__(self):
@@ -81,8 +81,8 @@ def specs(tmp_path_factory):
             workspace = Workspace(str(root))
             spec, _ = resolve(load(decode(text.encode(), "t.xp")[0], workspace), workspace, error_codes)
             if spec is not None:
-                asked = set()
-                found.append((Spec(**{**vars(spec), "values": Noted(spec.values, asked)}), asked))
+                requested = set()
+                found.append((Spec(**{**vars(spec), "values": Noted(spec.values, requested)}), requested))
     assert len(found) > 1.5 * len(CASES)
     return found
 
@@ -113,16 +113,16 @@ def test_the_codes_of_the_rules_are_known_without_their_modules():
 @pytest.mark.slow
 def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
     undeclared, hidden = {}, {}
-    for module, speaks in MODULES:
+    for module, applies in MODULES:
         every = rules(module)
-        for spec, asked in specs:
-            speaks_here = speaks(spec)
+        for spec, requested in specs:
+            applies_here = applies(spec)
             for rule in every:
-                asked.clear()
-                said = list(rule.run(spec)) if speaks_here else _alone(rule, spec)
-                if speaks_here:
-                    undeclared.setdefault(rule.code, set()).update(asked - declared()[rule.code])
-                elif said:
+                requested.clear()
+                output = list(rule.run(spec)) if applies_here else _alone(rule, spec)
+                if applies_here:
+                    undeclared.setdefault(rule.code, set()).update(requested - declared()[rule.code])
+                elif output:
                     hidden.setdefault(module, set()).add(rule.code)
     assert not {code: sorted(paths) for code, paths in undeclared.items() if paths}
     hidden = {module: sorted(codes) for module, codes in hidden.items() if not allowed(module)}

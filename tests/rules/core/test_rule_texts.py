@@ -30,6 +30,6 @@ def test_a_docstring_has_four_parts() -> None:
 
 
 def test_explain_shows_the_example_between_what_happens_and_the_source() -> None:
-    places = {rule.code: order(rule) for rule in every()}
-    assert len(places) > 400
-    assert {code: found for code, found in places.items() if -1 in found or found != sorted(found)} == {}
+    locations = {rule.code: order(rule) for rule in every()}
+    assert len(locations) > 400
+    assert {code: found for code, found in locations.items() if -1 in found or found != sorted(found)} == {}

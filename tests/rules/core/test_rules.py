@@ -79,10 +79,10 @@ def edit_answers(one: Diagnostic, case: Case, found: Checked, root: str) -> None
         return
     assert one.primary is not None
     after = checked(edited(one.primary.source.text, one), root)
-    said = f"the spec once {case.code}'s edit is made:\n{edited(one.primary.source.text, one)}\n{shown(after)}"
-    assert case.code not in codes(after), said
+    output = f"the spec once {case.code}'s edit is made:\n{edited(one.primary.source.text, one)}\n{shown(after)}"
+    assert case.code not in codes(after), output
     if errors(found) in ([], [case.code]):
-        assert after.spec is not None, said
+        assert after.spec is not None, output
 
 
 def help_compiles(one: Diagnostic, case: Case, found: Checked, root: str) -> None:
@@ -93,10 +93,10 @@ def help_compiles(one: Diagnostic, case: Case, found: Checked, root: str) -> Non
     after = typed_in(case.rejected, one)
     assert after is not None, f"no setting: {one.help}"
     again = checked(after, root)
-    said = f"the spec once {case.code}'s help is typed in ({one.help}):\n{after}\n{shown(again)}"
-    assert case.code not in errors(again) or len(of(found, case.code)) > 1, said
+    output = f"the spec once {case.code}'s help is typed in ({one.help}):\n{after}\n{shown(again)}"
+    assert case.code not in errors(again) or len(of(found, case.code)) > 1, output
     if len(errors(found)) == 1:
-        assert again.spec is not None, said
+        assert again.spec is not None, output
 
 
 def passes(case: Case, root: str) -> None:

@@ -11,9 +11,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Class,
     Instance,
+    Location,
     Name,
     Object,
-    Place,
     Row,
     Scalar,
     Table,
@@ -26,14 +26,16 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
     if isinstance(target, ast.Name):
         machine.define(target.id, value)
     elif isinstance(target, ast.Attribute):
-        set_attribute(machine, machine.evaluate(target.value), target.attr, value, machine.place(target))
+        set_attribute(machine, machine.evaluate(target.value), target.attr, value, machine.location(target))
     elif isinstance(target, ast.Subscript):
-        set_item(machine, machine.evaluate(target.value), machine.evaluate(target.slice), value, machine.place(target))
+        set_item(
+            machine, machine.evaluate(target.value), machine.evaluate(target.slice), value, machine.location(target)
+        )
     elif isinstance(target, ast.Tuple | ast.List):
         _unpack(machine, target.elts, value, target)
 
 
-def set_attribute(machine: Machine, owner: object, name: str, value: object, place: Place) -> None:
+def set_attribute(machine: Machine, owner: object, name: str, value: object, location: Location) -> None:
     """Set `owner.name = value`. Other kinds of owners, such as dicts, have no attributes to set and are ignored."""
     if isinstance(owner, Unknown):
         owner = owner.hidden
@@ -41,27 +43,27 @@ def set_attribute(machine: Machine, owner: object, name: str, value: object, pla
         owner = owner.made
     if isinstance(owner, Object | Instance | Class):
         machine.journal.write(owner.attributes, name, value)  # type: ignore[arg-type]
-        machine.journal.write(owner.places, name, place)  # type: ignore[arg-type]
+        machine.journal.write(owner.locations, name, location)  # type: ignore[arg-type]
 
 
-def set_item(machine: Machine, owner: object, key: object, value: object, place: Place) -> None:
+def set_item(machine: Machine, owner: object, key: object, value: object, location: Location) -> None:
     """Set `owner[key] = value` for a dict, a list, a row, `os.environ` or a library's object."""
     if isinstance(owner, Name) and owner.path == "os.environ" and isinstance(key, str):
-        machine.journal.write(machine.environment, key, Argument(value, place))  # type: ignore[arg-type]
+        machine.journal.write(machine.environment, key, Argument(value, location))  # type: ignore[arg-type]
     elif isinstance(owner, dict):
         if isinstance(key, str | int | float | bool):
             machine.journal.write(owner, key, value)
             if isinstance(owner, Table):
-                machine.journal.write(owner.places, key, place)  # type: ignore[arg-type]
+                machine.journal.write(owner.locations, key, location)  # type: ignore[arg-type]
         else:
-            open_further(machine, owner, "a key that is not known was set", place)
+            open_further(machine, owner, "a key that is not known was set", location)
     elif isinstance(owner, list):
         known = isinstance(key, int) and -len(owner) <= key < len(owner)
         new = list(owner)
         if known:
             new[key] = value  # type: ignore[call-overload]
         else:
-            new = [Unknown("an item that is not known was set", place)] * len(owner)
+            new = [Unknown("an item that is not known was set", location)] * len(owner)
         machine.journal.change(owner, new)
     elif isinstance(owner, Object):
         name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
@@ -70,11 +72,11 @@ def set_item(machine: Machine, owner: object, key: object, value: object, place:
         machine.journal.write(owner.written, key, value)
 
 
-def open_further(machine: Machine, owner: dict[object, object], why: str, place: Place) -> None:
+def open_further(machine: Machine, owner: dict[object, object], why: str, location: Location) -> None:
     """Note that from here on, any item of a dict may have another value, even an item that the dict lacks."""
     for one in list(owner):
-        machine.journal.write(owner, one, Unknown(why, place, owner[one]))
-    machine.journal.write(owner, OPEN, Unknown(why, place))
+        machine.journal.write(owner, one, Unknown(why, location, owner[one]))
+    machine.journal.write(owner, OPEN, Unknown(why, location))
 
 
 def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.AST) -> None:
@@ -93,7 +95,8 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.
         hidden = value.hidden if isinstance(value, Unknown) else value
         why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"
         items = [
-            Unknown(why, value.place if isinstance(value, Unknown) else machine.place(node), hidden) for _ in targets
+            Unknown(why, value.location if isinstance(value, Unknown) else machine.location(node), hidden)
+            for _ in targets
         ]
     for one, given in zip(targets, items):
         assign(machine, one.value if isinstance(one, ast.Starred) else one, given)

@@ -50,8 +50,8 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
         if name in ("open", "read_text"):  # the name of the file is unknown
-            machine.calls.append(Object("open", [Argument(value, value.place)], {}, machine.place(node)))
-        return Unknown(value.why, value.place, value.hidden)
+            machine.calls.append(Object("open", [Argument(value, value.location)], {}, machine.location(node)))
+        return Unknown(value.why, value.location, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
         return value  # Modal and Ray run the function elsewhere
     if isinstance(value, str) and name in functions.PATH_PARTS:
@@ -69,7 +69,7 @@ def _above(machine: Machine, value: Super, name: str, node: ast.AST) -> object:
             return Bound(found, value.made)
     if name == "__init__" and value.made.made is not None:
         return Bound(Name("<super>.__init__"), value.made)
-    return Object(f"super.{name}", [], {}, machine.place(node))
+    return Object(f"super.{name}", [], {}, machine.location(node))
 
 
 def _of_class(machine: Machine, value: Class, name: str, node: ast.AST) -> object:
@@ -102,10 +102,10 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
     if name == "__class__":
         return value.kind
     if name == "__dict__":
-        return Table(value.attributes, value.places)
+        return Table(value.attributes, value.locations)
     if value.made is not None:
         return _part(machine, value.made, name, node)
-    return Unknown(f"`{name}` is not set in the script", value.kind.required.get(name, machine.place(node)))
+    return Unknown(f"`{name}` is not set in the script", value.kind.required.get(name, machine.location(node)))
 
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
@@ -118,7 +118,7 @@ def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
         return value.keywords[name].value
     if "<command>" in value.attributes and name in (usual := defaults(value.path)):
         return usual[name]
-    found = Object(f"{value.path}.{name}", [], {}, machine.place(node), value)
+    found = Object(f"{value.path}.{name}", [], {}, machine.location(node), value)
     value.attributes[name] = found
     return found
 
@@ -150,16 +150,16 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
     if isinstance(value, Object):
         if value.last == "environ":
             found = machine.variable(key, None, node)
-            return Unknown(found.why, found.place) if isinstance(found, Unset) else found
+            return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
         if name not in value.attributes or name == "[]":
             value.attributes[name] = Object(
-                f"{value.path}[]", [Argument(key, machine.place(node))], {}, machine.place(node), value
+                f"{value.path}[]", [Argument(key, machine.location(node))], {}, machine.location(node), value
             )
         return value.attributes[name]
     if isinstance(value, Name):
         if value.path == "os.environ":
             found = machine.variable(key, None, node)
-            return Unknown(found.why, found.place) if isinstance(found, Unset) else found
+            return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         return value  # a type, such as list[str]
     return machine.unknown(node, "an item of a value that is not known", value)

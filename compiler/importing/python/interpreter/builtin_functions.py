@@ -36,7 +36,7 @@ def _number(convert: type) -> Callable[..., object]:
             except (ValueError, OverflowError):
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
-            return Unknown(value.why, value.place)  # Python raises an error for `int(None)`
+            return Unknown(value.why, value.location)  # Python raises an error for `int(None)`
         return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
 
     return number
@@ -73,14 +73,14 @@ def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: as
         items = range(*map(int, map(str, values)))
         if len(items) <= 256:
             return list(items)
-    return Object("range", positional, keywords, machine.place(node))
+    return Object("range", positional, keywords, machine.location(node))
 
 
 def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     """The files in a folder of the machine that trains, such as the checkpoints of an earlier run. It is assumed that
     there are none.
     """
-    return Unset("the files in a folder of the machine decide", machine.place(node))
+    return Unset("the files in a folder of the machine decide", machine.location(node))
 
 
 def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -106,11 +106,11 @@ def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     if not isinstance(value, dict):
         return value if isinstance(value, Unknown) else machine.unknown(node, "a dict that is not known")
     out.update(value)
-    out.places.update(getattr(value, "places", {}))
+    out.locations.update(getattr(value, "locations", {}))
     for name, given in keywords.items():
         if name.startswith("**"):
             return machine.unknown(node, "`**` of a value that is not known")
-        out[name], out.places[name] = given.value, given.place
+        out[name], out.locations[name] = given.value, given.location
     return out
 
 
@@ -145,7 +145,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             return known[0]
         found = next((one for one in values if isinstance(one, Unknown)), None)
         if found is not None:
-            return Unknown(found.why, found.place)
+            return Unknown(found.why, found.location)
         return machine.unknown(node, "it depends on a value that is not known")
 
     return extreme

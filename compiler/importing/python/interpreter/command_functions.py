@@ -14,9 +14,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Class,
     Function,
     Instance,
+    Location,
     Name,
     Object,
-    Place,
     Table,
     Unknown,
 )
@@ -37,7 +37,7 @@ class Option:
     names: tuple[str, ...]
     default: object
     kind: str
-    place: Place
+    location: Location
 
 
 def register(machine: Machine, made: Function) -> None:
@@ -66,11 +66,11 @@ def run(machine: Machine, owner: object, node: ast.AST) -> object:
         machine.use("1")
         function, word = commands.get(machine.given.get("1", "")), 2
         if function is None:
-            machine.command_line.append(machine.place(node))
-            return Unknown("the command line gives a subcommand: `--set 1=NAME` does", machine.place(node))
+            machine.command_line.append(machine.location(node))
+            return Unknown("the command line gives a subcommand: `--set 1=NAME` does", machine.location(node))
     if function is None:
         return NotImplemented
-    machine.command_line.append(machine.place(node))
+    machine.command_line.append(machine.location(node))
     return machine.call(function, [], dict(given(machine, function, word)), node)
 
 
@@ -93,30 +93,32 @@ def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str
             machine.use(str(word), one.parameter)
             stated = machine.given.get(one.parameter, machine.given.get(str(word)))
             word += 1
-            found = None if stated is None else Entry(one.parameter, stated, one.place.file, one.place.line)
+            found = None if stated is None else Entry(one.parameter, stated, one.location.file, one.location.line)
         else:
             machine.use(*one.names)
-            found = next((each for name in one.names if (each := _stated(machine, name, one.place)) is not None), None)
+            found = next(
+                (each for name in one.names if (each := _stated(machine, name, one.location)) is not None), None
+            )
         if found is not None:
-            place = Place(found.file, found.line)
-            yield one.parameter, Argument(value_of(found, one.kind, place), place)
+            location = Location(found.file, found.line)
+            yield one.parameter, Argument(value_of(found, one.kind, location), location)
         elif one.default == REQUIRED:
             name = one.names[0] if one.names else one.parameter
             why = f"the command line gives `--{name}`, which has no default: `--set {name}=VALUE` does"
-            yield one.parameter, Argument(Unknown(why, one.place), one.place)
+            yield one.parameter, Argument(Unknown(why, one.location), one.location)
         else:
-            yield one.parameter, Argument(one.default, one.place)
+            yield one.parameter, Argument(one.default, one.location)
 
 
-def _stated(machine: Machine, name: str, place: Place) -> Entry | None:
+def _stated(machine: Machine, name: str, location: Location) -> Entry | None:
     """The value of an option in the command, or in `--set`. `no_NAME` switches the option off."""
     entries = machine.command.arguments if machine.command is not None else {}
     if f"no_{name}" in machine.given:
         machine.use(f"no_{name}")
-        return Entry(name, False, place.file, place.line)
+        return Entry(name, False, location.file, location.line)
     if name in entries:
         return entries[name]
-    return Entry(name, machine.given[name], place.file, place.line) if name in machine.given else None
+    return Entry(name, machine.given[name], location.file, location.line) if name in machine.given else None
 
 
 def _is_click(function: Function) -> bool:
@@ -137,7 +139,7 @@ def _typed(machine: Machine, function: Function) -> Iterator[Option]:
             value = None if first is None else REQUIRED if first.value is Ellipsis else first.value
         words = [] if declared is None else [each.value for each in declared.positional]
         word = declared.last == "Argument" if declared is not None else node is None
-        yield Option(one.arg, () if word else _names(words, one.arg), value, kind, Place(function.label, one.lineno))
+        yield Option(one.arg, () if word else _names(words, one.arg), value, kind, Location(function.label, one.lineno))
 
 
 def _annotation(machine: Machine, node: ast.expr | None) -> tuple[str, Object | None]:
@@ -173,7 +175,7 @@ def _clicks(machine: Machine, function: Function) -> Iterator[Option]:
             value = False if switch else REQUIRED
         note = type(value).__name__ if kind is None else getattr(kind.value, "last", "").lower()
         note = "bool" if switch else note if note in KINDS else "str"
-        yield Option(parameter, () if made.last == "argument" else names, value, note, made.place)
+        yield Option(parameter, () if made.last == "argument" else names, value, note, made.location)
 
 
 KINDS = ("int", "float", "bool", "str")
@@ -192,12 +194,12 @@ def fields(machine: Machine, value: object, node: ast.AST) -> object:
 
 
 def _field(machine: Machine, name: str, kind: Class) -> Instance:
-    place = kind.places[name]
+    location = kind.locations[name]
     stated = name in kind.attributes
     default = field_default(machine, kind.attributes[name]) if stated else Name("dataclasses.MISSING")
     note = kind.annotations.get(name, "")
     made = {"name": name, "type": Name(note), "default": default, "init": True, "metadata": Table()}
-    return Instance(Class("Field", [], place), made, dict.fromkeys(made, place))
+    return Instance(Class("Field", [], location), made, dict.fromkeys(made, location))
 
 
 def field_default(machine: Machine, value: object) -> object:
@@ -208,10 +210,10 @@ def field_default(machine: Machine, value: object) -> object:
         return value.keywords["default"].value
     factory = value.keywords.get("default_factory")
     if factory is not None:
-        return machine.call(factory.value, [], {}, ast.Pass(lineno=value.place.line))
+        return machine.call(factory.value, [], {}, ast.Pass(lineno=value.location.line))
     if value.last == "Field" and value.positional:
         return value.positional[0].value
-    return Unknown(NO_DEFAULT, value.place)
+    return Unknown(NO_DEFAULT, value.location)
 
 
 def option_default(value: object) -> object:

@@ -12,41 +12,41 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Class, In
 
 def parsed(machine: Machine, parser: Object, node: ast.AST) -> Instance:
     """Compute `parser.parse_args()`: an object with the arguments as attributes."""
-    space = Instance(Class("Namespace", [], machine.place(node)))
+    space = Instance(Class("Namespace", [], machine.location(node)))
     _complete(machine, parser)
-    machine.command_line.append(machine.place(node))
-    place = 0
+    machine.command_line.append(machine.location(node))
+    location = 0
     for call in _calls_below(parser, machine):
         machine.count(node)
         if call.last == "add_subparsers":
-            place += 1
-            _command(machine, call, space, place)
+            location += 1
+            _command(machine, call, space, location)
         if call.last == "set_defaults":
             for name, given in call.keywords.items():
-                space.attributes[name], space.places[name] = given.value, given.place
+                space.attributes[name], space.locations[name] = given.value, given.location
         if call.last != "add_argument":
             continue
         names = [one.value for one in call.positional if isinstance(one.value, str)]
         if not names:
             continue
-        place += not names[0].startswith("-")
+        location += not names[0].startswith("-")
         long = next((one for one in names if one.startswith("--")), names[0])
         dest = call.keywords.get("dest")
         name = dest.value if dest is not None and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
-        stated = _stated(machine, call, names, name, place)
+        stated = _stated(machine, call, names, name, location)
         space.attributes[name] = _argument_default(call, long) if stated is None else _typed(machine, call, stated)
-        space.places[name] = call.place
+        space.locations[name] = call.location
     return space
 
 
-def _command(machine: Machine, call: Object, space: Instance, place: int) -> None:
+def _command(machine: Machine, call: Object, space: Instance, location: int) -> None:
     """Set the name of the subcommand, which is a positional word of the command."""
-    machine.use(str(place))
+    machine.use(str(location))
     dest = call.keywords.get("dest")
     if dest is not None and isinstance(dest.value, str):
         why = "the command line gives a subcommand: `--set 1=NAME` does"
-        space.attributes[dest.value] = machine.given.get(str(place)) or Unknown(why, call.place)
-        space.places[dest.value] = call.place
+        space.attributes[dest.value] = machine.given.get(str(location)) or Unknown(why, call.location)
+        space.locations[dest.value] = call.location
 
 
 def _complete(machine: Machine, parser: Object) -> None:
@@ -62,14 +62,14 @@ def _complete(machine: Machine, parser: Object) -> None:
         machine.given = {**machine.given, **{name: machine.given[key] for key, name in long.items()}}
 
 
-def _stated(machine: Machine, call: Object, names: list[str], name: str, place: int) -> str | None:
+def _stated(machine: Machine, call: Object, names: list[str], name: str, location: int) -> str | None:
     """The value of an argument from `--set` or the command, by one of its names or by its position, from 1; None if it
     is not given.
     """
     if not names[0].startswith("-"):
         by_name = machine.given.get(name)
-        machine.use(name, str(place))
-        return machine.given.get(str(place)) if by_name is None else by_name
+        machine.use(name, str(location))
+        return machine.given.get(str(location)) if by_name is None else by_name
     words = [name, *(one.lstrip("-").replace("-", "_") for one in names if one.startswith("--"))]
     machine.use(*words)
     action = call.keywords.get("action")
@@ -89,7 +89,7 @@ def _typed(machine: Machine, call: Object, text: str) -> object:
         return act != "store_false" if text == PRESENT else text.lower() in TRUE
     const = call.keywords.get("const")
     if text == PRESENT:
-        return const.value if const is not None else Unknown("the command gives it no value", call.place)
+        return const.value if const is not None else Unknown("the command gives it no value", call.location)
     if count is not None and count.value not in (None, "?"):
         return [_converted(machine, call, kind, one) for one in text.split()]
     return _converted(machine, call, kind, text)
@@ -102,11 +102,11 @@ def _converted(machine: Machine, call: Object, kind: Argument | None, text: str)
         if kind.value in (Name("int"), Name("float")):
             return int(text) if kind.value == Name("int") else float(text)
     except ValueError:
-        return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.place)
+        return Unknown(f"`--set` gives {text[:40]!r}, which is not a number", call.location)
     if kind.value == Name("bool"):
         return bool(text)  # in Python, bool("False") is True
-    value = machine.call(kind.value, [Argument(text, call.place)], {}, ast.Pass(lineno=call.place.line))
-    return Unknown("the script converts this argument", call.place) if isinstance(value, Object) else value
+    value = machine.call(kind.value, [Argument(text, call.location)], {}, ast.Pass(lineno=call.location.line))
+    return Unknown("the script converts this argument", call.location) if isinstance(value, Object) else value
 
 
 def _calls_below(value: Object, machine: Machine, depth: int = 0) -> list[Object]:
@@ -135,7 +135,7 @@ def _argument_default(call: Object, long: str) -> object:
         if not long.startswith("-") or (required is not None and required.value is not False):
             name = long.lstrip("-").replace("-", "_")
             return Unknown(
-                f"the command line gives `{long}`, which has no default: `--set {name}=VALUE` does", call.place
+                f"the command line gives `{long}`, which has no default: `--set {name}=VALUE` does", call.location
             )
         return None
     value, kind_ = default.value, call.keywords.get("type")
@@ -143,5 +143,5 @@ def _argument_default(call: Object, long: str) -> object:
         try:
             return int(value) if kind_.value == Name("int") else float(value)
         except ValueError:
-            return Unknown("its default is not a number", call.place)
+            return Unknown("its default is not a number", call.location)
     return value

@@ -15,7 +15,7 @@ from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
-from xpc.compiler.importing.python.interpreter.values import Choice, Join, Object, Place, condition
+from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, condition
 
 if TYPE_CHECKING:
     from typing import Any
@@ -48,7 +48,7 @@ def _if(machine: Machine, node: ast.If) -> str:
         machine,
         lambda: machine.block(node.body),
         lambda: machine.block(node.orelse),
-        machine.place(node),
+        machine.location(node),
         node.test,
         column=condition(tested),
     )
@@ -58,7 +58,7 @@ def _either(
     machine: Machine,
     one: Callable[[], str],
     other: Callable[[], str],
-    place: Place,
+    location: Location,
     test: ast.expr | None = None,
     hidden: object = None,
     column: str = "",
@@ -76,17 +76,17 @@ def _either(
     with machine.journal.branch() as second:
         other_ends = other()
     if machine.row_loops and LOOP in (ends, other_ends) and ends != other_ends and not _is_empty_line(test):
-        machine.filters.append(place)
+        machine.filters.append(location)
     if RETURN in (ends, other_ends) and machine.forks:
-        machine.forks[-1].append(place)
+        machine.forks[-1].append(location)
     if ends and other_ends:
         return RETURN if RETURN in (ends, other_ends) else ends
     if ends or other_ends:
         machine.journal.apply(second if ends else first)
     else:
-        join = Join(place, hidden, column)
+        join = Join(location, hidden, column)
         if machine.journal.merge(first, second, join, rows=bool(machine.row_loops)):
-            machine.filters.append(place)
+            machine.filters.append(location)
     return ""
 
 
@@ -97,7 +97,7 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     value = machine.evaluate(node.iter)
     items = functions.iterated(value)
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
-        machine.parameters.append((machine.place(node), value))
+        machine.parameters.append((machine.location(node), value))
     if items is None:
         if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
             assign(machine, node.target, machine.unknown(node.iter, "a loop over items that are not known"))
@@ -108,7 +108,7 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
             return _after_loop(machine.block(node.body))
 
         return _either(
-            machine, turn, lambda: "", machine.place(node), hidden=value if isinstance(value, Object) else None
+            machine, turn, lambda: "", machine.location(node), hidden=value if isinstance(value, Object) else None
         )
     rows = any(functions.is_row(one) for one in items)
     for item in items:
@@ -137,7 +137,7 @@ def _while(machine: Machine, node: ast.While) -> str:
         return ""
     if truth or machine.assumed_truth(node, ast.unparse(node.test)):
         return _after_loop(machine.block(node.body))
-    return _either(machine, lambda: _after_loop(machine.block(node.body)), lambda: "", machine.place(node))
+    return _either(machine, lambda: _after_loop(machine.block(node.body)), lambda: "", machine.location(node))
 
 
 def _with(machine: Machine, node: ast.With | ast.AsyncWith) -> str:
@@ -183,7 +183,7 @@ def _taken(machine: Machine, node: ast.Try | ast.TryStar, failed: Callable[[], s
         return other
     machine.journal.apply(body)
     if handled.old and not other:
-        machine.assumed.append(machine.place(node))
+        machine.assumed.append(machine.location(node))
     return ends
 
 

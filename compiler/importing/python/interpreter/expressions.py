@@ -61,7 +61,11 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
             )
         if isinstance(value, Object):
             return Object(
-                f"{value.path}[:]", [Argument(one, machine.place(node)) for one in ends], {}, machine.place(node), value
+                f"{value.path}[:]",
+                [Argument(one, machine.location(node)) for one in ends],
+                {},
+                machine.location(node),
+                value,
             )
         return machine.unknown(node, "a part of a value that is not known", value)
     return item(machine, value, machine.evaluate(node.slice), node)
@@ -88,19 +92,19 @@ def _dict(machine: Machine, node: ast.Dict) -> object:
         if key is None:
             inner = machine.evaluate(value)
             if isinstance(inner, Instance):
-                inner = Table(inner.attributes, inner.places)
+                inner = Table(inner.attributes, inner.locations)
             elif isinstance(inner, Row):
                 inner = Table(inner.written)
             if not isinstance(inner, dict):
                 return machine.unknown(value, "`**` of a value that is not known", out)
             out.update(inner)
-            out.places.update(getattr(inner, "places", {}))
+            out.locations.update(getattr(inner, "locations", {}))
             continue
         name = machine.evaluate(key)
         if not isinstance(name, str | int | float | bool):
             return machine.unknown(key, "a key that is not known")
         out[name] = machine.evaluate(value)
-        out.places[name] = machine.place(value)
+        out.locations[name] = machine.location(value)
     return out
 
 
@@ -129,7 +133,7 @@ def _conditional(machine: Machine, node: ast.IfExp) -> object:
         truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is not None:
         return machine.evaluate(node.body if truth else node.orelse)
-    join = Join(machine.place(node))
+    join = Join(machine.location(node))
     join.column = condition(condition_)
     return join.join(machine.evaluate(node.body), machine.evaluate(node.orelse))
 
@@ -146,8 +150,8 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
     pairs = _comprehended(machine, node, [node.key, node.value])
     if isinstance(pairs, Unknown) or not all(isinstance(key, str | int) for key, _ in pairs):  # type: ignore[attr-defined]
         return pairs if isinstance(pairs, Unknown) else machine.unknown(node, "a key that is not known")
-    place = machine.place(node)
-    return Table(dict(pairs), {key: place for key, _ in pairs})  # type: ignore[attr-defined, call-overload]
+    location = machine.location(node)
+    return Table(dict(pairs), {key: location for key, _ in pairs})  # type: ignore[attr-defined, call-overload]
 
 
 def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> object:
@@ -190,26 +194,26 @@ def _call(machine: Machine, node: ast.Call) -> object:
         if isinstance(one, ast.Starred):
             value = machine.evaluate(one.value)
             items = value if isinstance(value, list | tuple) else [machine.unknown(one, "`*` of an unknown list")]
-            positional += [Argument(item, machine.place(one)) for item in items]
+            positional += [Argument(item, machine.location(one)) for item in items]
         else:
-            positional.append(Argument(machine.evaluate(one), machine.place(one)))
+            positional.append(Argument(machine.evaluate(one), machine.location(one)))
     machine.count(node, len(positional) // 8)
     keywords: dict[str, Argument] = {}
     for key in node.keywords:
         value = machine.evaluate(key.value)
         if key.arg is not None:
-            keywords[key.arg] = Argument(value, machine.place(key.value))
+            keywords[key.arg] = Argument(value, machine.location(key.value))
             continue
         if isinstance(value, Instance):
-            value = Table(value.attributes, value.places)
+            value = Table(value.attributes, value.locations)
         if not isinstance(value, dict):
             keywords[f"**{len(keywords)}"] = Argument(
-                machine.unknown(key.value, "`**` of a value that is not known", value), machine.place(key.value)
+                machine.unknown(key.value, "`**` of a value that is not known", value), machine.location(key.value)
             )
             continue
-        places = getattr(value, "places", {})
+        locations = getattr(value, "locations", {})
         for name, inner in value.items():
-            keywords[str(name)] = Argument(inner, places.get(name, machine.place(key.value)))
+            keywords[str(name)] = Argument(inner, locations.get(name, machine.location(key.value)))
     return machine.call(function, positional, keywords, node)
 
 

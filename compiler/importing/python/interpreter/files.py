@@ -15,8 +15,8 @@ from xpc.compiler.importing.python.interpreter.functions import (
 )
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
 from xpc.compiler.importing.python.interpreter.values import (
+    Location,
     Namespace,
-    Place,
     Table,
     Unknown,
 )
@@ -49,14 +49,14 @@ def namespace(value: object, nested: bool = True) -> object:
     """Convert a dict to an object whose attributes are the dict's keys; with `nested`, also the dicts inside."""
     if isinstance(value, dict):
         return Namespace(
-            {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "places", {})
+            {key: namespace(one) if nested else one for key, one in value.items()}, getattr(value, "locations", {})
         )
     return [namespace(one) for one in value] if nested and isinstance(value, list) else value
 
 
 def _table(entries: Mapping[str, Entry]) -> Table:
-    places: dict[object, Place] = {key: Place(one.file, one.line) for key, one in entries.items()}
-    return Table({key: _value(one) for key, one in entries.items()}, places)
+    locations: dict[object, Location] = {key: Location(one.file, one.line) for key, one in entries.items()}
+    return Table({key: _value(one) for key, one in entries.items()}, locations)
 
 
 def _value(entry: Entry) -> object:
@@ -121,7 +121,7 @@ def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     if isinstance(name, str) and machine.read(name) is not None:
         return True
     if isinstance(name, str) and name.endswith((".yaml", ".yml", ".json", ".toml")):
-        machine.absent.add(machine.place(node))
+        machine.absent.add(machine.location(node))
     return name if isinstance(name, Unknown) else machine.unknown(node, "the files of the machine decide")
 
 

@@ -284,7 +284,7 @@ def rows_of(value: Object) -> list[object] | None:
     values.
     """
     if value.path == "open" or (value.last in ("readlines", "splitlines", "open") and opened(value) is not None):
-        return [Object("<line>", [], {}, value.place, opened(value) or value)]
+        return [Object("<line>", [], {}, value.location, opened(value) or value)]
     if value.path == "random.sample" and value.positional and isinstance(value.positional[0].value, Object):
         return [Row(source=value)] if rows_of(value.positional[0].value) is not None else None
     if value.path.endswith("[:]") and isinstance(value.receiver, Object):

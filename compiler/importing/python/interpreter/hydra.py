@@ -41,7 +41,7 @@ def configuration(machine: Machine, function: Function) -> object:
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None
             folder = posixpath.normpath(posixpath.join(posixpath.dirname(function.label), folder))
-            machine.command_line.append(machine.place(one))
+            machine.command_line.append(machine.location(one))
             changes = list(dict.fromkeys(machine.positional_words()))
             found = _file(machine, folder, name.removesuffix(".yaml"), [MOST], changes)
             if name in machine.stored:
@@ -58,14 +58,14 @@ def _of_class(machine: Machine, kind: object, node: ast.AST) -> object:
     """The configuration of pydra: an object of the decorator's class (`@pydra.main(base=Config)`), with the values that
     the command gives (`lr=1e-5`, or `--set lr=1e-5`).
     """
-    machine.command_line.append(machine.place(node))
+    machine.command_line.append(machine.location(node))
     made = machine.call(kind, [], {}, node)
     if isinstance(made, Instance):
         words = dict(one.split("=", 1) for one in machine.positional_words() if "=" in one)
         for name in made.attributes:
             text = words.get(name, machine.option(name))
             if text is not None:
-                made.attributes[name], made.places[name] = scalar(text), machine.place(node)
+                made.attributes[name], made.locations[name] = scalar(text), machine.location(node)
     return made
 
 
@@ -81,12 +81,12 @@ def structured(machine: Machine, value: object, node: ast.AST) -> Table:
     """The fields of a dataclass or of its object, with their values. A value that is not known is in no field."""
     made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
     if isinstance(made, dict):
-        return Table(made, getattr(made, "places", {}))
+        return Table(made, getattr(made, "locations", {}))
     if not isinstance(made, Instance):
         return Table({OPEN: machine.unknown(node, "the fields of a class that is not in the script")})
     inner = {key: structured(machine, one, node) if isinstance(one, Instance) else one
              for key, one in made.attributes.items()}  # fmt: skip
-    return Table(inner, made.places)
+    return Table(inner, made.locations)
 
 
 def merged(tables: list[Table]) -> Table:
@@ -125,7 +125,7 @@ def _change(machine: Machine, root: Table, word: str, folder: str, node: ast.AST
             )
             return
     table[last] = scalar(text or "")
-    table.places[last] = machine.place(node)
+    table.locations[last] = machine.location(node)
 
 
 def _placed(machine: Machine, out: Table, path: str, where: str, inner: Table) -> None:
@@ -179,8 +179,8 @@ def _file(machine: Machine, folder: str, name: str, left: list[int], changes: li
                     continue
                 inner = _file(machine, posixpath.join(folder, where), choice, left, changes)
                 if inner is not None:
-                    place = posixpath.join(folder, where, f"{choice}.yaml")
-                    _placed(machine, out, place, package or where, inner)
+                    location = posixpath.join(folder, where, f"{choice}.yaml")
+                    _placed(machine, out, location, package or where, inner)
     if not merged:
         _merge(out, own)
     return out
@@ -192,14 +192,14 @@ def _merge(into: Table, other: Table) -> None:
             _merge(into[key], value)
         else:
             into[key] = value
-            if key in other.places:
-                into.places[key] = other.places[key]
+            if key in other.locations:
+                into.locations[key] = other.locations[key]
 
 
 def _resolved(value: object, root: Table, machine: Machine, node: ast.AST) -> object:
     """A value in which references such as `${model.name}` are replaced by the referenced values."""
     if isinstance(value, Table):
-        return Table({key: _resolved(one, root, machine, node) for key, one in value.items()}, value.places)
+        return Table({key: _resolved(one, root, machine, node) for key, one in value.items()}, value.locations)
     if isinstance(value, list):
         return [_resolved(one, root, machine, node) for one in value]
     if not isinstance(value, str) or "${" not in value:

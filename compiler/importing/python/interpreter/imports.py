@@ -56,7 +56,7 @@ def import_module(machine: Machine, node: ast.Import) -> None:
         scope = _module(machine, one.name)
         value: object = Name(one.name if one.asname else name)
         if scope is not None and (one.asname or "." not in one.name):
-            value = Class(one.name, [], machine.place(node), scope)
+            value = Class(one.name, [], machine.location(node), scope)
         machine.define(name, value)
 
 
@@ -80,7 +80,7 @@ def import_names(machine: Machine, node: ast.ImportFrom) -> None:
             inner = _module(machine, path, node.level)
             value = Name(path)
             if inner is not None:
-                value = Class(one.name, [], machine.place(node), inner)
+                value = Class(one.name, [], machine.location(node), inner)
             elif scope is not None or node.level:
                 value = machine.unknown(node, f"`{one.name}` is in a module that is not read")
         machine.define(name, value)

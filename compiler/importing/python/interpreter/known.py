@@ -51,7 +51,7 @@ def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
 
 def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     if len(positional) == 3 and isinstance(positional[1].value, str):
-        set_attribute(machine, positional[0].value, positional[1].value, positional[2].value, positional[2].place)
+        set_attribute(machine, positional[0].value, positional[1].value, positional[2].value, positional[2].location)
     return None
 
 
@@ -64,7 +64,7 @@ def _false(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 
 def _typed(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    return Unset("a person types the value", machine.place(node))
+    return Unset("a person types the value", machine.location(node))
 
 
 def _class_fields(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -119,7 +119,7 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
 def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
     if isinstance(value, Instance):
-        return Table(value.attributes, value.places)
+        return Table(value.attributes, value.locations)
     return machine.unknown(node, "the attributes of a value that is not known")
 
 
@@ -164,7 +164,7 @@ def _typer(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 
 def _configured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     kind_ = first(positional, keywords)
-    machine.command_line.append(machine.place(node))
+    machine.command_line.append(machine.location(node))
     if isinstance(kind_, Function):
         return _run(machine, positional, keywords, node)
     return machine.call(kind_, [], settings(machine, kind_), node) if isinstance(kind_, Class) else NotImplemented
@@ -186,12 +186,12 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     if isinstance(handle, Object) and (handle.path == "open" or handle.path.startswith("pathlib.Path.")):
         handle = first(handle.positional, handle.keywords, "file")
     if isinstance(handle, Unknown):
-        return Unknown(handle.why, handle.place)
+        return Unknown(handle.why, handle.location)
     if not isinstance(handle, str):
         return machine.unknown(node, "the contents of a file that is not known")
     value = contents(machine.read, handle)
     if value is None and found is not None and handle.endswith((".json", ".jsonl")):
-        return Object("json.load", [Argument(handle, found.place)], {}, found.place, found)
+        return Object("json.load", [Argument(handle, found.location)], {}, found.location, found)
     return (
         machine.unknown(node, f"the contents of `{handle[:60]}`, which cannot be read here") if value is None else value
     )
@@ -205,7 +205,7 @@ def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, 
 
 def _splits(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = dict_of(machine, positional, keywords, node)
-    return Splits(value, getattr(value, "places", {})) if isinstance(value, dict) else NotImplemented
+    return Splits(value, getattr(value, "locations", {})) if isinstance(value, dict) else NotImplemented
 
 
 def _structured(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -223,7 +223,7 @@ def _stored(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 
 def _from_cli(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
-    machine.command_line.append(machine.place(node))
+    machine.command_line.append(machine.location(node))
     return namespace(hydra.command_line(machine))
 
 

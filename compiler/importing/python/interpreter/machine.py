@@ -16,9 +16,9 @@ from xpc.compiler.importing.python.interpreter.source import Part
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Function,
+    Location,
     Name,
     Object,
-    Place,
     Unknown,
     Unset,
     Words,
@@ -66,7 +66,7 @@ class Defaulted:
 
     name: str
     kind: str
-    place: Place
+    location: Location
 
 
 @record
@@ -116,12 +116,12 @@ class Machine:
         self.returned: list[list[object]] = []
         self.row_loops = 0
         self.row_functions = 0
-        self.assumed_conditions: dict[Place, bool] = {}
-        self.undecided: dict[Place, list[Place]] = {}
-        self.conditions: dict[Place, str] = {}
-        self.forks: list[list[Place]] = []
-        self.unset: dict[str, Place] = {}
-        self.absent: set[Place] = set()
+        self.assumed_conditions: dict[Location, bool] = {}
+        self.undecided: dict[Location, list[Location]] = {}
+        self.conditions: dict[Location, str] = {}
+        self.forks: list[list[Location]] = []
+        self.unset: dict[str, Location] = {}
+        self.absent: set[Location] = set()
         self.gpus = 1
         self.not_called = False
         self.defaulted: list[Defaulted] = []
@@ -130,14 +130,14 @@ class Machine:
         self.functions: list[Function] = []
         self.stored: dict[str, object] = {}
         self.commands: dict[int, dict[str, Function]] = {}
-        self.command_line: list[Place] = []
+        self.command_line: list[Location] = []
         self.environment: dict[str, Argument] = {
-            name: Argument(one.value, Place(one.file, one.line))
+            name: Argument(one.value, Location(one.file, one.line))
             for name, one in (command.environment if command is not None else {}).items()
         }
-        self.filters: list[Place] = []
-        self.assumed: list[Place] = []
-        self.parameters: list[tuple[Place, Object]] = []
+        self.filters: list[Location] = []
+        self.assumed: list[Location] = []
+        self.parameters: list[tuple[Location, Object]] = []
 
     def walk(self, parts: list[Part], scope: dict[str, object]) -> None:
         """Interpret a file, or the cells of a notebook, in one scope."""
@@ -194,13 +194,13 @@ class Machine:
         if self.steps + self.journal.copied // PER_STEP > MAX_STEPS:
             raise Unreadable(f"reading it takes more than {MAX_STEPS} steps", getattr(node, "lineno", 0))
 
-    def place(self, node: ast.AST) -> Place:
+    def location(self, node: ast.AST) -> Location:
         """The file and line of a syntax node."""
-        return Place(self.label, getattr(node, "lineno", 0))
+        return Location(self.label, getattr(node, "lineno", 0))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
         """Make an unknown value for a syntax node, with the reason. `hidden` is the value from which it was derived."""
-        return Unknown(why, self.place(node), hidden)
+        return Unknown(why, self.location(node), hidden)
 
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
         """The assumed outcome of an undecided condition, from `--set FILE:LINE=yes` or `--partial`; None to interpret
@@ -208,14 +208,14 @@ class Machine:
         """
         if self.row_loops or self.row_functions:
             return None
-        place = self.place(node)
-        self.conditions[place] = text
-        stated = self.given.get(f"{posixpath.basename(place.file)}:{place.line}")
+        location = self.location(node)
+        self.conditions[location] = text
+        stated = self.given.get(f"{posixpath.basename(location.file)}:{location.line}")
         if stated is not None:
             return stated.lower() in TRUE
-        if place in self.assumed_conditions:
-            return self.assumed_conditions[place]
-        self.undecided[place] = [place]
+        if location in self.assumed_conditions:
+            return self.assumed_conditions[location]
+        self.undecided[location] = [location]
         return None
 
     @contextmanager
@@ -231,7 +231,7 @@ class Machine:
 
     def command_words(self, node: ast.AST) -> list[object]:
         """Compute `sys.argv`: the script's name, and the command's positional arguments."""
-        self.command_line.append(self.place(node))
+        self.command_line.append(self.location(node))
         return Words([self.label.rpartition(" cell ")[0] or self.label, *self.positional_words()])
 
     def positional_words(self) -> list[str]:
@@ -257,7 +257,7 @@ class Machine:
         taken to be empty.
         """
         if isinstance(value, Unset):
-            self.unset.setdefault(value.why, value.place)
+            self.unset.setdefault(value.why, value.location)
 
     def lookup(self, name: str, node: ast.AST) -> object:
         """Look up a variable. It is that of the innermost scope that has it; if no scope has it, a built-in function of
@@ -290,4 +290,4 @@ class Machine:
         if default is not None:
             return default
         name = key if isinstance(key, str) else ""
-        return Unset(f"the environment variable {name} decides", self.place(node))
+        return Unset(f"the environment variable {name} decides", self.location(node))

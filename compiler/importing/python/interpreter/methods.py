@@ -39,7 +39,7 @@ def method(
     values = [one.value for one in positional]
     for unknown in values:
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
-            return Unknown(unknown.why, unknown.place)
+            return Unknown(unknown.why, unknown.location)
     # this is a call of `super().__init__(...)`, and the base class is one of a library
     if isinstance(owner, Instance) and owner.made is not None:
         for left in [one for one in owner.made.keywords if one not in keywords]:
@@ -56,24 +56,24 @@ def method(
         return list_method(machine, owner, name, values, node)
     if isinstance(owner, Splits) and name not in DICT_METHODS:
         return Splits({key: _of_split(machine, one, name, positional, keywords, node) for key, one in owner.items()},
-                      owner.places)  # fmt: skip
+                      owner.locations)  # fmt: skip
     if isinstance(owner, dict):
         return dict_method(machine, owner, name, positional, keywords, node)
     if isinstance(owner, Class):  # this is a call of pydantic's `model_validate` or `parse_obj`
         table = values[0] if values else None
         if not isinstance(table, dict):
             return table if isinstance(table, Unknown) else machine.unknown(node, "values that are not known")
-        places = getattr(table, "places", {})
-        given = {str(key): Argument(one, places.get(key, machine.place(node))) for key, one in table.items()}
+        locations = getattr(table, "locations", {})
+        given = {str(key): Argument(one, locations.get(key, machine.location(node))) for key, one in table.items()}
         return machine.call(owner, [], given, node)
     if isinstance(owner, Row):
         if name == "get" and values and isinstance(values[0], str):
             return item(machine, owner, values[0], node)
         return machine.unknown(node, f"`{name}` of a row")
     if isinstance(owner, Column) and name == "split" and not owner.batch:
-        return Object("str.split", [], {}, machine.place(node), owner)
+        return Object("str.split", [], {}, machine.location(node), owner)
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
-        return Object(f"str.{name}", [], {}, machine.place(node), owner)
+        return Object(f"str.{name}", [], {}, machine.location(node), owner)
     return machine.unknown(node, f"`{name}` of a value that is not known")
 
 
@@ -136,9 +136,11 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
     if name in ("exists", "is_file") and machine.read(owner) is not None:
         return True
     if name in ("exists", "is_file") and owner.endswith((".yaml", ".yml", ".json", ".toml")):
-        machine.absent.add(machine.place(node))
+        machine.absent.add(machine.location(node))
     if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
-        made = Object(f"pathlib.Path.{name}", [Argument(owner, machine.place(node))], {}, machine.place(node), owner)
+        made = Object(
+            f"pathlib.Path.{name}", [Argument(owner, machine.location(node))], {}, machine.location(node), owner
+        )
         if name not in ("read_text", "open"):
             return machine.unknown(node, "the files of the machine decide")
         machine.calls.append(made)
@@ -198,7 +200,7 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
             machine.journal.change(owner, new)
             return None
         machine.journal.change(
-            owner, [Unknown(f"`{name}` changes the list", machine.place(node))] if name != "clear" else []
+            owner, [Unknown(f"`{name}` changes the list", machine.location(node))] if name != "clear" else []
         )
     return machine.unknown(node, f"`{name}` of a list")
 
@@ -219,28 +221,28 @@ def dict_method(
         if key in owner:
             return machine.journal.remove(owner, key) if name == "pop" else owner[key]
         if name == "setdefault":
-            set_item(machine, owner, key, default, machine.place(node))
+            set_item(machine, owner, key, default, machine.location(node))
         return owner.get(OPEN, default)
     if name in ("pop", "setdefault") and values:
-        open_further(machine, owner, f"`{name}` with a key that is not known", machine.place(node))
+        open_further(machine, owner, f"`{name}` with a key that is not known", machine.location(node))
         return machine.unknown(node, "an item of a key that is not known")
     if name in ("items", "keys", "values") and set(owner) == {OPEN}:
         return machine.unknown(node, "a dict whose keys are not known")
     if name == "update":
         more = values[0] if values else Table()
         if isinstance(more, dict):
-            places = getattr(more, "places", {})
+            locations = getattr(more, "locations", {})
             for one, value in more.items():
-                set_item(machine, owner, one, value, places.get(one, machine.place(node)))
+                set_item(machine, owner, one, value, locations.get(one, machine.location(node)))
         else:
-            open_further(machine, owner, "the dict was updated with values that are not known", machine.place(node))
+            open_further(machine, owner, "the dict was updated with values that are not known", machine.location(node))
         for given, argument in keywords.items():
-            set_item(machine, owner, given, argument.value, argument.place)
+            set_item(machine, owner, given, argument.value, argument.location)
         return None
     if name == "items":
         return list(owner.items())
     if name in ("keys", "values"):
         return list(owner) if name == "keys" else list(owner.values())
     if name == "copy":
-        return Table(owner, getattr(owner, "places", {}))
+        return Table(owner, getattr(owner, "locations", {}))
     return machine.unknown(node, f"`{name}` of a dict")

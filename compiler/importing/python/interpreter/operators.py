@@ -76,14 +76,14 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
         return part
     for one in (left, right):
         if isinstance(one, Unknown):
-            return Unknown(one.why, one.place)
+            return Unknown(one.why, one.location)
     kind = type(node.op)
     if kind is ast.Sub and functions.is_signature(left):
         return left  # as in `set(signature.parameters) - {"self"}`
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
         return functions.path_join(left, right)
     if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):
-        return Table({**left, **right}, {**getattr(left, "places", {}), **getattr(right, "places", {})})
+        return Table({**left, **right}, {**getattr(left, "locations", {}), **getattr(right, "locations", {})})
     if kind is ast.Add and (not isinstance(left, str) or not isinstance(right, str)):
         texts = (str, Text, Column, Object, Choice)
         if isinstance(left, texts) and isinstance(right, texts):
@@ -106,8 +106,8 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
     share = isinstance(node.op, ast.Mult) and 0 < other < 1
     if not rows and not share:
         return None
-    left_out = Argument(other if rows else round(1 - other, 9), machine.place(node))
-    return Unknown(LENGTH, length.place, Object(LESS, [left_out], {}, machine.place(node), length.hidden))
+    left_out = Argument(other if rows else round(1 - other, 9), machine.location(node))
+    return Unknown(LENGTH, length.location, Object(LESS, [left_out], {}, machine.location(node), length.hidden))
 
 
 MOST_PIECES = 32
@@ -126,10 +126,14 @@ def is_tokens(value: object) -> bool:
 
 def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -> Object | Unknown | None:
     """Tokens that are joined, or a label for each token of a text (`[-100] * len(tokens)`); None for other values."""
-    place = machine.place(node)
+    location = machine.location(node)
     if isinstance(node.op, ast.Mult) and isinstance(left, list) and len(left) == 1 and isinstance(right, Unknown):
         known = right.why == LENGTH and is_tokens(right.hidden)
-        return Object(MASKED, [Argument(left[0], place), Argument(right.hidden, place)], {}, place) if known else None
+        return (
+            Object(MASKED, [Argument(left[0], location), Argument(right.hidden, location)], {}, location)
+            if known
+            else None
+        )
     sides = (left, right)
     if not isinstance(node.op, ast.Add) or not any(map(is_tokens, sides)):
         return None
@@ -141,7 +145,7 @@ def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -
         pieces += [each.value for each in one.positional] if joined_ else one if isinstance(one, list) else [one]  # type: ignore[attr-defined]
     if len(pieces) > MOST_PIECES:
         return machine.unknown(node, "more joined tokens than are followed")
-    return Object(TOKENS, [Argument(each, place) for each in pieces], {}, place)
+    return Object(TOKENS, [Argument(each, location) for each in pieces], {}, location)
 
 
 def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) -> object:
@@ -213,7 +217,7 @@ def _unclear(machine: Machine, node: ast.AST, *values: object) -> Unknown:
     found = next((one for one in values if isinstance(one, Unknown)), None)
     if found is None:
         return machine.unknown(node, "it depends on a value that is not known")
-    return Unknown(found.why, found.place)
+    return Unknown(found.why, found.location)
 
 
 def comparison(machine: Machine, node: ast.Compare) -> object:
@@ -225,7 +229,7 @@ def comparison(machine: Machine, node: ast.Compare) -> object:
         if found is not None:
             machine.taken_as_empty(left)
         if found is None and len(node.ops) == 1 and isinstance(op, ast.NotEq) and right == "" and condition(left):
-            return Object("<full>", [], {}, machine.place(node), left)
+            return Object("<full>", [], {}, machine.location(node), left)
         if found is None:
             return _unclear(machine, node, left, right)
         if not found:

@@ -20,9 +20,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Class,
     Function,
     Instance,
+    Location,
     Name,
     Object,
-    Place,
     Table,
     Unknown,
 )
@@ -49,7 +49,7 @@ def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> obj
     if call.last in FROM_VALUES:
         table = _values(machine, call, node)
     else:
-        machine.command_line.append(machine.place(node))
+        machine.command_line.append(machine.location(node))
     out = tuple(_filled(machine, one, node, frozenset().union(*names), table) for one in kinds)
     return out[0] if len(out) == 1 and parser.last == "H4ArgumentParser" else out
 
@@ -92,13 +92,13 @@ def _helper(machine: Machine, positional: list[Argument], switch: str, path: str
 
     def stated(name: str) -> Argument:
         given = model.keywords.get(name)
-        return Argument(usual.get(name), machine.place(node)) if given is None else given
+        return Argument(usual.get(name), machine.location(node)) if given is None else given
 
     on = stated(switch)
     if not on.value or isinstance(on.value, Unknown):
         return on.value if isinstance(on.value, Unknown) else None
     words = {theirs: stated(name) for theirs, name in names.items()}
-    made = Object(path, [], {key: one for key, one in words.items() if one.value is not None}, machine.place(node))
+    made = Object(path, [], {key: one for key, one in words.items() if one.value is not None}, machine.location(node))
     if path.startswith("transformers"):
         made.keywords = {switch: on, **made.keywords}
     machine.calls.append(made)
@@ -114,8 +114,10 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
              for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)}  # fmt: skip
     found = {key: one for key, one in machine.command.arguments.items() if key in kinds or spec.kwarg is not None}
     machine.command.used.update(found)
-    places = {key: Place(one.file, one.line) for key, one in found.items()}
-    return {key: Argument(value_of(one, kinds.get(key, ""), places[key]), places[key]) for key, one in found.items()}
+    locations = {key: Location(one.file, one.line) for key, one in found.items()}
+    return {
+        key: Argument(value_of(one, kinds.get(key, ""), locations[key]), locations[key]) for key, one in found.items()
+    }
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
@@ -131,7 +133,7 @@ def _values(machine: Machine, call: Object, node: ast.AST) -> Table:
     if isinstance(value, str):
         value = contents(machine.read, value) or machine.unknown(node, f"the contents of `{value[:60]}` are not here")
     if isinstance(value, dict):
-        return Table(value, getattr(value, "places", {}))
+        return Table(value, getattr(value, "locations", {}))
     why = value.why if isinstance(value, Unknown) else "the values that the parser reads are not known"
     return Table({OPEN: machine.unknown(node, why)})
 
@@ -142,8 +144,8 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
     if table is None:
         words = _words(machine, kind, names)
     else:
-        known, place = _known(kind), machine.place(node)
-        words = {str(key): Argument(one, table.places.get(key, place)) for key, one in table.items()
+        known, location = _known(kind), machine.location(node)
+        words = {str(key): Argument(one, table.locations.get(key, location)) for key, one in table.items()
                  if key in known or key == OPEN}  # fmt: skip
     if isinstance(kind, Class):
         made = machine.call(kind, [], words, node)
@@ -151,7 +153,7 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
         if table is None and isinstance(made, Instance):
             _required(made)
     else:
-        made = Object(kind.path, [], words, machine.place(node))
+        made = Object(kind.path, [], words, machine.location(node))
         machine.calls.append(made)
     if isinstance(made, Object):
         known_words = machine.command is not None or table is not None
@@ -164,9 +166,9 @@ def _required(made: Instance) -> None:
     for name, value in {**dict.fromkeys(made.kind.required), **made.attributes}.items():
         unset = isinstance(value, Unknown) and value.why == NO_DEFAULT
         if unset or name not in made.attributes:
-            place = value.place if isinstance(value, Unknown) else made.kind.required[name]
+            location = value.location if isinstance(value, Unknown) else made.kind.required[name]
             why = f"the command line gives `--{name}`, which has no default: `--set {name}=VALUE` does"
-            made.attributes[name], made.places[name] = Unknown(why, place), place
+            made.attributes[name], made.locations[name] = Unknown(why, location), location
 
 
 def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Argument]) -> None:
@@ -178,14 +180,20 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
     for name in _fields(kind):
         value = made.keywords.get(name) if isinstance(made, Object) else None
         found = value.value if value is not None else getattr(made, "attributes", {}).get(name)
-        place = next((one.places[name] for one in kind.lineage() if name in one.places), machine.place(ast.Pass()))
+        location = next(
+            (one.locations[name] for one in kind.lineage() if name in one.locations), machine.location(ast.Pass())
+        )
         plain = isinstance(found, list) and found and all(isinstance(one, str | int | float) for one in found)
         if name in given or name not in argument_names() or not (isinstance(found, str | int | float) or plain):
             continue
-        entry = Entry(name, found, place.file, place.line)
+        entry = Entry(name, found, location.file, location.line)
         if isinstance(found, list):
-            entry = Entry(name, [Entry(f"{name}[{n}]", one, place.file, place.line) for n, one in enumerate(found)],
-                          place.file, place.line)  # fmt: skip
+            entry = Entry(
+                name,
+                [Entry(f"{name}[{n}]", one, location.file, location.line) for n, one in enumerate(found)],
+                location.file,
+                location.line,
+            )
         machine.command.declared.setdefault(name, entry)
 
 
@@ -208,10 +216,12 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
     """
     own = _fields(kind)
     if machine.command is None:
-        place = next((one.place for one in machine.calls[-1:]), Place(machine.label, 0))
+        location = next((one.location for one in machine.calls[-1:]), Location(machine.label, 0))
         machine.use(*own)
         return {
-            name: Argument(_converted(machine.given[name], own[name]), place) for name in own if name in machine.given
+            name: Argument(_converted(machine.given[name], own[name]), location)
+            for name in own
+            if name in machine.given
         }
     known = _known(kind)
     out: dict[str, Argument] = {}
@@ -223,9 +233,9 @@ def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[
         if name not in known:
             continue
         machine.command.used.add(key)
-        place = Place(entry.file, entry.line)
-        value = False if off else value_of(entry, own.get(name, ""), place)
-        out[name] = Argument(value, place)
+        location = Location(entry.file, entry.line)
+        value = False if off else value_of(entry, own.get(name, ""), location)
+        out[name] = Argument(value, location)
     return out
 
 
@@ -302,13 +312,13 @@ def defaults(path: str) -> Mapping[str, object]:
             if all(one[name].declared == fields[0][name].declared for one in fields)}  # fmt: skip
 
 
-def value_of(entry: Entry, annotation: str, place: Place) -> object:
+def value_of(entry: Entry, annotation: str, location: Location) -> object:
     """The value of an argument, in the type of its field."""
     if entry.unset:
-        return Unknown(": ".join(not_set(entry.unset)), place)
+        return Unknown(": ".join(not_set(entry.unset)), location)
     if entry.mapping:
-        return Table({key.rpartition(".")[2]: value_of(one, "", place) for key, one in entry.mapping.items()},
-                     {key: Place(one.file, one.line) for key, one in entry.mapping.items()})  # fmt: skip
+        return Table({key.rpartition(".")[2]: value_of(one, "", location) for key, one in entry.mapping.items()},
+                     {key: Location(one.file, one.line) for key, one in entry.mapping.items()})  # fmt: skip
     if isinstance(entry.value, list):
         return [_converted(one.value, annotation) for one in entry.value]
     value = _converted(entry.value, annotation)

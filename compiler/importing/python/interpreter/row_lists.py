@@ -52,19 +52,19 @@ def is_row_list(machine: Machine, value: object) -> bool:
 
 def length(machine: Machine, value: list[object], node: ast.AST) -> Object:
     """The rows whose number is not known, for `len(rows)`."""
-    return Object(ROWS, [Argument(value, machine.place(node))], {}, machine.place(node))
+    return Object(ROWS, [Argument(value, machine.location(node))], {}, machine.location(node))
 
 
 def part(machine: Machine, value: list[object], ends: list[object], node: ast.AST) -> list[object]:
     """Compute `rows[start:end]`: the same list, whose row comes from a part of the file."""
-    place = machine.place(node)
-    made = Object(f"{ROWS}[:]", [Argument(one, place) for one in ends], {}, place, source_of(value[0]))
+    location = machine.location(node)
+    made = Object(f"{ROWS}[:]", [Argument(one, location) for one in ends], {}, location, source_of(value[0]))
     return [_moved(value[0], made)]
 
 
 def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[object]:
     """Compute `random.sample(rows, len(rows))`: the same list, whose row comes from the shuffled file."""
-    return [_moved(value[0], Object(f"{ROWS}.shuffle", [], {}, machine.place(node), source_of(value[0])))]
+    return [_moved(value[0], Object(f"{ROWS}.shuffle", [], {}, machine.location(node), source_of(value[0])))]
 
 
 def _moved(value: object, source: Object, depth: int = 0) -> object:
@@ -78,7 +78,7 @@ def _moved(value: object, source: Object, depth: int = 0) -> object:
         return Row(value.batch, written, source)
     if isinstance(value, dict):
         inner = {key: _moved(one, source, depth + 1) for key, one in value.items()}
-        return Table(inner, getattr(value, "places", {}))
+        return Table(inner, getattr(value, "locations", {}))
     if isinstance(value, list | tuple):
         items = [_moved(one, source, depth + 1) for one in value]
         return items if isinstance(value, list) else tuple(items)
@@ -87,9 +87,9 @@ def _moved(value: object, source: Object, depth: int = 0) -> object:
     if isinstance(value, Choice):
         return Choice(value.column, _moved(value.full, source, depth + 1), _moved(value.empty, source, depth + 1))
     if isinstance(value, Object) and source_of(value) is not None:
-        given = [Argument(_moved(one.value, source, depth + 1), one.place) for one in value.positional]
+        given = [Argument(_moved(one.value, source, depth + 1), one.location) for one in value.positional]
         receiver = value.receiver
         if source_of(receiver) is not None:
             receiver = _moved(receiver, source, depth + 1)
-        return Object(value.path, given, dict(value.keywords), value.place, receiver)
+        return Object(value.path, given, dict(value.keywords), value.location, receiver)
     return value

@@ -11,7 +11,7 @@ from xpc.compiler.importing.python.interpreter.machine import Command, Machine, 
 from xpc.compiler.importing.python.interpreter.script_calls import call
 from xpc.compiler.importing.python.interpreter.source import Part
 from xpc.compiler.importing.python.interpreter.statements import STATEMENTS
-from xpc.compiler.importing.python.interpreter.values import Bound, Class, Place
+from xpc.compiler.importing.python.interpreter.values import Bound, Class, Location
 
 SEMANTICS = Semantics(EXPRESSIONS, STATEMENTS, call)
 
@@ -21,7 +21,7 @@ def followed(
     read: Callable[[str], bytes | None],
     gpu_has_bf16: bool = True,
     given: Mapping[str, str] | None = None,
-    assumed: Mapping[Place, bool] | None = None,
+    assumed: Mapping[Location, bool] | None = None,
     gpus: int = 1,
     command: Command | None = None,
 ) -> Machine:

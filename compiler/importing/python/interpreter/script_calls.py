@@ -23,9 +23,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Function,
     Instance,
     Join,
+    Location,
     Name,
     Object,
-    Place,
     Table,
     Unknown,
 )
@@ -56,7 +56,7 @@ def call(
             return _follow(
                 machine,
                 function.function,
-                [Argument(function.receiver, machine.place(node)), *positional],
+                [Argument(function.receiver, machine.location(node)), *positional],
                 keywords,
                 node,
             )
@@ -67,7 +67,7 @@ def call(
         return library(machine, function, positional, keywords, node)
     if isinstance(function, Unknown):
         inner = positional[0].value if positional else None
-        return Unknown(function.why, function.place, inner)
+        return Unknown(function.why, function.location, inner)
     return machine.unknown(node, "a call of a value that is not known")
 
 
@@ -100,9 +100,9 @@ def _follow(
             values.append(None)
         if not values:
             return functions.EXIT if ends == STOP else None
-        join = Join(machine.place(function.node))
+        join = Join(machine.location(function.node))
         if len(values) > 1:
-            machine.undecided.setdefault(join.place, []).extend(machine.forks[-1])
+            machine.undecided.setdefault(join.location, []).extend(machine.forks[-1])
         value = values[-1]
         for one in reversed(values[:-1]):
             choice = isinstance(one, Choice) and one.empty is MISSING
@@ -149,7 +149,7 @@ def _bind(
         local[spec.vararg.arg] = tuple(one.value for one in positional[len(names) :])
     if spec.kwarg is not None:
         local[spec.kwarg.arg] = Table(
-            {key: one.value for key, one in rest.items()}, {key: one.place for key, one in rest.items()}
+            {key: one.value for key, one in rest.items()}, {key: one.location for key, one in rest.items()}
         )
 
 
@@ -160,7 +160,7 @@ def _parameter(
     any of which may be this one.
     """
     if unread is not None and isinstance(unread.value, Unknown):
-        return Unknown(unread.value.why, unread.place)
+        return Unknown(unread.value.why, unread.location)
     if default is not None:
         value = machine.evaluate(default)
         return option_default(value)
@@ -172,7 +172,7 @@ def _parameter(
         return made
     return Unknown(
         f"nothing in the script gives the parameter `{one.arg}` of `{function.name}`",
-        Place(function.label, one.lineno),
+        Location(function.label, one.lineno),
     )
 
 
@@ -192,7 +192,7 @@ def _by_annotation(machine: Machine, function: Function, one: ast.arg) -> object
     kind = next((scope[note.id] for scope in [*function.scopes, machine.main] if note.id in scope), None)
     if not isinstance(kind, Class) or not kind.fields or kind.required or kind.find("__init__") is not None:
         return None
-    found = Defaulted(one.arg, kind.name, Place(function.label, one.lineno))
+    found = Defaulted(one.arg, kind.name, Location(function.label, one.lineno))
     if found not in machine.defaulted:
         machine.defaulted.append(found)
     return machine.call(kind, [], {}, ast.Pass(lineno=one.lineno))
@@ -207,19 +207,19 @@ def _construct(
     base = kind.base()
     made = Instance(kind)
     if base and functions.is_library(base):
-        made.made = Object(base, list(positional), dict(keywords), machine.place(node))
+        made.made = Object(base, list(positional), dict(keywords), machine.location(node))
     init = kind.find("__init__")
     if isinstance(init, Function):
-        _follow(machine, init, [Argument(made, machine.place(node)), *positional], keywords, node)
+        _follow(machine, init, [Argument(made, machine.location(node)), *positional], keywords, node)
     else:
         _fields(machine, made, positional, keywords)
         post = kind.find("__post_init__")
         if isinstance(post, Function):
-            _follow(machine, post, [Argument(made, machine.place(node))], {}, node)
+            _follow(machine, post, [Argument(made, machine.location(node))], {}, node)
     if made.made is not None:
         made.made.keywords = {
             **{
-                name: Argument(value, made.places.get(name, machine.place(node)))
+                name: Argument(value, made.locations.get(name, machine.location(node)))
                 for name, value in made.attributes.items()
             },
             **made.made.keywords,
@@ -239,15 +239,15 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
                 names.append(name)
             if name in kind.attributes:
                 made.attributes[name] = field_default(machine, kind.attributes[name])
-                made.places[name] = kind.places[name]
+                made.locations[name] = kind.locations[name]
     for one, given in zip(names, positional):
-        made.attributes[one], made.places[one] = given.value, given.place
+        made.attributes[one], made.locations[one] = given.value, given.location
     for key, given in keywords.items():
         if not key.startswith(OPEN):
-            made.attributes[key], made.places[key] = _nested(machine, made.kind, key, given), given.place
+            made.attributes[key], made.locations[key] = _nested(machine, made.kind, key, given), given.location
         else:
             for name in names:
-                made.attributes[name] = Unknown("`**` of a value that is not known", given.place)
+                made.attributes[name] = Unknown("`**` of a value that is not known", given.location)
 
 
 def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:
@@ -255,9 +255,9 @@ def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object
     inner = next((one.kinds[name] for one in kind.lineage() if name in one.kinds), None)
     if inner is None or not isinstance(given.value, dict) or not kind.base().startswith("pydantic"):
         return given.value
-    places = getattr(given.value, "places", {})
-    values = {str(key): Argument(one, places.get(key, given.place)) for key, one in given.value.items()}
-    return machine.call(inner, [], values, ast.Pass(lineno=given.place.line))
+    locations = getattr(given.value, "locations", {})
+    values = {str(key): Argument(one, locations.get(key, given.location)) for key, one in given.value.items()}
+    return machine.call(inner, [], values, ast.Pass(lineno=given.location.line))
 
 
 def library(
@@ -278,7 +278,7 @@ def library(
         path, receiver = f"{path}()", function  # the call is one of an object, such as `tokenizer(text)`
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
-    made = Object(path, positional, keywords, machine.place(node), receiver)
+    made = Object(path, positional, keywords, machine.location(node), receiver)
     machine.calls.append(made)
     if isinstance(receiver, Object):
         machine.journal.change(receiver.calls, [*receiver.calls, made])  # type: ignore[arg-type]
@@ -297,9 +297,9 @@ def library(
 def _as_dict(config: Object) -> Table:
     """Compute `config.to_dict()`: the arguments that the script gives to a configuration, or sets on it."""
     given = {name: one for name, one in config.keywords.items() if not name.startswith(OPEN)}
-    places = {name: one.place for name, one in given.items()} | config.places
-    changed = {name: one for name, one in config.attributes.items() if name in config.places}
-    return Table({**{name: one.value for name, one in given.items()}, **changed}, places)
+    locations = {name: one.location for name, one in given.items()} | config.locations
+    changed = {name: one for name, one in config.attributes.items() if name in config.locations}
+    return Table({**{name: one.value for name, one in given.items()}, **changed}, locations)
 
 
 def _moment(machine: Machine, trainer: Object) -> Object:

@@ -91,21 +91,21 @@ def _function(machine: Machine, node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 def _class(machine: Machine, node: ast.ClassDef) -> None:
     """Interpret a class definition."""
-    made = Class(node.name, [machine.evaluate(one) for one in node.bases], machine.place(node))
+    made = Class(node.name, [machine.evaluate(one) for one in node.bases], machine.location(node))
     scopes, before = machine.scopes, len(machine.functions)
     machine.scopes = [made.attributes, *scopes]
     for one in node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name):
             made.fields.append(one.target.id)
-            made.places[one.target.id] = machine.place(one)
+            made.locations[one.target.id] = machine.location(one)
             made.annotations[one.target.id] = ast.unparse(one.annotation)
             kind = machine.evaluate(one.annotation) if isinstance(one.annotation, ast.Name) else None
             if isinstance(kind, Class):
                 made.kinds[one.target.id] = kind
             if one.value is None:
-                made.required[one.target.id] = machine.place(one)
+                made.required[one.target.id] = machine.location(one)
         elif isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name):
-            made.places[one.targets[0].id] = machine.place(one)
+            made.locations[one.targets[0].id] = machine.location(one)
         machine.block([one])
     machine.scopes = scopes
     for inner in machine.functions[before:]:

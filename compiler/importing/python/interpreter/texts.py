@@ -31,7 +31,7 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
             if isinstance(part, Unknown):
-                return Unknown(part.why, part.place, part.hidden)
+                return Unknown(part.why, part.location, part.hidden)
             if isinstance(part, Choice):
                 return _chosen(machine, part, parts, node)
             if isinstance(part, list | tuple | dict | Function | Class | Instance | Bound):

@@ -28,7 +28,7 @@ PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
 @record
-class Place:
+class Location:
     """A location in a source file."""
 
     file: str
@@ -43,7 +43,7 @@ class Unknown:
     """A value that the script's source does not determine, with the reason and the location."""
 
     why: str
-    place: Place
+    location: Location
     hidden: object = field(default=None, repr=False)
     """The value from which the unknown value was derived. For a dataset that a function filters which cannot be read,
     it is the dataset.
@@ -121,15 +121,15 @@ class Argument:
     """An argument of a call, with its file and line."""
 
     value: object
-    place: Place
+    location: Location
 
 
 class Table(dict[Any, Any]):
-    """A dict that also has the file and line of each key (`places`)."""
+    """A dict that also has the file and line of each key (`locations`)."""
 
-    def __init__(self, values: Mapping[Any, object] | None = None, places: Mapping[Any, Place] | None = None):
+    def __init__(self, values: Mapping[Any, object] | None = None, locations: Mapping[Any, Location] | None = None):
         super().__init__(values or {})
-        self.places: dict[Any, Place] = dict(places or {})
+        self.locations: dict[Any, Location] = dict(locations or {})
 
 
 class Splits(Table):
@@ -155,10 +155,10 @@ class Object:
     path: str
     positional: list[Argument]
     keywords: dict[str, Argument]
-    place: Place
+    location: Location
     receiver: object = None
     attributes: dict[str, object] = field(factory=dict)
-    places: dict[str, Place] = field(factory=dict)
+    locations: dict[str, Location] = field(factory=dict)
     calls: list[Object] = field(factory=list)
 
     @property
@@ -204,12 +204,12 @@ class Class:
 
     name: str
     bases: list[object]
-    place: Place
+    location: Location
     attributes: dict[str, object] = field(factory=dict)
-    places: dict[str, Place] = field(factory=dict)
+    locations: dict[str, Location] = field(factory=dict)
     fields: list[str] = field(factory=list)
     """Names with an annotation, which are a dataclass's fields."""
-    required: dict[str, Place] = field(factory=dict)
+    required: dict[str, Location] = field(factory=dict)
     kinds: dict[str, Class] = field(factory=dict)
     """For each field that is annotated with a class of the script: this class."""
     annotations: dict[str, str] = field(factory=dict)
@@ -258,7 +258,7 @@ class Instance:
 
     kind: Class
     attributes: dict[str, object] = field(factory=dict)
-    places: dict[str, Place] = field(factory=dict)
+    locations: dict[str, Location] = field(factory=dict)
     made: Object | None = None
     """The recorded call of the library class from which the class of the object inherits. None if there is none."""
 
@@ -287,8 +287,8 @@ class Join:
     any.
     """
 
-    def __init__(self, place: Place, hidden: object = None, column: str = "") -> None:
-        self.place, self.left, self.hidden, self.column = place, MOST_JOINED, hidden, column
+    def __init__(self, location: Location, hidden: object = None, column: str = "") -> None:
+        self.location, self.left, self.hidden, self.column = location, MOST_JOINED, hidden, column
         self.made: dict[tuple[int, int], object] = {}
 
     def join(self, one: object, other: object) -> object:
@@ -296,10 +296,10 @@ class Join:
         self.left -= 1
         if one is other or self.left < 0:
             return one if one is other else self.unknown()
-        if isinstance(one, Place):
+        if isinstance(one, Location):
             return one
         if isinstance(one, Argument) and isinstance(other, Argument):
-            return Argument(self.join(one.value, other.value), one.place)
+            return Argument(self.join(one.value, other.value), one.location)
         if isinstance(one, Scalar) and isinstance(other, Scalar):
             return one if type(one) is type(other) and one == other else self.unknown(one, other)
         known = self.made.get((id(one), id(other)))
@@ -316,23 +316,23 @@ class Join:
     def parts(self, one: object, other: object) -> object:
         """Join two objects, dicts, lists or tuples item by item; other values become unknown."""
         if isinstance(one, Object) and isinstance(other, Object) and one.path == other.path:
-            out = Object(one.path, [], {}, one.place, one.receiver)
+            out = Object(one.path, [], {}, one.location, one.receiver)
             self.made[id(one), id(other)] = out
             out.receiver = self.join(one.receiver, other.receiver)
             if len(one.positional) == len(other.positional):
                 out.positional = [
-                    Argument(self.join(a.value, b.value), a.place) for a, b in zip(one.positional, other.positional)
+                    Argument(self.join(a.value, b.value), a.location) for a, b in zip(one.positional, other.positional)
                 ]
             else:
-                out.positional = [Argument(self.unknown(), self.place)]
+                out.positional = [Argument(self.unknown(), self.location)]
             out.keywords = self.keywords(one.keywords, other.keywords)
             out.attributes = self.tables(one.attributes, other.attributes)
-            out.places = {**other.places, **one.places}
+            out.locations = {**other.locations, **one.locations}
             own = set(map(id, one.calls))
             out.calls = [*one.calls, *(call for call in other.calls if id(call) not in own)]
             return out
         if isinstance(one, Table) and isinstance(other, Table):
-            return Table(self.tables(one, other), {**other.places, **one.places})
+            return Table(self.tables(one, other), {**other.locations, **one.locations})
         if isinstance(one, list | tuple) and type(one) is type(other) and len(one) == len(other):
             return type(one)(self.join(a, b) for a, b in zip(one, other))
         return self.unknown(one, other)
@@ -343,11 +343,11 @@ class Join:
         for name in [*one, *(key for key in other if key not in one)]:
             a, b = one.get(name), other.get(name)
             if a is not None and b is not None:
-                out[name] = Argument(self.join(a.value, b.value), a.place)
+                out[name] = Argument(self.join(a.value, b.value), a.location)
             else:
                 present = a or b
                 assert present is not None
-                out[name] = Argument(self.unknown(present.value), present.place)
+                out[name] = Argument(self.unknown(present.value), present.location)
         return out
 
     def tables(self, one: Mapping, other: Mapping) -> dict:  # type: ignore[type-arg]
@@ -361,10 +361,10 @@ class Join:
 
     def only(self, present: object) -> object:
         """The value of a key that only one of the two branches sets."""
-        if isinstance(present, Place):
+        if isinstance(present, Location):
             return present
         if isinstance(present, Argument):
-            return Argument(self.unknown(present.value), present.place)
+            return Argument(self.unknown(present.value), present.location)
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
@@ -377,7 +377,7 @@ class Join:
         shown = " or ".join(repr(each) for each in (one, other) if isinstance(each, Scalar) and each is not None)
         return Unknown(
             f"it depends on the condition{f' ({shown[:60]})' if shown else ''}",
-            self.place,
+            self.location,
             self.hidden or (one if not isinstance(one, Scalar) else other),
         )
 

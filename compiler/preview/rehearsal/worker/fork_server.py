@@ -63,8 +63,8 @@ def warm() -> None:
     from torch.distributed.elastic.agent.server import local_elastic_agent
 
     for name in TRAINERS:
-        place = trl if hasattr(trl, name + "Trainer") else import_module("trl.experimental." + name.lower())
-        getattr(place, name + "Trainer"), getattr(place, name + "Config")
+        location = trl if hasattr(trl, name + "Trainer") else import_module("trl.experimental." + name.lower())
+        getattr(location, name + "Trainer"), getattr(location, name + "Config")
     for name in LATER:
         with contextlib.suppress(ImportError):
             import_module(name)
@@ -175,14 +175,14 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             if done:
                 status[alive.pop(pid)] = os.waitstatus_to_exitcode(code)
         time.sleep(0.005)
-    said = {}
+    output = {}
     for name in ("out", "err"):
         texts = []
         for rank in range(job["world"]):
             with open(f"{job['said']}.{name}.{rank}", encoding="utf-8", errors="replace") as handle:
                 texts.append(handle.read())
-        said[name] = "".join(texts)
-    return {"status": [status[rank] for rank in range(job["world"])], "killed": killed, "late": late, **said}
+        output[name] = "".join(texts)
+    return {"status": [status[rank] for rank in range(job["world"])], "killed": killed, "late": late, **output}
 
 
 class Commands:
@@ -207,9 +207,9 @@ class Commands:
         if not text:  # the client was killed before it sent its request, so there is nothing to start
             connection.close()
             return
-        asked = json.loads(text)
+        requested = json.loads(text)
         enter(files[3])  # from now on, forks start in the client's pid namespace
-        pid = forked(lambda: as_command(asked, files))
+        pid = forked(lambda: as_command(requested, files))
         enter(self.own)
         for file in files:
             os.close(file)
@@ -219,9 +219,9 @@ class Commands:
 
     def signal(self, connection: socket.socket, pid: int) -> None:
         """Pass a signal that the client got to its fork. If the client has ended, kill the fork."""
-        asked = connection.recv(16)
-        os.kill(pid, int(asked or signal.SIGKILL))
-        if not asked:
+        requested = connection.recv(16)
+        os.kill(pid, int(requested or signal.SIGKILL))
+        if not requested:
             self.selector.unregister(connection)
 
     def end(self, connection: socket.socket, ended: int, pid: int) -> None:
@@ -257,24 +257,24 @@ def enter(space: int) -> None:
     ctypes.CDLL(None).setns(space, 0)
 
 
-def as_command(asked: dict[str, Any], files: list[int]) -> str:
+def as_command(requested: dict[str, Any], files: list[int]) -> str:
     """Make this fork look like the program that the client was to start, and return the path of that program.
 
-    ``asked`` has the program's arguments, folder and environment; ``files`` are the client's open file descriptors.
+    ``requested`` has the program's arguments, folder and environment; ``files`` are the client's open file descriptors.
     """
     for space in files[4:]:
         enter(space)
-    os.chdir(asked["cwd"])
+    os.chdir(requested["cwd"])
     for number, file in enumerate(files[:3]):
         os.dup2(file, number)
     os.closerange(3, 1 << 16)  # this also closes the files of the server
     os.environ.clear()
-    os.environ.update(asked["environ"])
+    os.environ.update(requested["environ"])
     # huggingface_hub reads these variables only when it is imported, so its values are set here
     importlib.reload(sys.modules["huggingface_hub.constants"])
-    sys.executable, sys.argv = asked["python"], asked["words"]
+    sys.executable, sys.argv = requested["python"], requested["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])
-    if asked["unbuffered"]:
+    if requested["unbuffered"]:
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     return str(sys.argv[0])
 

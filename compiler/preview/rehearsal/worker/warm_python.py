@@ -38,9 +38,9 @@ def main(words: Sequence[str]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(os.path.join(os.path.dirname(here), "socket"))
         spaces = [os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for name in SPACES]
-        asked = {"words": words[words.index(program[0]) :], "cwd": os.getcwd(), "environ": dict(os.environ),
+        requested = {"words": words[words.index(program[0]) :], "cwd": os.getcwd(), "environ": dict(os.environ),
                  "python": here, "unbuffered": words[0] == "-u"}  # fmt: skip
-        socket.send_fds(server, [json.dumps(asked).encode()], [0, 1, 2, *spaces])
+        socket.send_fds(server, [json.dumps(requested).encode()], [0, 1, 2, *spaces])
         for number in PASSED:
             signal.signal(number, lambda number, _: passed_on(server, number))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED)

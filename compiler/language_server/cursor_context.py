@@ -25,7 +25,7 @@ class Token:
 
 
 @record
-class Place:
+class CursorContext:
     """A token and its context.
 
     `clause` is the path of the block that contains the token, or of the clause on the same line; "" at the top level.
@@ -69,7 +69,7 @@ def tokens(text: str) -> Iterator[Token]:
     return (Token(found.start(), found.end(), found[0]) for found in TOKEN.finditer(text))
 
 
-def places(text: str) -> Iterator[Place]:
+def locations(text: str) -> Iterator[CursorContext]:
     """Yield every word and quoted text with its context."""
     stack = [Frame("", "")]
     for token in tokens(text):
@@ -86,22 +86,22 @@ def places(text: str) -> Iterator[Place]:
             if here.bracket != "[":
                 here.end()
         elif not mark.startswith("#"):
-            yield _place_of(here, token)
+            yield _context_of(here, token)
 
 
-def _place_of(here: Frame, token: Token) -> Place:
+def _context_of(here: Frame, token: Token) -> CursorContext:
     """The context of a word. The word is also added to the current statement."""
     if here.bracket == "[":
-        return Place(token, here.path, here.key)
+        return CursorContext(token, here.path, here.key)
     if here.value:
         here.value = False
-        return Place(token, _statement_path(here), here.key)
+        return CursorContext(token, _statement_path(here), here.key)
     follows, here.key, here.last = here.last, "", token.text
     if not here.head:
         here.head = token.text
-        return Place(token, here.path, first=True, chosen=here.opener)
+        return CursorContext(token, here.path, first=True, chosen=here.opener)
     before, here.choice = here.choice, here.choice or token.text
-    return Place(token, _statement_path(here), chosen=before or here.opener, follows=follows)
+    return CursorContext(token, _statement_path(here), chosen=before or here.opener, follows=follows)
 
 
 def _statement_path(here: Frame) -> str:
@@ -128,17 +128,17 @@ def _path(inside: str, name: str) -> str:
     return bare_choices().get(name) or outer_names().get(name) or ""
 
 
-def place_at(text: str, offset: int) -> Place:
+def context_at(text: str, offset: int) -> CursorContext:
     """The word at an offset, with its context. If there is no word at the offset, the word is empty."""
     typed = next((one for one in tokens(text) if one.start < offset <= one.end and one.text not in "({[)}]=,\n"), None)
     if typed is not None and typed.text.startswith("#"):
-        return Place(Token(offset, offset, ""), key="#")
+        return CursorContext(Token(offset, offset, ""), key="#")
     if typed is None:
         typed = next((one for one in tokens(text) if one.start == offset and re.match(r"[\w\"]", one.text)), None)
     if typed is not None:
-        found = next(one for one in places(text[: typed.end]) if one.token == typed)
+        found = next(one for one in locations(text[: typed.end]) if one.token == typed)
         return evolve(found, begins=_is_blank(text[: typed.start]))
-    *_, last = places(text[:offset] + "\0")
+    *_, last = locations(text[:offset] + "\0")
     return evolve(last, token=Token(offset, offset, ""), begins=_is_blank(text[:offset]))
 
 
@@ -147,21 +147,24 @@ def _is_blank(text: str) -> bool:
     return all(one.text == "\n" or one.text.startswith("#") for one in tokens(text))
 
 
-def setting_of_value(place: Place) -> str:
+def setting_of_value(location: CursorContext) -> str:
     """The path of the setting that has the word as its value. "" if the word is not a value."""
-    if not place.key:
+    if not location.key:
         return ""
-    ways = (f"{place.clause}.{place.key}", place.clause if place.clause.rpartition(".")[2] == place.key else "")
-    return next((one for one in ways if one in BY_PATH), outer_names().get(place.key, ""))
+    ways = (
+        f"{location.clause}.{location.key}",
+        location.clause if location.clause.rpartition(".")[2] == location.key else "",
+    )
+    return next((one for one in ways if one in BY_PATH), outer_names().get(location.key, ""))
 
 
-def setting_named(place: Place) -> str:
+def setting_named(location: CursorContext) -> str:
     """The path of the setting or clause that the word names. "" if it names none. A choice that is legal without the
     name of its setting, such as `adamw`, names this setting.
     """
-    if place.key:
+    if location.key:
         return ""
-    name = place.token.text
-    ways = (f"{place.clause}.{name}", name if place.first else "", outer_names().get(name, ""))
+    name = location.token.text
+    ways = (f"{location.clause}.{name}", name if location.first else "", outer_names().get(name, ""))
     found = next((one for one in ways if one in BY_PATH or (one in CLAUSES and one)), "")
     return found or bare_choices().get(name, "")

@@ -1,4 +1,4 @@
-"""The class `Place`: the position at which the parser stopped, and what messages say about it."""
+"""The class `ParserPosition`: the position at which the parser stopped, and what messages say about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xpc.grammar.source import Source, Span
 
 
 @record
-class Place:
+class ParserPosition:
     """The position at which the parser stopped. `before` is the last word before the position on its line. `met` is the
     kind of the token at the position, and `shown` is this token as messages show it.
     """

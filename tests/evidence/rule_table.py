@@ -1,18 +1,16 @@
-"""The outcome of every row of the rule table: `fates/LETTER.toml`, one entry a row. Read by documents and tests.
+"""The outcome of every row of the rule table: `rows/LETTER.toml`, one entry a row. Read by documents and tests.
 
     [P01]
     name = "bf16-pre-ampere"
-    fate = "implemented"        # the spec can say it, and a code refuses it
+    outcome = "implemented"        # the spec can say it, and a code refuses it
     codes = ["XP301"]
     case = "XP301"              # title of the case that violates the row
     unproven = "it needs a TPU" # only where no proof shows what the libraries do
 
-    [P02]
-    name = "bf16-on-cpu-without-use_cpu"
-    fate = "unwritable"         # preflight (found when the bundle starts), refused (with the reason), open (unchecked)
-    why = "use_cpu is derived from `hardware cpu`, never written"
+    [P02] name = "bf16-on-cpu-without-use_cpu" outcome = "unwritable" # preflight (found when the bundle starts),
+refused (with the reason), open (unchecked) why = "use_cpu is derived from `hardware cpu`, never written"
 
-`fates/obsolete.toml` lists obsolete restrictions of other tools and older versions, with specs that they forbid.
+`rows/obsolete.toml` lists obsolete restrictions of other tools and older versions, with specs that they forbid.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from functools import cache
 
 from xpc.grammar.record import record
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fates")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "rows")
 KINDS = ("implemented", "unwritable", "preflight", "refused", "open")
 IMPLEMENTED, UNWRITABLE, PREFLIGHT, REFUSED, OPEN = KINDS
 GROUPS = {
@@ -48,7 +46,7 @@ GROUPS = {
 
 
 @record
-class Fate:
+class TableRow:
     """The outcome of a row of the rule table. If the row is implemented, `why` is empty; if not, `codes`, `case` and
     `unproven` are empty.
 
@@ -66,41 +64,41 @@ class Fate:
 
 @record
 class Ban:
-    """A restriction of other tools or older versions that is obsolete: what the restriction says (`said`), what is true
-    now (`now`), and a spec that the restriction would forbid (`text`).
+    """A restriction of other tools or older versions that is obsolete: what the restriction says (`restriction`),
+    what is true now (`now`), and a spec that the restriction would forbid (`text`).
     """
 
     name: str
-    said: str
+    restriction: str
     now: str
     text: str = ""
 
 
-def fates() -> tuple[dict[str, Fate], list[str]]:
-    """Every `Fate` by its row, in the order of the groups, and a list of mistakes in the files."""
-    found: dict[str, Fate] = {}
+def outcomes() -> tuple[dict[str, TableRow], list[str]]:
+    """Every `TableRow` by its row, in the order of the groups, and a list of mistakes in the files."""
+    found: dict[str, TableRow] = {}
     wrong: list[str] = []
     for letter in GROUPS:
         for row, entry in sorted(_read(f"{letter}.toml", wrong).items(), key=lambda one: (len(one[0]), one[0])):
             problems = _problems(letter, row, entry)
             wrong += [f"{row}: {one}" for one in problems]
             if not problems and isinstance(entry, Mapping):
-                found[row] = _fate(row, entry)
+                found[row] = _outcome(row, entry)
     return found, wrong
 
 
 @cache
-def by_code() -> dict[str, list[Fate]]:
+def by_code() -> dict[str, list[TableRow]]:
     """The implemented rows of the rule table by code. The files are read only once."""
-    out: dict[str, list[Fate]] = {}
-    for fate in fates()[0].values():
-        for code in fate.codes:
-            out.setdefault(code, []).append(fate)
+    out: dict[str, list[TableRow]] = {}
+    for outcome in outcomes()[0].values():
+        for code in outcome.codes:
+            out.setdefault(code, []).append(outcome)
     return out
 
 
 def bans() -> tuple[Ban, ...]:
-    """The obsolete restrictions in `fates/obsolete.toml`."""
+    """The obsolete restrictions in `rows/obsolete.toml`."""
     wrong: list[str] = []
     table = _read("obsolete.toml", wrong)
     if wrong:
@@ -130,23 +128,23 @@ def _problems(letter: str, row: str, entry: object) -> list[str]:
         return [f"no row of {letter}.toml"]
     if not isinstance(entry, Mapping):
         return ["no table"]
-    kind = entry.get("fate")
+    kind = entry.get("outcome")
     if kind not in KINDS:
-        return [f"fate is {kind!r}, not one of {', '.join(KINDS)}"]
+        return [f"outcome is {kind!r}, not one of {', '.join(KINDS)}"]
     texts, lists = (("name", "case"), ("codes",)) if kind == IMPLEMENTED else (("name", "why"), ())
     out = [f"{name} is no text" for name in texts if not (isinstance(entry.get(name), str) and entry[name].strip())]
     for name in lists:
         value = entry.get(name)
         if not (isinstance(value, list) and value and all(isinstance(one, str) for one in value)):
             out.append(f"{name} is no list of texts")
-    extra = set(entry) - {"fate", *texts, *lists, *(("unproven",) if kind == IMPLEMENTED else ())}
+    extra = set(entry) - {"outcome", *texts, *lists, *(("unproven",) if kind == IMPLEMENTED else ())}
     return [*out, *([f"{', '.join(sorted(extra))} does not belong here"] if extra else [])]
 
 
-def _fate(row: str, entry: Mapping[str, object]) -> Fate:
+def _outcome(row: str, entry: Mapping[str, object]) -> TableRow:
     codes = entry.get("codes", [])
     assert isinstance(codes, list)
     name, kind, *texts = (
-        " ".join(str(entry.get(name, "")).split()) for name in ("name", "fate", "case", "why", "unproven")
+        " ".join(str(entry.get(name, "")).split()) for name in ("name", "outcome", "case", "why", "unproven")
     )
-    return Fate(row, name, kind, tuple(codes), *texts)
+    return TableRow(row, name, kind, tuple(codes), *texts)

@@ -12,7 +12,7 @@ _RANK = {ERROR: 0, WARNING: 1, NOTE: 2}
 
 
 @record
-class Place:
+class Position:
     """A position. Lines and columns count from 1, columns in code points; `end_column` is exclusive."""
 
     file: str
@@ -28,10 +28,10 @@ def clamp(source: Source, span: Span) -> Span:
     return Span(start, min(max(span.end, start), len(source.text)))
 
 
-def place(source: Source, span: Span) -> Place:
+def position(source: Source, span: Span) -> Position:
     """The lines and columns of a span."""
     span = clamp(source, span)
-    return Place(source.name, *source.position(span.start), *source.position(span.end))
+    return Position(source.name, *source.position(span.start), *source.position(span.end))
 
 
 def ordered(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -48,20 +48,20 @@ def _order(diagnostic: Diagnostic) -> tuple[bool, str, bool, int, int, int]:
     rank = _RANK.get(diagnostic.severity, len(_RANK))
     if diagnostic.primary is None:
         return True, "", False, 0, 0, rank
-    where = place(diagnostic.primary.source, diagnostic.primary.span)
+    where = position(diagnostic.primary.source, diagnostic.primary.span)
     return False, where.file, diagnostic.severity == NOTE, where.line, where.column, rank
 
 
 def _identity(diagnostic: Diagnostic) -> object:
     # two reads of a file give two Sources, which are unequal, so findings are compared by their positions
-    places = tuple((place(label.source, label.span), label.text) for label in labels(diagnostic))
+    locations = tuple((position(label.source, label.span), label.text) for label in labels(diagnostic))
     return (
         diagnostic.code,
         diagnostic.slug,
         diagnostic.severity,
         diagnostic.message,
         diagnostic.primary is None,
-        places,
+        locations,
         diagnostic.help,
     )
 

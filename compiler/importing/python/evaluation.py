@@ -1,0 +1,115 @@
+"""Set the evaluation of a script: the rows that it holds out, or the dataset on which it evaluates."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python import program, rows
+from xpc.compiler.importing.python.chain import Chain, chain_of
+from xpc.compiler.importing.python.data import Data, understood
+from xpc.compiler.importing.python.entries import Entries
+from xpc.compiler.importing.python.interpreter.machine import Machine
+from xpc.compiler.importing.python.interpreter.values import Object, Unknown
+from xpc.compiler.importing.python.sources import source_of, split_of
+from xpc.compiler.importing.text.entries import LARGEST, Entry
+from xpc.compiler.language.kinds import Amount
+
+EVALUATION = ("eval_strategy", "evaluation_strategy", "eval_steps", "eval_delay", "eval_on_start", "do_eval")
+
+
+def hold_out(draft: Draft, data: Data) -> None:
+    """Set the rows that the script holds out of training, and the seed that draws them."""
+    share = data.holdout
+    if share is not None and data.held in ("", "train"):
+        value = share.value
+        found = Entry("train_test_split.test_size", value, share.location.file, share.location.line)
+        if data.last:
+            why = "the script holds out the last rows; the spec draws as many by the seed"
+            draft.differs("train_dataset", why, found)
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+        if 0 < number < LARGEST and (number < 1 or number == int(number)):
+            draft.put("data.holdout", Amount("share", number) if number < 1 else Amount("count", int(number)), found)
+        else:
+            why = value.why if isinstance(value, Unknown) else "it takes a share or a number of rows"
+            draft.error(Entry(found.key, None, found.file, found.line), why)
+    elif share is not None:
+        draft.error(
+            Entry("train_dataset", data.held, share.location.file, share.location.line),
+            "the script trains on the part that is held out",
+        )
+    seed = data.seed
+    if seed is not None and isinstance(seed.value, int):
+        draft.put("data.seed", seed.value, Entry("data.seed", seed.value, seed.location.file, seed.location.line))
+
+
+def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: Data, entries: Entries) -> None:
+    """Set the data of the evaluation, or report why the spec evaluates nothing."""
+    given = program.argument(trainer, "eval_dataset")
+    strategy = entries.values.get("eval_strategy") or entries.values.get("evaluation_strategy")
+    evaluates = strategy is not None and str(strategy.value) not in ("no", "None", "False")
+    if given is None or given.value is None:
+        return
+    found = Entry("eval_dataset", None, given.location.file, given.location.line)
+    if not evaluates:
+        draft.note(found, "nothing is evaluated during training")
+        return
+    chain = chain_of(given.value)
+    other = understood(machine, chain)
+    if other.holdout is not None and data.holdout is not None and other.held in ("test", "validation"):
+        draft.note(found, "the rows that are held out")
+        some = other.take or other.limit
+        if some is not None and isinstance(some.value, int):
+            why = f"the script evaluates on {some.value} of the rows that it holds out; the spec on all of them"
+            draft.differs("eval_dataset", why, found)
+        return
+    found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)
+    problems = [one for one in other.problems if rows.PADDED not in one[1]]
+    if chain.unknown or not found_at or chain.parts or problems:
+        why = "they are made in the script"
+        if chain.unknown or problems:
+            why = chain.unknown[0].why if chain.unknown else problems[0][1]
+        _unevaluated(draft, entries, found, f"the rows of the evaluation are not known: {why}")
+        return
+    if (
+        train.loaded is not None
+        and chain.loaded is not None
+        and _path(train) == _path(chain)
+        and not isinstance(_files(chain), dict)
+        and other.limit is None
+        and other.take is None
+    ):
+        split = split_of(chain.loaded, other)
+        if split.isidentifier() and split != split_of(train.loaded, data):
+            draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
+            return
+    source = source_of(draft, chain, other)
+    if source is not None and source.limit is None and source.take is None:
+        draft.raw("eval.data", source.ref, found)
+    elif source is not None:
+        _unevaluated(draft, entries, found, "the script evaluates on a part of the rows")
+
+
+def _unevaluated(draft: Draft, entries: Entries, found: Entry, why: str) -> None:
+    """Leave the evaluation out of the spec, with a warning. If the script keeps the checkpoint that evaluates best,
+    report an error instead.
+    """
+    best = entries.values.get("load_best_model_at_end")
+    saving = entries.values.get("save_strategy")
+    if (best is not None and not best.off) or (saving is not None and saving.value == "best"):
+        draft.error(found, why, "write `data { holdout = 5% }`, or `eval { data = ... }`")
+        return
+    draft.reserve(found, "eval { data = ... }", f"{why}, and the spec evaluates nothing")
+    for name in EVALUATION:
+        one = entries.values.pop(name, None)
+        if one is not None:
+            draft.note(one, "nothing is evaluated")
+
+
+def _files(chain: Chain) -> object:
+    files = chain.loaded.keywords.get("data_files") if chain.loaded is not None else None
+    return files.value if files is not None else None
+
+
+def _path(chain: Chain) -> object:
+    first = None if chain.loaded is None else chain.loaded.argument("path", 0)
+    value = _files(chain)
+    return (first.value if first is not None else None, value if isinstance(value, str) else None)
