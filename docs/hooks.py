@@ -50,8 +50,8 @@ def _text(*names: str) -> str:
 
 def _shown(path: str) -> str:
     """The text of a file, or the names in a folder."""
-    place = os.path.join(ROOT, path)
-    return "\n".join(sorted(os.listdir(place))) if os.path.isdir(place) else _text(path)
+    location = os.path.join(ROOT, path)
+    return "\n".join(sorted(os.listdir(location))) if os.path.isdir(location) else _text(path)
 
 
 def _index() -> str:

@@ -12,7 +12,7 @@ from html import escape
 
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.pipeline import check_text
-from xpc.compiler.plan.experiment import Assumed, Plan, plan
+from xpc.compiler.plan.experiment import Assumptions, Plan, plan
 from xpc.compiler.render import render
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -121,7 +121,7 @@ def _planned(text: str) -> Plan:
     workspace.allow_oom = True
     spec = check_text(text.encode(), "plan.xp", workspace).spec
     assert spec is not None
-    return plan(spec, Assumed())
+    return plan(spec, Assumptions())
 
 
 def _parts(components: Mapping[str, float]) -> Iterator[tuple[str, float]]:
@@ -152,13 +152,13 @@ def stops() -> str:
         rows.append(f'<text x="24" y="{top + 5}">{name}</text>')
         rows.append(_line(0, end, top, "#0969da"))
         rows.append(_line(start, STEPS, top + 40, "#1a7f37"))
-        for step, place in zip(range(0, STEPS + 1, EVERY), x, strict=True):
+        for step, location in zip(range(0, STEPS + 1, EVERY), x, strict=True):
             level = top if step <= end else top + 40
             if step:
                 rows.append(
-                    f'<circle cx="{place}" cy="{level}" r="5" fill="#ffffff" stroke="#1f2328" stroke-width="2"/>'
+                    f'<circle cx="{location}" cy="{level}" r="5" fill="#ffffff" stroke="#1f2328" stroke-width="2"/>'
                 )
-            rows.append(f'<text x="{place - 8}" y="{level - 12}" class="n">{step}</text>')
+            rows.append(f'<text x="{location - 8}" y="{level - 12}" class="n">{step}</text>')
         rows.append(f'<path d="M{_x(end) - 6} {top - 6}l12 12m0 -12l-12 12" stroke="#cf222e" stroke-width="3"/>')
         note = f"{cause} in step {end}" + (f": {action}" if action else "")
         rows.append(f'<text x="{_x(end) + 14}" y="{top - 8}" class="n">{note}</text>')
