@@ -125,7 +125,7 @@ def _rows(amount: Amount | None) -> Rows | None:
     return {"fraction": amount.value} if amount.unit == "share" else {"rows": int(amount.value)}
 
 
-def _source(spec: Spec, source: DataSource) -> Source:
+def _source(spec: Spec, source: DataSource, mixed: bool) -> Source:
     out: Source = {
         "id": source.id,
         "config": source.config,
@@ -157,7 +157,7 @@ def _source(spec: Spec, source: DataSource) -> Source:
         out["tokens"] = _tokens(spec)
     if source.share is not None:
         out["share"] = source.share
-    if spec.mixes_shapes:
+    if mixed:
         out["kind"] = source.kind
     return out
 
@@ -172,8 +172,9 @@ def _tokens(spec: Spec) -> str:
 
 
 def _data(spec: Spec) -> Data:
+    mixed = spec.mixes_shapes
     return {
-        "sources": [_source(spec, source) for source in spec.data],
+        "sources": [_source(spec, source, mixed) for source in spec.data],
         "seed": spec.integer("data.seed"),
         "shuffle": spec.flag("data.shuffle"),
         "holdout": _rows(spec.get("data.holdout")),
@@ -222,12 +223,9 @@ def _evaluation(spec: Spec) -> Evaluation | None:
     """
     if not spec.evaluated:
         return None
-    return {
-        "named": bool(spec.sets),
-        "sets": [
-            {"name": one.name, "sources": [_source(spec, source) for source in one.sources]} for one in spec.evaluated
-        ],
-    }
+    mixed = spec.mixes_shapes
+    sets = [(one.name, [_source(spec, source, mixed) for source in one.sources]) for one in spec.evaluated]
+    return {"named": bool(spec.sets), "sets": [{"name": name, "sources": found} for name, found in sets]}
 
 
 def _hub(spec: Spec) -> Hub | None:

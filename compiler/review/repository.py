@@ -130,6 +130,8 @@ class Repository:
 
 LINK = "120000"
 """The mode of a symbolic link. Its blob contains the path of its target."""
+LONGEST_PATH = 4096
+"""Maximum length of a path in which links are followed; Linux has the same limit."""
 MOST_LINKS = 40
 """Maximum number of symbolic links that are followed for a path; Linux has the same limit."""
 
@@ -233,7 +235,7 @@ def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
     link. If the last path begins with `..` or `/`, it lies outside of the repository.
     """
     yield path
-    for _ in range(MOST_LINKS):
+    for _ in range(MOST_LINKS if len(path) <= LONGEST_PATH else 0):
         parts = path.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
         found = next(((one, text) for one in above if (text := link(one)) is not None), None)
@@ -243,6 +245,8 @@ def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
         target = os.path.join(os.path.dirname(found[0]), found[1], path[len(found[0]) + 1 :])
         path = os.path.normpath(target).replace(os.sep, "/")
         yield path
+        if len(path) > LONGEST_PATH:
+            return
 
 
 def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:

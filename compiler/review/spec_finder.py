@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from xpc.compiler.files.bundle_digests import read_regular
 from xpc.compiler.files.bundled import MANIFEST, SPEC
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
-from xpc.compiler.review.repository import LINK, Commit, Repository, followed
+from xpc.compiler.review.repository import LINK, LONGEST_PATH, Commit, Repository, followed
 from xpc.grammar.record import mutable, record
 
 DEEP = 8
@@ -49,8 +49,8 @@ class Specs:
 
 
 def parents(path: str) -> list[str]:
-    """The folders above a path: `a` and `a/b` for the path `a/b/c`."""
-    return [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
+    """The folders above a path: `a` and `a/b` for `a/b/c`. None for a path that is too long for any file."""
+    return [] if len(path) > LONGEST_PATH else [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 
 @mutable

@@ -81,15 +81,35 @@ def _unused(text: str) -> tuple[str, ...]:
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
     settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
-    return tuple(sorted(path for path in settings if _with(plan, path) - found))
+    known: dict[object, bool] = {}  # of thousands of data sources, most are alike
+    out = []
+    for path in settings:
+        key = _alike(plan, path)
+        if key not in known:
+            known[key] = bool(_with(plan, path) - found)
+        out += [path] if known[key] else []
+    return tuple(sorted(out))
+
+
+def _alike(plan: "Payload", path: str) -> object:
+    """A key that is equal for the same setting of two data sources between which `uses` does not distinguish."""
+    if ".sources." not in f".{path}" or not path.rpartition(".")[0].rpartition(".")[2].isdecimal():
+        return path
+    place, above = _place(plan, path), re.sub(r"\d+", "", path)
+    return above, place["shape"], place["id"] is None, "tools" in (place["columns"] or ()), *map(bool, place.values())
+
+
+def _place(plan: "Payload", path: str) -> Any:
+    """The section that contains the setting at this path."""
+    place: Any = plan
+    for one in path.split(".")[:-1]:
+        place = place[int(one)] if isinstance(place, list) else place[one]
+    return place
 
 
 def _with(plan: "Payload", path: str) -> set[str]:
     """The modules that the run would use if the setting at this path had a value."""
-    *sections, name = path.split(".")
-    place: Any = plan
-    for one in sections:
-        place = place[int(one)] if isinstance(place, list) else place[one]
+    place, name = _place(plan, path), path.rpartition(".")[2]
     before = dict(place)
     place[name] = {"id": None, "sets": []}
     found = {name for name, used in uses(plan).items() if used}
