@@ -20,7 +20,7 @@ from tiny_runs import spec
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.model_choices import TEMPLATES
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ preparation of rows needs no flash attention.
 def lacks(target: str, name: str) -> bool:
     """Whether a stack cannot run a case of ``SUPERVISED`` on a CPU."""
     _, method, batch = SUPERVISED[name]
-    stack = STACKS[target]
+    stack = load(target)
     split = name.endswith("split") and STRATEGIES["split"] not in stack.packing
     masks = "assistant_only" in method and not stack.facts.assistant_only_loss
     return split or masks or ("packing" in batch and not stack.facts.isolate_mask)
