@@ -57,3 +57,8 @@ def model_files(spec: Spec, workspace: Workspace) -> Iterator[str]:
         for name in workspace.listed(folder) if workspace.kind(folder) == "folder" else ():
             if name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS:
                 yield f"{folder}/{name}"
+
+
+def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
+    """Map the name in the spec of each file of a local model to the file's path on disk."""
+    return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}

@@ -18,10 +18,9 @@ from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.pipeline import Checked, check_text
 from xpc.compiler.resolve.image_digests import pictured, with_images, with_listed
-from xpc.compiler.resolve.weights import model_files
+from xpc.compiler.resolve.weights import model_paths
 from xpc.compiler.review.differences.files import is_prose
 from xpc.compiler.review.revision import at_revision, is_revision
-from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve, record
@@ -301,8 +300,3 @@ def _grouped(found: Iterable[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ..
     for path, text in found:
         axes.setdefault(path, {})[text] = None
     return tuple((path, tuple(values)) for path, values in axes.items())
-
-
-def model_paths(spec: Spec, workspace: Workspace) -> dict[str, str]:
-    """The files of local models: from the name of a file in the spec to its path on disk."""
-    return {name: workspace.locate(name)[1] for name in model_files(spec, workspace)}
