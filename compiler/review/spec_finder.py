@@ -49,7 +49,7 @@ class Specs:
 
 
 def parents(path: str) -> list[str]:
-    """The folders above a path: `a` and `a/b` for `a/b/c`. None for a path that is too long for any file."""
+    """The folders above a path: `a` and `a/b` for the path `a/b/c`. None for a path that is too long for any file."""
     return [] if len(path) > LONGEST_PATH else [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 

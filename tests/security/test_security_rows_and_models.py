@@ -16,6 +16,7 @@ import pytest
 from compile_support import CONFIG, put
 from test_security_reviewed import MARK, SECRET, SPEC, edited, git, linked, reviewed, specs
 from test_security_reviewed import honest as honest
+from tiers import nightly_but
 
 pytestmark = pytest.mark.slow
 
@@ -152,8 +153,13 @@ EVIL: dict[str, Callable[[Path], None]] = {
     )),
 }  # fmt: skip
 
+DAILY = {"2,000 sources", "a base with a long path", *list(EVIL)[::4]} - {"a sweep of 1,000"}
+"""The pull requests that `make test` tries: those whose time was quadratic, and every fourth. The others are in `make
+slow`.
+"""
 
-@pytest.mark.parametrize("what", EVIL)
+
+@pytest.mark.parametrize("what", nightly_but(EVIL, DAILY.__contains__))
 def test_a_pull_request_against_what_a_spec_reads(
     what: str, honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
