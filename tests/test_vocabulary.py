@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 
 import pytest
 from module_folders import folders
@@ -45,20 +45,36 @@ def modules(folder: str) -> Iterator[str]:
 def names(path: str) -> Iterator[tuple[str, int]]:
     """A module's own name, and those of its functions and classes, with their lines."""
     yield os.path.basename(path)[:-3], 1
-    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
-        tree = ast.parse(handle.read())
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name, node.lineno
 
 
+def variables(path: str) -> Iterator[tuple[str, int]]:
+    """The names of a module's variables, arguments and fields, with their lines."""
+    for node in nodes(path):
+        if isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node.lineno
+
+
+def nodes(path: str) -> Iterator[ast.AST]:
+    """Every node of a module's syntax tree."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
+        return ast.walk(ast.parse(handle.read()))
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_names_are_the_fields_words(folder: str) -> None:
+@pytest.mark.parametrize(("found", "refused"), [(names, INSTEAD), (variables, VARIABLES)], ids=["names", "variables"])
+def test_names_are_the_fields_words(
+    folder: str, found: Callable[[str], Iterator[tuple[str, int]]], refused: Container[str]
+) -> None:
     wrong = [
         f"{path}:{line}: {name}, perhaps {INSTEAD[word]}"
         for path in modules(folder)
-        for name, line in names(path)
-        if (word := name.strip("_").lower()) in INSTEAD
+        for name, line in found(path)
+        if (word := name.strip("_").lower()) in refused
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -66,25 +82,3 @@ def test_names_are_the_fields_words(folder: str) -> None:
 def test_modules_that_import_by_their_bare_names_have_each_their_own() -> None:
     counts = Counter(name for folder in folders() for name in os.listdir(folder) if name.endswith(".py"))
     assert {name for name, count in counts.items() if count > 1} <= {"conftest.py"}
-
-
-def variables(path: str) -> Iterator[tuple[str, int]]:
-    """The names of a module's variables, arguments and fields, with their lines."""
-    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
-        tree = ast.parse(handle.read())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            yield node.arg, node.lineno
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id, node.lineno
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_variables_have_the_fields_words(folder: str) -> None:
-    wrong = [
-        f"{path}:{line}: {name}, perhaps {INSTEAD[word]}"
-        for path in modules(folder)
-        for name, line in variables(path)
-        if (word := name.strip("_").lower()) in VARIABLES
-    ]
-    assert not wrong, "\n".join(wrong)

@@ -200,6 +200,22 @@ def reviewed(root: Path) -> dict[str, object]:
     return found
 
 
+def assert_harmless(found: dict[str, object], root: Path) -> dict[str, object]:
+    """Nothing was executed, every command ended in an ordinary way, and what it printed has neither the secret nor
+    control characters. Returns the exit status of each command.
+    """
+    assert not list(root.rglob(MARK))
+    statuses = found["statuses"]
+    assert isinstance(statuses, dict)
+    assert all(one in (0, 1, 2, 4, 5) or str(one).startswith("UsageError") for one in statuses.values()), statuses
+    for text in (str(found["output"]), str(found["comment"])):
+        assert SECRET not in text
+        assert "Traceback" not in text
+        assert "broke the compiler" not in text
+        assert all(one.isprintable() or one == "\n" for one in text)
+    return statuses
+
+
 @pytest.mark.parametrize("what", ["nothing", *EVIL])
 def test_what_a_reviewer_runs(what: str, honest: Path, tmp_path: Path) -> None:
     root = tmp_path / "work"
@@ -212,15 +228,7 @@ def test_what_a_reviewer_runs(what: str, honest: Path, tmp_path: Path) -> None:
     git(root, "commit", "-qm", "two")
     found = reviewed(root)
     assert found["findings"] == []
-    assert not list(root.rglob(MARK))
-    statuses = found["statuses"]
-    assert isinstance(statuses, dict)
-    assert all(one in (0, 1, 2, 4, 5) or str(one).startswith("UsageError") for one in statuses.values()), statuses
-    for text in (str(found["output"]), str(found["comment"])):
-        assert SECRET not in text
-        assert "Traceback" not in text
-        assert "broke the compiler" not in text
-        assert all(one.isprintable() or one == "\n" for one in text)
+    statuses = assert_harmless(found, root)
     for line in str(found["output"]).splitlines():
         assert "##[" not in line
         own = line.startswith(("::error ", "::warning ", "::notice ")) or line.count("::") == 1  # ` ::: base.xp:3:7`

@@ -67,10 +67,11 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
     """
     parts = trainer.attributes.get("generation_config")
     generation = parts if isinstance(parts, Object) else None
-    owners = (("trainer", trainer), ("trainer.generation_config", generation))
-    for prefix, owner in owners:
-        for name, value in owner.attributes.items() if owner is not None else ():
-            location = owner.locations.get(name) if owner is not None else None
+    for prefix, owner in (("trainer", trainer), ("trainer.generation_config", generation)):
+        if owner is None:
+            continue
+        for name, value in owner.attributes.items():
+            location = owner.locations.get(name)
             argument = owner is trainer and (name in ARGUMENTS or name in trainer.keywords)
             if location is None or argument or name in HARMLESS:
                 continue
