@@ -14,6 +14,7 @@ from .errors import RunError, first_line, rank
 
 WRITERS = (
     "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
+    "Parent directory",
 )  # fmt: skip
 """Parts of messages that show a failed write, because exceptions of torch and safetensors have no errno."""
 
@@ -211,6 +212,8 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 
 def reason(error: BaseException, output_dir: str) -> str:
     """The reason why a file could not be written. torch hides the system's message, so this tries another write."""
+    if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
+        return "its folder is gone (a process that cannot write its own files deletes it)"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     try:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 from types import SimpleNamespace
 
@@ -108,6 +109,39 @@ def test_a_large_file_is_hashed_in_parts(tmp_path: object, monkeypatch: pytest.M
     written = b"model.safetensors" * 3
     hashes = [sha256(written[start : start + 16]).digest() for start in range(0, 51, 16)]
     assert parts[1] == sha256(b"".join(hashes)).hexdigest()
+
+
+def torch_save(path: str) -> None:
+    import torch
+
+    torch.save({"step": 1}, path)
+
+
+def safetensors_save(path: str) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    save_file({"weight": torch.zeros(2)}, path)
+
+
+def json_save(path: str) -> None:
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump({}, handle)
+
+
+@pytest.mark.parametrize("write", [torch_save, safetensors_save, json_save])
+def test_a_write_after_process_0_deleted_the_folder_is_one_sentence(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], None]
+) -> None:
+    """On a full disk, process 0 deletes the partial checkpoint while another process still writes its files there."""
+    monkeypatch.setenv("RANK", "1")
+    folder = checkpoint(str(tmp_path))
+    checkpoint_integrity.clear(str(tmp_path))
+    with (
+        pytest.raises(RunError, match=r"checkpoint-2 cannot be written to .*; free some space, and the same command"),
+        fault_tolerance.writing("checkpoint-2", str(tmp_path), []),
+    ):
+        write(os.path.join(folder, "rng_state_1.pth"))
 
 
 class Losses:
