@@ -74,11 +74,12 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def effect(proof: Proof) -> str:
-    """The effect that a proof shows, as text: `ValueError`, or `a library's warning`."""
+    """The effect that a proof shows, as text in which `{}` is its moment: `ValueError {}`."""
     if proof.raises or proof.warns:
-        return proof.raises or "a library's warning"
+        return (proof.raises or "a library's warning") + " {}"
     module, _, function = proof.measure.rpartition(".")
-    return f"`{function}` in `tests/proof/measures/{module.replace('.', '/')}.py` measures the effect"
+    file = f"tests/proof/measures/{module.replace('.', '/')}.py"
+    return f"no error: {{}}, `{function}` in `{file}` finds another value than with the accepted spec"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:
@@ -92,7 +93,9 @@ def proof_of(outcome: TableRow, code: str) -> str:
         if not proof.needs:
             stacks = moments.setdefault(effect(proof), {}).setdefault(STAGES[proof.at], [])
             stacks += [stack] if (stack := proof.target or DEFAULT) not in stacks else []
-    lines = [f"{seen} {any_of(map(moment, sorted(by_stage.items(), key=order)))}" for seen, by_stage in moments.items()]
+    lines = [
+        shown.format(any_of(map(moment, sorted(by_stage.items(), key=order)))) for shown, by_stage in moments.items()
+    ]
     lines += dict.fromkeys(f"not proven here: a proof needs {proof.needs}" for proof in own if proof.needs)
     return "; ".join(lines) or f"not proven here: {outcome.unproven}"
 
