@@ -1,7 +1,7 @@
 """``Dataset.map`` for ``launch.sh --prepare``: in batches and on every core, with the results of mapping row by row.
 
 A function of one row is called for each row of a batch, and `batched_calls.py` encodes the texts of many rows together.
-So the function itself, which is trl's or the bundle's, decides the ids and the masks. Two functions of trl that handle
+So the function itself, which is from trl or the bundle, decides the ids and masks. Three functions of trl that handle
 every token in Python are replaced by functions of Arrow columns (`COLUMNS`). Each core prepares a part of the rows.
 """
 
@@ -10,6 +10,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from runpy import run_path
 from typing import Any, NoReturn
@@ -130,6 +132,17 @@ def _truncate(table: Any, sl: slice) -> dict[str, Any]:
     return out
 
 
+def _any_learned(table: Any) -> list[bool]:
+    """For each row of SFT's labels, whether a token is learned. trl drops the other rows after truncation."""
+    import numpy
+
+    flat, lengths = _tokens(table, "labels")
+    learned = numpy.append(0, numpy.cumsum(flat.to_numpy() != -100))
+    ends = numpy.cumsum(lengths)
+    kept: list[bool] = (learned[ends] > learned[ends - lengths]).tolist()
+    return kept
+
+
 def _tokens(table: Any, name: str) -> tuple[Any, Any]:
     """The values of a column of lists in one array, and the length of each list. Raises NotBatched for nulls."""
     column = table[name].combine_chunks()
@@ -147,15 +160,16 @@ def _lists(flat: Any, lengths: Any) -> Any:
     return pyarrow.ListArray.from_arrays(numpy.append(0, numpy.cumsum(lengths)).astype("int32"), flat)
 
 
-COLUMNS: Mapping[str, Callable[..., dict[str, Any]]] = {
+COLUMNS: Mapping[str, Callable[..., Any]] = {
     "9e1026bc84d33724": _build_labels,
     "38267dd5b0b71f1e": _truncate,
+    "48560174eed0b75b": _any_learned,
 }
 """Functions of trl 1.16's SFT trainer, by the digest of their source code, each with the function above that does the
 same with an Arrow table. A function with another digest is called for each row."""
 
 
-def on_columns(function: Callable[..., Any]) -> Callable[..., dict[str, Any]] | None:
+def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """The function of an Arrow table that replaces ``function``, a function of one row. None if `COLUMNS` has no
     replacement."""
     try:
@@ -163,6 +177,17 @@ def on_columns(function: Callable[..., Any]) -> Callable[..., dict[str, Any]] | 
     except (OSError, TypeError):
         return None
     return COLUMNS.get(sha256(source.encode()).hexdigest()[:16])
+
+
+def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that ``Dataset.filter`` gives to ``Dataset.map``, with the filter's function of one row replaced by
+    one of an Arrow table. Raises NotBatched if `COLUMNS` has no such function."""
+    if isinstance(function, partial) and function.func.__name__ == "get_indices_from_mask_function":
+        keeps, *form, indices = function.args
+        columns = on_columns(keeps)
+        if columns is not None and form == [False, False, False, None]:
+            return partial(function.func, columns, True, *form[1:], indices)
+    raise NotBatched
 
 
 def _of_tables(
@@ -188,6 +213,9 @@ def mapped(
     """
     function = options.get("function")
     as_it_is = {**options, "cache_file_name": f"{path}.arrow", "load_from_cache_file": False}
+    if function is not None and options.get("batched") and not rows.format["type"]:
+        with suppress(NotBatched):
+            return real(rows.with_format("arrow"), **{**as_it_is, "function": _of_filter(function)})
     if function is None or options.get("batched") or not len(rows):
         return real(rows, **as_it_is)
     try:

@@ -1,9 +1,9 @@
 """Compare the rows of `launch.sh --prepare` with those of `Dataset.map`. `python mapped_rows.py BUNDLE...` runs in the
 folder with the bundles' model and data.
 
-Prints one line of JSON for each call of `Dataset.map` whose function gets single rows. The line has the name of the
-function, whether the function was called in batches, whether a function of Arrow columns replaced it, and whether types
-and values equal those of `Dataset.map` itself.
+Prints one line of JSON for each call of `Dataset.map` or `Dataset.filter` whose function gets single rows. The line has
+the name of the function, whether the function was called in batches, whether a function of Arrow columns replaced it, and
+whether types and values equal those of `Dataset.map` itself.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from runpy import run_path
 from typing import Any
 
@@ -27,7 +28,8 @@ def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mappe
 
         def mapped(real: Mapped, rows: Any, function: Any = None, **options: Any) -> Any:
             nonlocal within
-            if within or function is None or options.get("batched"):
+            keeps = function.args[0] if isinstance(function, partial) else None
+            if within or function is None or (options.get("batched") and keeps is None):
                 return prepared(real, rows, function, **options)
             within = True
             try:
@@ -37,12 +39,13 @@ def compared(writing: Callable[..., Mapped], bundle: str) -> Callable[..., Mappe
             on_columns = run_path(os.path.join(bundle, "batched_map.py"))["on_columns"]
             about = {
                 "bundle": os.path.basename(bundle),
-                "function": getattr(function, "__qualname__", "_row"),
+                "function": getattr(keeps or function, "__qualname__", "_row"),
                 "rows": len(rows),
-                "batched": all(one["filename"].endswith("-0.arrow") for one in found.cache_files),
-                "columns": on_columns(function) is not None,
+                "kept": len(found),
+                "batched": bool(keeps) or all(one["filename"].endswith("-0.arrow") for one in found.cache_files),
+                "columns": (found.format["type"] == "arrow") if keeps else on_columns(function) is not None,
                 "types": found.features == expected.features,
-                "values": found.to_list() == expected.to_list(),
+                "values": found.with_format(None).to_list() == expected.to_list(),
             }
             print("CALL", json.dumps(about), flush=True)
             return found

@@ -21,7 +21,7 @@ TRAINED = ("weight", "train", "train_turn", "training", "loss")
 """Keys of a turn that exclude it from the loss if the value is 0 or false (OpenAI's, axolotl's and others')."""
 MASKED = ("mask", "masked")
 """Keys of a turn that exclude it from the loss if the value is true (torchtune's and others')."""
-READ = (*TRAINED, *MASKED)
+READ = frozenset((*TRAINED, *MASKED))
 """Keys that the run reads to decide whether a turn is learned. A number does not weight the loss: 0 means not
 learned."""
 ANSWERS = ("completion", "chosen", "rejected")

@@ -25,7 +25,7 @@ from ..messages.call_forms import (
     with_arguments,
     wrong_call,
 )
-from ..messages.turn_notes import MASKED, TRAINED
+from ..messages.turn_notes import MASKED, READ, TRAINED
 
 CARRIERS = ("messages", "prompt", "chosen", "rejected")
 """Columns of a converted row whose first message can carry the columns that the chat template reads."""
@@ -153,6 +153,8 @@ def _check_calls(made: Mapping[str, Any], where: str) -> None:
 
 def untrained(turn: Mapping[str, Any]) -> bool:
     """Whether the row excludes this turn from the loss, for example by ``"weight": 0`` or ``"train": false``."""
+    if READ.isdisjoint(turn):
+        return False
     if any(turn.get(key) in (True, 1) for key in MASKED):
         return True
     marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
@@ -180,6 +182,8 @@ def packed(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     (`function_call`, role `function`) becomes the present form; a turn with calls needs no content. Raises RunError
     for a part that is not text.
     """
+    if turn.keys() == {"role", "content"} and type(turn["content"]) is str and turn["role"] != "function":
+        return {"role": turn["role"], "content": turn["content"]}
     turn = from_caller(turn, where) if turn.get("from") in CALLERS else turn
     names = ("from", "value") if "from" in turn else ("role", "content")
     message = {key: turn[key] for key in names if key in turn}
