@@ -23,7 +23,7 @@ BOOST = {
     "faq.md": 20,
     "troubleshooting.md": 2,
     "tutorial.md": 2,
-    "reference/": 0.5,
+    "reference/": 2,
     "rules.md": 0.1,
     "rules/": 0.02,
     "recipes.md": 0.1,
@@ -33,6 +33,8 @@ BOOST = {
     "differential.md": 0.02,
     "requirements.md": 0.05,
     "casts.md": 0.2,
+    "reports.md": 0.2,
+    "import.md": 0.5,
     "plan-accuracy.md": 0.2,
 }
 """Weight of pages in the search, by the beginning of their path; 1 for the others."""
