@@ -4,6 +4,7 @@ as a name.
 
 from __future__ import annotations
 
+import re
 from itertools import zip_longest
 
 from xpc.grammar import codes
@@ -197,10 +198,12 @@ class _Checker:
     def _misplaced(self, word: str, clause: Clause) -> None:
         file, span = self.file, clause.head.span
         if word == "train":
-            first = clause.block.statements[:1] if clause.block is not None else ()
-            if first and isinstance(first[0], Setting):
-                typed = file.source.slice(first[0].span)
+            inside = clause.head.args if isinstance(clause.head, Call) else clause.body
+            if inside and isinstance(inside[0], Setting):
+                typed = file.source.slice(inside[0].span)
                 remedy = f"write `{typed}` on a line of its own: `train` is the sentence, and has no block"
+                if counted := re.fullmatch(r"(steps|epochs)\s*[=\s]\s*(\d+)", typed):
+                    remedy = f"write `for {counted[2]} {counted[1]}` in the first line: `train` is a sentence, without a block"
                 self._error(codes.SECOND_SENTENCE, span, "`train` has no block", remedy)
             elif file.train is not None:
                 related = (Label(file.source, file.train.span, "the first one"),)

@@ -171,7 +171,8 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
         if row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
         else f", such as `{typed(row, None)}`"
     )
-    return Suggestion("XP101", message, f"did you mean `{row.name}`?", f"`{row.path}` decides it: {what}{such}")
+    intended = row.path if row.name == unknown.name else row.name
+    return Suggestion("XP101", message, f"did you mean `{intended}`?", f"`{row.path}` decides it: {what}{such}")
 
 
 def is_in(path: str, clause: str) -> bool:
