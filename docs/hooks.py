@@ -20,7 +20,7 @@ OUTSIDE = re.compile(r"\]\(\.\./([^)#]+?)/?(?=[)#])")
 CARRIED = "repository/"
 """The site's folder for files from outside docs/. `.txt` is added to their names, so that browsers show them."""
 BOOST = {
-    "faq.md": 20,
+    "faq.md": 6,
     "troubleshooting.md": 2,
     "tutorial.md": 2,
     "reference/": 2,

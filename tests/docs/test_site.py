@@ -123,7 +123,7 @@ def test_the_search_answers_questions(site, tmp_path):
     ones.
     """
     wanted = questions()
-    assert len(wanted) == 31
+    assert len(wanted) > 120
     first = found_on(
         site,
         f"""
@@ -144,7 +144,7 @@ def test_the_search_answers_questions(site, tmp_path):
     )
     locations = {question: re.sub(r"^http://[^/]*/|\?[^#]*", "", found) for question, found in first.items()}
     missed = {one: found for one, found in locations.items() if not answers(found, wanted[one])}
-    assert len(missed) <= 3, missed
+    assert len(missed) <= len(wanted) // 10, missed
 
 
 def test_every_answer_exists(site):
