@@ -88,9 +88,17 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     page.meta["hide"] = ["toc"] if path in WIDE else []
     if "/" not in path:
         markdown = OUTSIDE.sub(lambda found: f"]({CARRIED}{found[1]}.txt", markdown)
-    markdown = FENCE.sub(lambda found: f"```xp\n{found[2]}```" if _is_spec(found) else found[0], markdown)
+    markdown = FENCE.sub(_fence, markdown)
     lines = [BAR.sub(_as_html, line) if line.startswith("|") else line for line in markdown.split("\n")]
     return "\n".join(lines)
+
+
+def _fence(block: re.Match[str]) -> str:
+    """The block with one word after its fence: Python-Markdown takes a fence with more words, such as `json alpaca`, for
+    text, and the end of the block for the beginning of one, which swallows headings.
+    """
+    language = "xp" if _is_spec(block) else block[1].partition(" ")[0]
+    return f"```{language}\n{block[2]}```"
 
 
 def _is_spec(block: re.Match[str]) -> bool:

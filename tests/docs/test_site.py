@@ -59,6 +59,14 @@ def test_every_page_is_built_and_no_link_is_broken(site):
     assert (site / "repository" / "specs" / "vicuna-7b-sharegpt-lora-1xa100.xp.txt").exists()
 
 
+def test_every_heading_has_its_place(site):
+    fences = re.compile(r"^```.*?^```", re.S | re.M)
+    for one in Path(ROOT, "docs").rglob("*.md"):
+        page = text_of(site, str(one.relative_to(Path(ROOT, "docs")).with_suffix(".html")))
+        headings = re.findall(r"^#{1,6} \S", fences.sub("", one.read_text(encoding="utf-8")), re.M)
+        assert len(re.findall(r"<h[1-6] id=", page)) >= len(headings), one.name
+
+
 def test_code_that_is_copied_has_no_escaped_bar(site):
     shown = 0
     for page in pages(site):
