@@ -18,7 +18,10 @@ FORMS = (
     (re.compile(r"without\s+(\S+)"), r"leave `without \1` out: choices go after `with`"),
     (re.compile(r"split\s*=?\s*\"?([\w-]+)"), r"write `{data}[\1]`: the split follows the dataset's name"),
     (re.compile(r"(?:in)?to\s+\"?([^\s\"]+)"), r'write `save "\1"` on a line of its own'),
-    (re.compile(r"(\"[^\"\n]+\")"), r"write `on \1`: data is one name, and its settings go below, as in `data(streaming)`"),
+    (
+        re.compile(r"(\"[^\"\n]+\")"),
+        r"write `on \1`: data is one name, and its settings go below, as in `data(streaming)`",
+    ),
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
 """Patterns for the text after the dataset, each with the text of the help."""

@@ -83,7 +83,7 @@ def lines(found: Mapping[str, Result]) -> str:
     text = ""
     for key, word in {**WORDS, **functions}.items():
         if one := found.get(key):
-            text += f"{word:<10} {one['first']:.4f} -> {one['last']:.4f}"
+            text += f"{word:<10} {one['first']:.4f}" + (f" -> {one['last']:.4f}" if one["count"] > 1 else "")
             if one["count"] > 2:
                 text += f"  (lowest {one['lowest']:.4f} at step {one['lowest_step']}, "
                 text += f"highest {one['highest']:.4f} at step {one['highest_step']})"

@@ -13,11 +13,12 @@ from .feature import Bundle
 SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_CPU": "plain data parallel on the CPU"}
 
 UNTRUE = (
-    ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
+    ("DeepSpeed", "Setting ds_accelerator to"), ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
-)
-"""Pairs of a logger and the beginning of a harmless message, which is filtered. One message says that bitsandbytes
-lacks a kernel for inference, the other that a row exceeds the tokenizer's limit, which the run handles itself."""
+)  # fmt: skip
+"""Pairs of a logger and the beginning of a harmless message, which is filtered. DeepSpeed 0.16 names the accelerator
+also to runs without DeepSpeed; bitsandbytes lacks a kernel for inference; a row exceeds the tokenizer's limit, which
+the run handles itself."""
 
 
 def prepare_environment(bundle: Bundle) -> None:
@@ -29,8 +30,9 @@ def prepare_environment(bundle: Bundle) -> None:
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # otherwise transformers 5 asks a hub service to convert pickled weights, and loads the converted file
-    os.environ["DISABLE_SAFETENSORS_CONVERSION"] = "true"
+    # otherwise transformers 5 asks a hub service to convert pickled weights, and loads the converted file;
+    # trl 0.24 and later announce that trainers and environments may move, which a pinned stack need not know
+    os.environ |= {"DISABLE_SAFETENSORS_CONVERSION": "true", "TRL_EXPERIMENTAL_SILENCE": "1"}
     for name, words in UNTRUE:
         logging.getLogger(name).addFilter(lambda one, words=words: words not in str(one.msg))  # type: ignore[misc]
 

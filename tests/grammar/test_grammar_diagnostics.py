@@ -102,6 +102,26 @@ CASES = [
     ("xpc", ("XP035", 1, 1, "expected the number of the edition after `xpc`", "write `xpc 1`")),
     ('seed 1\nextends "b"', ("XP033", 2, 1, "`extends` comes before `train` and the clauses", "move it up")),
     ("extends base", ("XP033", 1, 9, "expected a path in double quotes after `extends`", 'write `extends "base"`')),
+    (
+        "train a on b\ntrain(steps=4)",
+        (
+            "XP032",
+            2,
+            1,
+            "`train` has no block",
+            "write `for 4 steps` in the first line: `train` is a sentence, without a block",
+        ),
+    ),
+    (
+        'train a on streaming "b"',
+        (
+            "XP020",
+            1,
+            22,
+            'expected `for`, `with` or the end of the line, found `"b"`',
+            'write `on "b"`: data is one name, and its settings go below, as in `data(streaming)`',
+        ),
+    ),
     ("train a on b\ntrain c on d", ("XP032", 2, 1, "a second `train` sentence", "a specification describes one run")),
     (
         "seed 1\ntrain a on b",

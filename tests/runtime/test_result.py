@@ -143,6 +143,7 @@ def test_the_best_loss_is_the_lowest_and_the_best_reward_the_highest() -> None:
     )
     rewarded = result.results([{"step": 1, "loss": 0.0, "reward": 1.0}], rewarded=True)
     assert list(rewarded) == ["reward"]
+    assert result.lines(rewarded) == "reward     1.0000\n"
     assert list(result.results([{"step": 1, "loss": 0.0}], rewarded=True)) == ["loss"]
 
 

@@ -40,7 +40,8 @@ PHRASES = {
 def notes(row: Mapping[str, Any], answers_only: bool = False, tokenizer: Any = None) -> Iterator[tuple[str, str]]:
     """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
 
-    ``answers_only`` is whether only the assistant's tokens are learned, by the masks of the chat template.
+    ``answers_only`` is whether no turn of a user is learned: the loss is on the assistant's tokens only, or a
+    reward model learns one score for the whole conversation.
     """
     special = [one for one in getattr(tokenizer, "all_special_tokens", ()) if len(one) > 2]
     for column, turns in row.items():
@@ -109,8 +110,8 @@ def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool, t
     """
     if rank() != 0 or not len(rows):
         return
-    counts, first = dict[str, int](), dict[str, str]()
-    answers_only, sampled = bool(bundle.arguments.get("assistant_only_loss")), sampled_rows(rows)
+    counts, first, sampled = dict[str, int](), dict[str, str](), sampled_rows(rows)
+    answers_only = bool(bundle.arguments.get("assistant_only_loss") or bundle.method == "reward")
     for number in sampled:
         row = rows[number]
         if doubles and (twice := doubled(row)) and "reasoning" not in bundle.data.get("omit", ()):

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy, deepcopy
 from functools import cache, wraps
 from types import new_class
@@ -28,10 +28,6 @@ START, SCORE = "reset", "get_reward"
 
 class Tools(Feature):
     """Hooks for a run whose model calls tools."""
-
-    def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Silence trl's warning that environments are experimental."""
-        environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Load the files. Describe each tool as the prompt would, and check that trl can use the chat template."""

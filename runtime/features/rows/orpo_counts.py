@@ -4,7 +4,7 @@ If a prompt alone fills `seq`, trl keeps the pair with an empty answer. The loss
 tokens, which is nan, so the loss of its batch is nan. The trainers of dpo, kto and reward drop such rows.
 """
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
 from ...core.feature import Bundle, Feature
@@ -49,10 +49,6 @@ class Measured:
 
 class OrpoCounts(Feature):
     """Hooks for a run with ORPO."""
-
-    def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Silence the warning of trl.experimental, which contains ORPO's trainer since trl 1.0."""
-        environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
     def token_counter(self, bundle: Bundle, kind: type[TokenCounts]) -> type[TokenCounts]:
         """The class that counts tokens while ORPO tokenizes."""

@@ -1,14 +1,24 @@
 """Packed rows: their number of sequences does not show how many rows the trainer has dropped."""
 
+import logging
+
 from ...core.feature import Bundle, Feature
 from ...core.token_counts import TokenCounts
 
 LOSSLESS = ("wrapped", "bfd_split")
 """Packing strategies that lose no token."""
+DOUBTS = ("Padding-free training is enabled, but the attention", "You are using packing, but the attention")
+"""Warnings of trl that documents might attend to each other. The compiler has checked this for the model's attention
+(XP310, XP311)."""
 
 
 class Packing(Feature):
     """Hooks for a run with packed rows."""
+
+    def libraries_imported(self, bundle: Bundle) -> None:
+        """Filter trl's doubts about the attention of packed rows."""
+        logger = logging.getLogger("trl.trainer.sft_trainer")
+        logger.addFilter(lambda record: not record.getMessage().startswith(DOUBTS))
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
         """The truncation limit, or None if the packing strategy loses no token."""
