@@ -94,8 +94,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _fence(block: re.Match[str]) -> str:
-    """The block with one word after its fence: Python-Markdown takes a fence with more words, such as `json alpaca`, for
-    text, and the end of the block for the beginning of one, which swallows headings.
+    """The block with one word after its fence: Python-Markdown takes a fence with more words, such as `json alpaca`,
+    for text, and the end of the block for the beginning of one, which swallows headings.
     """
     language = "xp" if _is_spec(block) else block[1].partition(" ")[0]
     return f"```{language}\n{block[2]}```"

@@ -203,7 +203,8 @@ class _Checker:
                 typed = file.source.slice(inside[0].span)
                 remedy = f"write `{typed}` on a line of its own: `train` is the sentence, and has no block"
                 if counted := re.fullmatch(r"(steps|epochs)\s*[=\s]\s*(\d+)", typed):
-                    remedy = f"write `for {counted[2]} {counted[1]}` in the first line: `train` is a sentence, without a block"
+                    form = f"for {counted[2]} {counted[1]}"
+                    remedy = f"write `{form}` in the first line: `train` is a sentence, without a block"
                 self._error(codes.SECOND_SENTENCE, span, "`train` has no block", remedy)
             elif file.train is not None:
                 related = (Label(file.source, file.train.span, "the first one"),)

@@ -13,7 +13,7 @@ from .feature import Bundle
 SINGLE = {"NO": "one process", "MULTI_GPU": "plain data parallel (DDP)", "MULTI_CPU": "plain data parallel on the CPU"}
 
 UNTRUE = (
-    ("DeepSpeed", "Setting ds_accelerator to"), ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_forward"),
+    ("DeepSpeed", "Setting ds_accelerator to"), ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
 )  # fmt: skip
 """Pairs of a logger and the beginning of a harmless message, which is filtered. DeepSpeed 0.16 names the accelerator
