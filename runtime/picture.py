@@ -158,14 +158,14 @@ def _legend(found: Sequence[Curve]) -> tuple[list[str], int]:
 
 
 def _line(points: Points, place: Any) -> str:
-    """The path of a curve. A single point is drawn as a short stroke, so that it is visible."""
+    """The path of a curve. A single point is drawn as a ring, so that it is visible."""
     words, going = [], False
     for x, y in _thinned(points):
         if isfinite(y):
             words.append(("L" if going else "M") + place(x, y))
         going = isfinite(y)
     if len([one for one in points if isfinite(one[1])]) == 1:
-        words.append("h3")
+        words.append("m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0")
     return "".join(words)
 
 

@@ -6,6 +6,7 @@ On a narrow screen, each row of the table is shown as a block. Everything that a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler.render.page import page as frame
@@ -115,6 +116,11 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield f'<table class="three"><thead><tr><th></th>{heads}</tr></thead><tbody>'
     for row in rows:
         texts = zip(HEADS, (row.requested, row.planned, row.actual, row.why), strict=True)
-        cells = "".join(f'<td data-head="{head}">{text(words)}</td>' for head, words in texts)
+        cells = "".join(f'<td data-head="{head}">{_marked(words)}</td>' for head, words in texts)
         yield f'<tr{" class=differs" if row.differs else ""}><th scope="row">{text(row.name)}</th>{cells}</tr>'
     yield "</tbody></table>"
+
+
+def _marked(words: str) -> str:
+    """Text as HTML, with what is between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", text(words))

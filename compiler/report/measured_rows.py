@@ -159,9 +159,8 @@ def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float]) -> Row:
     count, written = run.measured["saves"], run.measured["saved_bytes"]
-    row = Row(
-        "Time", "saves", actual=f"{count:,} checkpoints, {size(written)}, {time(number(seconds.get('save')) or 0.0)}"
-    )
+    saved = f"{count:,} checkpoint{'' if count == 1 else 's'}, {size(written)}"
+    row = Row("Time", "saves", actual=f"{saved}, {time(number(seconds.get('save')) or 0.0)}")
     if one is None or one.plan is None or one.spec is None:
         return row
     each, planned = disk(one.spec), one.plan.saves

@@ -43,9 +43,10 @@ def _outcome(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row]:
     if run is None:
         return
     for name, found in run.results(rewarded(one)).items():
-        ran = f"{found['first']:.4g} -> {found['last']:.4g}"
-        best = f"best {found['best']:.4g} at step {found['best_step']:,}"
-        yield Row("Outcome", name, actual=f"{ran}, {best}")
+        ran = f"{found['best']:.4g} at step {found['best_step']:,}"
+        if found["count"] > 1:
+            ran = f"{found['first']:.4g} -> {found['last']:.4g}, best {ran}"
+        yield Row("Outcome", name, actual=ran)
 
 
 def _status(run: RunRecord | None) -> str:

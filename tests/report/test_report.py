@@ -72,6 +72,16 @@ def test_a_finished_run_has_what_it_wrote_next_to_spec_and_plan(location: Path) 
     assert found[""]["curves"]["loss"]["loss"] == [[one["step"], one["loss"]] for one in events()]
 
 
+def test_a_run_with_one_log_event_and_one_checkpoint_has_one_value(location: Path) -> None:
+    folder = run(location, steps=1)
+    written = [json.loads(line) | {"saves": 1} for line in (folder / "measured.jsonl").read_text().splitlines()]
+    (folder / "measured.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+    found = rows("out/x", "--html", "r.html")
+    assert found["loss"]["ran"] == "4 at step 1"
+    assert found["saves"]["ran"].startswith("1 checkpoint, ")
+    assert "<code>seq</code>" in (location / "r.html").read_text()
+
+
 def test_the_peaks_of_many_processes_are_summed_up() -> None:
     peaks = [2**30 + rank * 2**20 for rank in range(64)]
     assert of_each(peaks) == "1.0 GiB to 1.1 GiB (process 63), median 1.0 GiB, of 64 processes"

@@ -294,6 +294,12 @@ def test_points_are_where_their_values_are() -> None:
     assert curve[1][1] == pytest.approx((curve[0][1] + curve[2][1]) / 2, abs=0.1)
 
 
+def test_a_single_point_is_a_ring() -> None:
+    (one,) = parsed_picture([{"step": 4, "loss": 2.0}]).iter("{http://www.w3.org/2000/svg}path")
+    assert (one.get("d") or "").count("a3 3 0 1 0") == 2
+    assert not any("a3" in (path.get("d") or "") for path in parsed_picture(REWARDED).iter())
+
+
 def test_each_of_several_reward_functions_has_a_curve() -> None:
     assert set(picture.curves(REWARDED)["rewards"]) == {"accuracy", "short", "eval_short"}
     names = {f"rewards/{'long' * 5}{number}/mean": number for number in range(8)}
