@@ -213,7 +213,7 @@ def _lines(run: RunRecord, folder: str, name: str, names: set[str], limit: int) 
         if isinstance(one, dict):
             found.append(one)
     if bad:
-        run.notes.append(f"{name} has {bad:,} damaged lines, which are skipped")
+        run.notes.append(f"{name} has {bad:,} damaged line{'s' * (bad != 1)}, skipped here")
     if len(lines) > MOST_EVENTS:
         run.notes.append(f"{name} has more than {MOST_EVENTS:,} lines; the first ones are shown")
     return found

@@ -65,7 +65,10 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if differs is None:
         raise RunError(f"{folder} is not empty and contains no run of a bundle; name another output folder or empty it")
     if differs:
-        raise RunError(f"{folder} contains a run of another bundle{differs}; name another output folder or empty it")
+        further = f'to train finished weights further, write `train "{folder}"` with another `save`'
+        raise RunError(
+            f"{folder} contains a run of another bundle{differs}; name another folder or empty it; {further}"
+        )
     _check_unlocked(folder)
     check_unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)
