@@ -223,23 +223,9 @@ def complete_cards(
     for place, up in (("README.md", ""), ("merged/README.md", "../")):
         if os.path.isfile(path := os.path.join(folder, place)):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))
-            text = [
-                "",
-                "## Result",
-                "",
-                *shown,
-                *_rows(facts),
-                *licences,
-                "",
-                "## Use",
-                "",
-                "```python",
-                *use,
-                "```",
-                "",
-            ]
+            parts = [*shown, *_rows(facts), *licences, "", "## Use", "", "```python", *use, "```", "", verify, ""]
             with open(path, "a", encoding="utf-8") as handle:
-                handle.write("\n".join([*text, verify, ""]))
+                handle.write("\n".join(["", "## Result", "", *parts]))
 
 
 def _rows(facts: Mapping[str, Any]) -> list[str]:

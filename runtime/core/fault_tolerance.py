@@ -12,10 +12,8 @@ from ..library_internals.transformers_trainer import TrainerHooks, last_logged, 
 from . import checkpoint_integrity, measurements, progress, signals
 from .errors import RunError, first_line, rank
 
-WRITERS = (
-    "inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left", "I/O error",
-    "Parent directory",
-)  # fmt: skip
+WRITERS = ("inline_container", "PytorchStreamWriter", "file write failed", "iostream error", "No space left",
+           "I/O error", "Parent directory")  # fmt: skip
 """Parts of messages that show a failed write, because exceptions of torch and safetensors have no errno."""
 
 
@@ -201,11 +199,9 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
         why = reason(error, output_dir)
         if rank() == 0:
             checkpoint_integrity.clear(output_dir)
-        good = f"resumes from checkpoint-{saved[-1]}" if saved else "starts again"
-        failure = RunError(
-            f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}; free some space, and the "
-            f"same command {good}"
-        )
+        good = f"the same command {f'resumes from checkpoint-{saved[-1]}' if saved else 'starts again'}"
+        failed = f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}"
+        failure = RunError(f"{failed}; free some space, and {good}")
         failure.local = True  # type: ignore[attr-defined]
         raise failure from error
 

@@ -16,6 +16,7 @@ from .feature import Bundle
 MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
 """Files that a run may write before its first checkpoint."""
+OTHERWISE = 'name another output folder or empty it; a model that is a folder (`train "out/mine"`) trains further'
 LOCK_SECONDS = 5
 """Seconds to wait for another process to release its lock."""
 
@@ -65,10 +66,7 @@ def begin(bundle: Bundle, digests: bool = False) -> tuple[str | None, list[str]]
     if differs is None:
         raise RunError(f"{folder} is not empty and contains no run of a bundle; name another output folder or empty it")
     if differs:
-        further = f'to train finished weights further, write `train "{folder}"` with another `save`'
-        raise RunError(
-            f"{folder} contains a run of another bundle{differs}; name another folder or empty it; {further}"
-        )
+        raise RunError(f"{folder} contains a run of another bundle{differs}; {OTHERWISE}")
     _check_unlocked(folder)
     check_unfinished(bundle)
     checkpoint, notes = newest_complete(folder, run["world_size"], bundle.check_checkpoint, digests)
