@@ -11,8 +11,8 @@ import re
 import stat
 from collections.abc import Mapping
 
-from xpc.compiler.files.bundled import MANIFEST, manifest
-from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.bundled import MANIFEST, SPEC, manifest, parsed
+from xpc.compiler.files.digest import digest, sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, tree
 from xpc.compiler.files.inputs import UsageError
 from xpc.grammar.record import mutable
@@ -94,23 +94,39 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
 
 
 def _listed(folder: str) -> Mapping[str, str]:
-    """The digests in the manifest of a bundle. Raises UsageError if there is none.
-
-    If a manifest is written as the compiler writes it, it is not parsed as TOML. Parsing takes milliseconds, and a
-    sweep has up to 10,000 members.
-    """
+    """The digests in the manifest of a bundle. Raises UsageError if there is none."""
     if not os.path.islink(path := os.path.join(folder, MANIFEST)) and os.path.isfile(path):
-        above, table, entries = read_regular(path).partition(b"\n[files]\n")
-        entries, _, below = entries.partition(b"\n# The lines above: ")[0].partition(b"\n\n[")
-        lines = entries.split(b"\n")
-        found = [ENTRY.fullmatch(line) for line in lines]
-        plain = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
-        if table and len(plain) == len(lines) and b"\n[bundle]\n" in above and not TEXTS.search(above + below):
-            return dict(plain)
+        found = plain_digests(read_regular(path))
+        if found is not None:
+            return found
     whole = manifest(folder)
     if whole is None:
         raise UsageError(f"{folder} is not a bundle: it has no {MANIFEST} of xpc")
     return whole["files"]
+
+
+def plain_digests(data: bytes) -> dict[str, str] | None:
+    """The digests in a manifest. None if the manifest is not written as the compiler writes it.
+
+    The manifest is not parsed as TOML. Parsing takes milliseconds, and a sweep has up to 10,000 members.
+    """
+    above, table, entries = data.partition(b"\n[files]\n")
+    entries, _, below = entries.partition(b"\n# The lines above: ")[0].partition(b"\n\n[")
+    lines = entries.split(b"\n")
+    found = [ENTRY.fullmatch(line) for line in lines]
+    plain = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
+    if table and len(plain) == len(lines) and b"\n[bundle]\n" in above and not TEXTS.search(above + below):
+        return dict(plain)
+    return None
+
+
+def copies_spec(data: bytes, spec: bytes) -> bool:
+    """Whether the manifest `data` lists a `spec.xp` with these contents, so that the file belongs to a bundle."""
+    listed = plain_digests(data)
+    if listed is None:
+        table = parsed(data)
+        listed = {} if table is None else table["files"]
+    return listed.get(SPEC) == digest(spec)
 
 
 def stated_weights(folder: str) -> dict[str, str]:

@@ -15,6 +15,10 @@ from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable
 from xpc.grammar.tree import quoted
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MANIFEST, SPEC = "bundle.toml", "spec.xp"
 
 
@@ -89,7 +93,21 @@ def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | No
     With `brief`, the result leaves out the trainer's files and the assumed settings. This saves time for a sweep, which
     has up to a thousand manifests.
     """
-    table = read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str)
+    return _own(read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str))
+
+
+def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
+    """Like `manifest`, for the bytes of a `bundle.toml`."""
+    import tomllib
+
+    try:
+        return _own(tomllib.loads(data.decode()))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _own(table: dict[str, Any] | None) -> dict[str, dict[str, str]] | None:
+    """The table of a manifest; None if it does not have the parts that the compiler writes."""
     if table is None:
         return None
     parts = [table.get(part) for part in ("bundle", "files", "inputs")]

@@ -10,9 +10,9 @@ may lead out of the repository.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from xpc.compiler.files.bundle_digests import read_regular
+from xpc.compiler.files.bundle_digests import copies_spec, read_regular
 from xpc.compiler.files.bundled import MANIFEST, SPEC
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.review.repository import LINK, LONGEST_PATH, Commit, Repository, followed
@@ -22,19 +22,19 @@ DEEP = 8
 """The largest number of bases that are followed from a spec. The compiler itself allows fewer, so it reports longer
 chains.
 """
-BUNDLE = ".bundle"
 
 
 @record
 class Specs:
     """The specs of a repository. `runs` has, for each spec, its bases (the nearest first). `files` are all `.xp` files
-    that are not in bundles. `links` are symbolic links, which are not read. All paths are relative to the top of the
-    repository.
+    that are not in bundles. `links` are symbolic links, which are not read. `copies` are the `spec.xp` of bundles. All
+    paths are relative to the top of the repository.
     """
 
     runs: Mapping[str, tuple[str, ...]]
     files: tuple[str, ...]
     links: tuple[str, ...]
+    copies: tuple[str, ...] = ()
 
     def reading(self, changed: Iterable[str]) -> list[str]:
         """The specs that a change affects by their text: a spec, its lock or one of its bases has changed, or a base is
@@ -85,8 +85,8 @@ def _specs(
     modes: Mapping[str, str], read: Callable[[str], bytes | None], link: Callable[[str], str | None],
     load: Callable[..., None] = lambda *paths: None,
 ) -> Specs:  # fmt: skip
-    bundles = {os.path.dirname(path) for path in modes if os.path.basename(path) == MANIFEST}
-    names = sorted(path for path in modes if path.endswith(".xp") and not _in_bundle(path, bundles))
+    copies = set(_copies(modes, read, load))
+    names = sorted(path for path in modes if path.endswith(".xp") and path not in copies)
     links = tuple(path for path in names if modes[path] == LINK)
     files = {path: _parsed(read(path), path) for path in names if modes[path] != LINK}
     # bases may have any name, so they are found in steps; each step reads all its files together, because reading from
@@ -118,18 +118,25 @@ def _specs(
         or (files[path].broken and path not in extended)
         or len(named[path]) >= DEEP
     }
-    return Specs(runs, tuple(files), links)
+    return Specs(runs, tuple(files), links, tuple(sorted(copies)))
 
 
-def _in_bundle(path: str, bundles: set[str]) -> bool:
-    """Whether a file is the spec.xp of a bundle. It is one if its folder has a manifest, or if the name of a folder in
-    its path ends with `.bundle`.
+def _copies(modes: Mapping[str, str], read: Callable[[str], bytes | None], load: Callable[..., None]) -> Iterator[str]:
+    """The `spec.xp` of bundles. The `bundle.toml` next to such a file lists it with its digest.
 
-    Other `.xp` files in such a folder count as specs. Otherwise, a manifest that somebody adds to a folder of specs
-    would hide them.
+    Names alone do not make a bundle. Otherwise, a manifest or a folder's name that somebody adds would hide a spec.
     """
-    folder, _, name = path.rpartition("/")
-    return name == SPEC and (folder in bundles or any(one.endswith(BUNDLE) for one in folder.split("/")))
+    found = {
+        path: f"{path.removesuffix(SPEC)}{MANIFEST}"
+        for path, mode in modes.items()
+        if os.path.basename(path) == SPEC and mode != LINK
+    }
+    found = {path: manifest for path, manifest in found.items() if modes.get(manifest, LINK) != LINK}
+    load(*found, *found.values())
+    for path, manifest in found.items():
+        spec, data = read(path), read(manifest)
+        if spec is not None and data is not None and copies_spec(data, spec):
+            yield path
 
 
 def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from compile_support import manifest_of
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import MARKER, Entry, comment, entries, main, publish
@@ -326,7 +327,7 @@ def house(tmp_path, monkeypatch):
         write(tmp_path, f"specs/{name}.xp", f'xpc 1\n\nextends "../base/trained.xp"\n\nsave "out/{name}"\n')
     write(tmp_path, "specs/sweep.xp", 'xpc 1\n\nextends "../base/trained.xp"\n\nsweep { lr = [1e-6, 2e-6] }\n')
     write(tmp_path, "specs/run.bundle/spec.xp", "train nothing on nowhere\n")
-    write(tmp_path, "specs/run.bundle/bundle.toml", "")
+    write(tmp_path, "specs/run.bundle/bundle.toml", manifest_of("train nothing on nowhere\n"))
     commit("first")
     git("checkout", "-q", "-b", "change")
     return tmp_path
@@ -433,6 +434,7 @@ def test_hooks_check_the_specs_that_read_a_changed_file(house, capsys):
     assert check(["--hook", "--", "base/house.xp"]) == 1
     assert "specs/a.xp" in capsys.readouterr().out
     assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 0
+    assert "specs/run.bundle/spec.xp is the spec of a bundle; only `xpc verify`" in capsys.readouterr().out
     os.remove(house / "base" / "trained.xp")
     git("add", "-A")
     assert check(["--hook", "--", "specs/run.bundle/spec.xp"]) == 1

@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import pytest
+from compile_support import SEED, compiled
 
-from xpc.compiler.review.spec_finder import _in_bundle
+from xpc.compiler.review.spec_finder import Specs, _specs
 from xpc.compiler.review.verifying.file_differences import _order
 
+MADE = compiled(SEED, name="a.xp")
+BUNDLE = {name: MADE[name] for name in ("bundle.toml", "spec.xp")}
 
-@pytest.mark.parametrize(("path", "inside"), [
-    ("runs/a/spec.xp", True),  # the folder has a bundle.toml
-    ("a.bundle/members/b/spec.xp", True),
-    ("runs/b/spec.xp", False),
-    ("runs/a/other.xp", False),
-    ("spec.xp", False),
+
+def found_in(files: dict[str, bytes]) -> Specs:
+    """The specs of a repository with these files."""
+    return _specs(dict.fromkeys(files, "100644"), files.get, lambda path: None)
+
+
+@pytest.mark.parametrize("folder", ["x.bundle/", "runs/a/", "s.bundle/members/b/", ""])
+def test_the_spec_of_a_bundle_is_no_spec_of_the_repository(folder: str) -> None:
+    found = found_in({folder + name: data for name, data in BUNDLE.items()} | {f"{folder}other.xp": SEED.encode()})
+    assert found.copies == (f"{folder}spec.xp",)
+    assert found.files == (f"{folder}other.xp",)
+
+
+@pytest.mark.parametrize("manifest", [
+    None, b"", b"x = [", b"[files]\n", BUNDLE["bundle.toml"].replace(b'"spec.xp" = ', b'"spec.txt" = '),
+    BUNDLE["bundle.toml"].replace(b"\n[files]\n", b"\n[other]\n"),
+    b"# " + BUNDLE["bundle.toml"].replace(b"\n", b"\n# "),
 ])  # fmt: skip
-def test_the_spec_of_a_bundle_is_not_checked(path: str, inside: bool) -> None:
-    assert _in_bundle(path, {"runs/a"}) is inside
+@pytest.mark.parametrize("folder", ["x.bundle/", "specs/"])
+def test_neither_a_manifest_nor_a_name_hides_a_spec(folder: str, manifest: bytes | None) -> None:
+    files = {f"{folder}spec.xp": BUNDLE["spec.xp"]} | ({} if manifest is None else {f"{folder}bundle.toml": manifest})
+    found = found_in(files)
+    assert (list(found.runs), found.copies) == ([f"{folder}spec.xp"], ())
+
+
+def test_an_edited_spec_of_a_bundle_is_checked() -> None:
+    found = found_in({**BUNDLE, "spec.xp": BUNDLE["spec.xp"].replace(b"528", b"256")})
+    assert (list(found.runs), found.copies) == (["spec.xp"], ())
 
 
 def test_files_that_repeat_others_are_compared_last() -> None:

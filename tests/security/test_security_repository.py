@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from case_support import spec
-from compile_support import REPOSITORY, put, xpc
+from compile_support import REPOSITORY, manifest_of, put, xpc
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.pull_request import Entry, entries
@@ -321,11 +321,11 @@ def step(name: str) -> str:
 
 
 def test_the_action_starts_git_nowhere_and_python_apart_from_the_folder() -> None:
-    scripts = [step(name) for name in ("Install xpc", "Check", "Comment")]
+    scripts = [step(name) for name in ("Install xpc", "Check", "Verify", "Comment")]
     lines = [line.strip() for line in "\n".join(scripts).split("\n") if not line.strip().startswith("#")]
     assert not [line for line in lines if line.startswith("git ") or "(git " in line or "| git " in line]
     started = [line for line in lines if " -m " in line]
-    assert len(started) == 4
+    assert len(started) == 5
     assert not [line for line in started if " -I -m " not in line]
 
 
@@ -341,6 +341,7 @@ def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tm
         planted,
         {"xpc/__init__.py": evil, "specs/-o.xp": AFTER, "specs/a\n::error::x.xp": spec(), "specs/base.xp": BASE},
     )
+    put(planted, {"specs/b\n::error::x/bundle.toml": ""})
     git(planted, "add", "-A", "-f")
     git(planted, "commit", "-qm", "three")
     mark.unlink(missing_ok=True)
@@ -359,7 +360,7 @@ def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tm
         "GITHUB_STEP_SUMMARY": str(temporary / "summary"),
     }  # fmt: skip
     out = {}
-    for name in ("Check", "Comment"):
+    for name in ("Check", "Verify", "Comment"):
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step(name)]
         done = subprocess.run(
             words, cwd=planted, env={**os.environ, **around}, capture_output=True, text=True, check=False
@@ -369,25 +370,27 @@ def test_the_action_runs_nothing_of_a_pull_request(planted: Path, mark: Path, tm
         assert "\n::error::x" not in out[name]
     assert "in the summary of the job" in out["Comment"], out
     assert "a.xp" in out["Check"], out
+    assert "is not a bundle" in out["Verify"], out
     assert "gbs 128 -&gt; 256" in (temporary / "summary").read_text(), (temporary / "summary").read_text()
 
 
 def test_specs_of_bundles_and_links_are_none_of_the_repository(planted: Path) -> None:
+    bundle = {"spec.xp": spec(), "bundle.toml": manifest_of(spec())}
+    for folder in ("specs/x.bundle", "specs/run1", "specs/s/members/a"):
+        put(planted / folder, bundle)
     put(planted, {
-        "specs/x.bundle/spec.xp": spec(), "specs/new.xp": spec(),
-        "specs/run1/bundle.toml": "", "specs/run1/spec.xp": spec(),
-        "specs/s/sweep.toml": "", "specs/s/members/a/spec.xp": spec(),
-        "specs/s/members/a/bundle.toml": "", "secret": "train x on y\n",
+        "specs/new.xp": spec(), "specs/s/sweep.toml": "", "secret": "train x on y\n",
+        "fake/spec.xp": spec(), "fake/bundle.toml": "", "specs/y.bundle/spec.xp": spec(),
     })  # fmt: skip
     (planted / "specs" / "link.xp").symlink_to("../secret")
-    git(planted, "add", "-f", "specs/x.bundle", "specs/run1", "specs/s", "specs/link.xp")
+    git(planted, "add", "-f", "fake", "specs/x.bundle", "specs/y.bundle", "specs/run1", "specs/s", "specs/link.xp")
     git(planted, "commit", "-qm", "bundles")
     repository = find(str(planted))
     assert repository is not None
     commit = repository.commit("HEAD")
     assert commit is not None
     for found in (specs_of_work_tree(repository), specs_of_commit(Commit.of(repository, commit))):
-        assert list(found.runs) == ["other.xp", "specs/deep/a.xp"]
+        assert list(found.runs) == ["fake/spec.xp", "other.xp", "specs/deep/a.xp", "specs/y.bundle/spec.xp"]
         assert found.runs["specs/deep/a.xp"] == ("specs/deep/base.xp",)
         assert found.links == ("specs/link.xp",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import io
 import json
 import os
@@ -253,6 +254,13 @@ def put(folder: object, files: Mapping[str, str | bytes]) -> str:
         with open(path, "wb") as handle:
             handle.write(data.encode() if isinstance(data, str) else data)
     return str(folder)
+
+
+def manifest_of(spec: str) -> str:
+    """The text of a `bundle.toml` that lists only `spec.xp`, with the digest of this text."""
+    digest = hashlib.sha256(spec.encode()).hexdigest()
+    head = '# made by a test\n\n[bundle]\nspec = "a.xp"\nname = "a"\nxpc = "0"\n\n[inputs]\n'
+    return f'{head}\n[files]\n"spec.xp" = "sha256:{digest}"\n'
 
 
 def placed(files: Mapping[str, str | bytes], folder: Callable[[], object]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from xpc.compiler.plan import size
 from xpc.compiler.render.visible import visible
-from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, GONE, NEW, RENAMED, Entry
+from xpc.compiler.review.pull_request.entries import BROKEN, CHANGED, COPIES, GONE, NEW, RENAMED, Entry
 from xpc.compiler.review.pull_request.github import MARKER
 
 MOST = 60_000
@@ -22,9 +22,11 @@ WORDS = {BROKEN: "broken", CHANGED: "changed", RENAMED: "renamed", NEW: "new", G
 
 
 def comment(found: Sequence[Entry], most: int = MOST) -> str:
-    """The text of the comment. Its first line sums up the pull request. Its last line says how much was left out
-    because the comment would be too long.
+    """The text of the comment. Its first line sums up the pull request. Its last lines say how much was left out
+    because the comment would be too long, and which specs of bundles are not compared.
     """
+    last = [f"\n{plain(f'{one.path} {one.line}')}.\n" for one in found if one.kind == COPIES]
+    found, most = [one for one in found if one.kind != COPIES], most - sum(map(len, last))
     groups = _groups(found)
     parts = [f"{MARKER}\n**{_headline(found)}**\n"]
     # the summaries come first, and the full texts get the space that remains
@@ -43,7 +45,7 @@ def comment(found: Sequence[Entry], most: int = MOST) -> str:
             length += len(part)
     if omitted:
         parts.append(f"\n{omitted} more do not fit into this comment.\n")
-    return "".join(parts)
+    return "".join([*parts, *last])
 
 
 def _headline(found: Sequence[Entry]) -> str:

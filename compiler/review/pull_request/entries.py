@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     Opened = Callable[[str], tuple[bytes, str, Workspace]]
     Prices = Mapping[str, float]
 
-BROKEN, CHANGED, NEW, GONE, RENAMED = "broken", "changed", "new", "gone", "renamed"
+BROKEN, CHANGED, NEW, GONE, RENAMED, COPIES = "broken", "changed", "new", "gone", "renamed", "copies"
+"""The kinds of entries. `COPIES` are the changed copies of specs in bundles, which are not compared."""
 GIB = 2**30
 SIMILAR = 0.7
 """If a deleted and a new spec have texts at least as similar as this (from 0 to 1), they count as one spec that was
@@ -103,8 +104,17 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                     yield evolve(found.gone(path), line=_why_gone(path, after, now))
             except UsageError as error:  # an error in one spec must not hide the changes of the others
                 yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
+        copies = sorted(path for path in {*was.copies, *now.copies} & changed if path.startswith(start))
+        if copies:
+            yield Entry(found.shown(copies[0]), left_out(len(copies)), "", kind=COPIES)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text)
+
+
+def left_out(count: int) -> str:
+    """The words after the name of the first spec that is left out because it is the `spec.xp` of a bundle."""
+    more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
+    return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"
 
 
 def _why_gone(path: str, after: Commit, now: Specs) -> str:
