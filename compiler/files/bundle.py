@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.files.atomic import recover, replace_folder
 from xpc.compiler.files.digest import sha256, shared_digest
-from xpc.compiler.files.folder_contents import LARGEST, is_bytecode
+from xpc.compiler.files.folder_contents import LARGEST, is_bytecode, walk
 from xpc.compiler.files.folder_contents import read as read_file
 from xpc.compiler.files.workspace import read_toml
 
@@ -116,7 +116,7 @@ def why_foreign(target: str) -> str:
         return "is not a bundle of xpc"
     read: dict[tuple[int, int], str] = {}
     parents = {name[:at] for name in known for at, c in enumerate(name) if c == "/"}
-    for folder, folders, inside in os.walk(target, onerror=_raise):
+    for folder, folders, inside in walk(target, _raise):
         folders[:] = sorted(name for name in folders if not is_bytecode(os.path.join(folder, name)))
         for name in sorted([*inside, *folders]):
             path = os.path.join(folder, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from xpc.grammar.record import field, mutable
 
@@ -69,6 +69,30 @@ def tree(folder: str) -> Tree:
             else:
                 open_folders.append((name + "/", one.path))
     return out
+
+
+def walk(folder: str, failed: Callable[[OSError], None] | None = None) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Like `os.walk`: yield each folder with its subfolders and its other entries. Links to folders are not entered,
+    nor are subfolders that the caller removes from the list.
+
+    `os.walk` of Python 3.11 calls itself for each level, so a thousand nested folders end it with a RecursionError.
+    """
+    open_folders = [folder]
+    while open_folders:
+        where = open_folders.pop()
+        folders: list[str] = []
+        names: list[str] = []
+        try:
+            with os.scandir(where) as found:
+                for one in found:
+                    (folders if one.is_dir() else names).append(one.name)
+        except OSError as error:
+            if failed is not None:
+                failed(error)
+            continue
+        yield where, folders, names
+        paths = (os.path.join(where, one) for one in reversed(folders))
+        open_folders += [path for path in paths if not os.path.islink(path)]
 
 
 def is_bytecode(folder: str) -> bool:

@@ -11,6 +11,7 @@ import os
 import stat
 
 from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.lfs import pointer
 from xpc.grammar.record import field, mutable, record
 
@@ -239,7 +240,7 @@ class Workspace:
         if os.path.commonpath((location, os.path.realpath(self.root))) == location:
             return f"`{_shown(written)}` contains the spec itself"
         found: list[str] = []
-        for where, folders, names in os.walk(path):
+        for where, folders, names in walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith((".", "__")))
             inside = os.path.relpath(where, path).replace(os.sep, "/")
             prefix = "" if inside == "." else inside + "/"
@@ -256,7 +257,7 @@ class Workspace:
         are not followed.
         """
         path, out = self.locate(written)[1], []
-        for where, folders, names in os.walk(path):
+        for where, folders, names in walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith(SKIPPED))
             prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
             out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 
+from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.workspace import Workspace, read_file
 from xpc.compiler.importing.text.entries import MAX_SIZE
 
@@ -85,7 +86,7 @@ def finder(folder: str) -> Callable[[str], list[str]]:
     def names() -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         folders, files = 0, 0
-        for here, inner, listed in os.walk(root):
+        for here, inner, listed in walk(root):
             folders, files = folders + 1, files + len(listed)
             if folders > MOST_WALKED or files > MOST_LISTED:
                 return {}

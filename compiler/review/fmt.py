@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
 from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.render import render
 from xpc.compiler.render.argument_parser import ArgumentParser
@@ -115,7 +116,7 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         if path == "-" or not os.path.isdir(path):
             yield path
             continue
-        for where, folders, names in os.walk(path):
+        for where, folders, names in walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and not one.endswith(".bundle"))
             yield from (os.path.join(where, name) for name in sorted(names) if name.endswith(".xp"))
 

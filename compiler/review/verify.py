@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xpc.compiler import __version__
 from xpc.compiler.files import bundled
@@ -22,6 +22,7 @@ from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled,
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
 
+Verify = Callable[[str, str | None], tuple[str, int]]
 LOOKED = "XPC_DATA_ROOT names the folder that has the models, if it is not next to the bundle"
 EPILOG = (
     "The spec in the bundle is compiled again, and every file is compared byte for byte. --env compares the packages "
@@ -29,6 +30,10 @@ EPILOG = (
     "arguments, versions, processes, steps and sequences. Exit status: 0 equal, 1 something differs, 2 wrong usage, or "
     "the bundle was written by another version of xpc."
 )
+
+
+class OtherVersionError(UsageError):
+    """A bundle whose files are those of its manifest was written by another version of xpc."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -68,7 +73,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def run(options: argparse.Namespace) -> tuple[str, int]:
     """Return the printed text and the exit status. Raises UsageError."""
     if options.all:
-        return _all(options)
+        from xpc.compiler.review.verifying.chain import chain
+
+        text, status = chain(options.folders[0] if options.folders else ".", *checkers(options), options.quick)
+        return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
     folders = list(dict.fromkeys(map(_bundle_of, options.folders)))
     if len(folders) > 1 and (options.env or options.run is not None or options.spec is not None):
         raise UsageError("--env, --run and --spec take one bundle")
@@ -76,16 +84,21 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     return "".join(text for text, _ in results), max(status for _, status in results)
 
 
-def _all(options: argparse.Namespace) -> tuple[str, int]:
-    """Verify everything in a folder: the git commit, the specs, the bundles, the runs, and the files of local models.
-    Prints one line for each item (`--all`).
+def checkers(
+    options: argparse.Namespace, unchanged: Callable[[str], bool] = lambda folder: False
+) -> tuple[Verify, Verify]:
+    """The functions with which `--all` verifies a bundle and a finished run.
+
+    A bundle of another version of xpc cannot be compiled again, which is an error unless `unchanged` is true for its
+    folder.
     """
-    from xpc.compiler.review.verifying.chain import chain
 
     def verify(folder: str, spec: str | None) -> tuple[str, int]:
         own = argparse.Namespace(**{**vars(options), "spec": spec})
         try:
             return _verified(folder, own)
+        except OtherVersionError as error:
+            return f"{visible(str(error))}\n", 0 if unchanged(folder) else 2
         except UsageError as error:  # print the lines about the other bundles even if one bundle cannot be read
             return f"{visible(str(error))}\n", 2
 
@@ -95,8 +108,7 @@ def _all(options: argparse.Namespace) -> tuple[str, int]:
         assert table is not None
         return _run((folder, table), out)
 
-    text, status = chain(options.folders[0] if options.folders else ".", verify, verify_run, options.quick)
-    return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
+    return verify, verify_run
 
 
 def _bundle_of(path: str) -> str:
@@ -131,7 +143,7 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
         changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
         if changed:
             return visible(f"{folder} {changed}") + "\n", 1
-        raise UsageError(
+        raise OtherVersionError(
             f"{folder} was written by xpc {others[0]} and is unchanged, but this is xpc {__version__}: "
             f"xpc {others[0]} can compile it again, in a clone at that version"
         )

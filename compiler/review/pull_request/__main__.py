@@ -1,8 +1,8 @@
 """The commands that the GitHub Action and the pre-commit hooks start.
 
 `BASE` writes the comment about the changes since the commit BASE. `check [--base BASE] PATH...` checks specs. `fmt
-FILE...` formats the specs that are not in bundles. `verify FILE...` verifies those bundles and sweeps that contain the
-files.
+FILE...` formats the specs that are not in bundles. `verify FILE...` verifies the bundles, sweeps, locks and finished
+runs that the files belong to; `verify --all PATH...` verifies all of them below the paths.
 """
 
 from __future__ import annotations

@@ -1,39 +1,132 @@
-"""Verify those bundles and sweeps that contain changed files. pre-commit passes the paths of the changed files."""
+"""Verify the bundles, locks and finished runs of a repository, like `xpc verify --all`, for the GitHub Action and the
+pre-commit hooks.
+
+The Action verifies everything in its folders, with `--strict`. A hook verifies what the changed files belong to: the
+bundle, the sweep or the run that contains such a file, and the lock and the bundle of a changed spec.
+"""
 
 from __future__ import annotations
 
+import argparse
+import glob
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from xpc.compiler.files.bundle import MANIFESTS
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show
 from xpc.compiler.review import verify as command
+from xpc.compiler.review.finished_run import SUMMARY
+from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head
+from xpc.compiler.review.repository import Repository, find
+from xpc.compiler.review.spec_finder import parents, specs_of_work_tree
+from xpc.compiler.review.verifying.chain import FolderContents, as_text, bundle_lines, spec_lines, spec_of
+from xpc.compiler.review.verifying.run_files import RUN
+from xpc.grammar.record import evolve
+
+NOTHING = "no bundle, lock or run to verify"
 
 
-def verify(paths: Sequence[str]) -> int:
-    """Verify the bundles and sweeps that contain the files `paths`, and print the result. Returns the same exit status
-    as `xpc verify`.
-    """
-    status = 0
-    for folder in dict.fromkeys(_folders(paths)):
-        try:
-            text, own = command.run(command.parse(["--", folder]))
-            show(text)
-        except UsageError as error:
-            show(f"xpc: {error}", sys.stderr)
-            own = 2
-        status = max(status, own)
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
+    parser = ArgumentParser("verify", description=__doc__)
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="a changed file; with --all a folder, a file or a glob"
+    )
+    parser.add_argument("--all", action="store_true", help="verify everything below the paths")
+    parser.add_argument("--base", metavar="COMMIT", help="the commit with which the pull request is compared")
+    parser.add_argument("--strict", action="store_true", help="fail for bytecode that a run or somebody else left")
+    return parser.parse_args(list(arguments))
+
+
+def verify(arguments: Sequence[str]) -> int:
+    """Verify and print a line for each item. Returns the same exit status as `xpc verify --all`."""
+    options = parse(arguments)
+    try:
+        text, status = _verified(options)
+    except UsageError as error:
+        show(f"xpc: {error}", sys.stderr)
+        return 2
+    show(text)
     return status
 
 
-def _folders(paths: Iterable[str]) -> Iterator[str]:
-    """For each file, the outermost folder around it that has a manifest. This is the folder of a sweep, or of a single
-    bundle.
+def _verified(options: argparse.Namespace) -> tuple[str, int]:
+    repository = find(".")
+    if repository is None:
+        raise UsageError("this folder is not in a git repository")
+    found = _tracked(repository)
+    below = [repository.inside(one) for one in (_folders(options.paths) if options.all else options.paths)]
+    wanted = _below(found, below) if options.all else _touched(repository, found, set(below))
+    changed = changed_files(*fork_and_head(repository, options.base)) if options.base else set()
+    touched = {folder for path in changed for folder in parents(path)}
+    own = command.parse(["--all", *(["--strict"] if options.strict else [])])
+    checkers = command.checkers(own, lambda folder: options.all and repository.inside(folder) not in touched)
+    found, wanted = _from_here(repository, found), _from_here(repository, wanted)
+    locks = [one for one in wanted.specs if os.path.lexists(f"{one}.lock")]
+    lines = [line for one in locks for line in spec_lines(one, False, compiles=False)]
+    lines += bundle_lines(wanted, found, *checkers)
+    return as_text(lines) if lines else (NOTHING, 0)
+
+
+def _tracked(repository: Repository) -> FolderContents:
+    """The tracked specs, bundles (the outermost, so the sweep of a member) and finished runs. Paths are relative to the
+    top of the repository.
     """
-    for path in paths:
-        parts = path.split("/")[:-1]
-        folders = ("/".join(parts[:length]) for length in range(1, len(parts) + 1))
-        around = (one for one in folders if any(os.path.isfile(os.path.join(one, name)) for name in MANIFESTS))
-        yield from list(around)[:1]
+    index = repository.index()
+    names = set(index)
+    manifests = {os.path.dirname(path) for path in index if os.path.basename(path) in MANIFESTS}
+    bundles = sorted(one for one in manifests if manifests.isdisjoint(_above(one)))
+    folders = {os.path.dirname(path) for path in index if os.path.basename(path) == SUMMARY}
+    runs = sorted(
+        one for one in folders if os.path.join(one, RUN) in names and manifests.isdisjoint([one, *_above(one)])
+    )
+    return FolderContents(list(specs_of_work_tree(repository).runs), bundles, runs)
+
+
+def _above(folder: str) -> list[str]:
+    """The folders that contain a folder, up to the top of the repository."""
+    return ["", *parents(folder)] if folder else []
+
+
+def _folders(paths: Iterable[str]) -> list[str]:
+    """The folders that the paths of a workflow name. For a file or a glob, these are the folders of the files."""
+    out: dict[str, None] = {}
+    for one in paths:
+        if os.path.isdir(one):
+            out[one] = None
+        else:
+            matching = glob.glob(one, recursive=True) if glob.has_magic(one) and not os.path.exists(one) else [one]
+            out |= dict.fromkeys(os.path.dirname(path) or "." for path in sorted(matching))
+    return list(out)
+
+
+def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
+    """What is in one of the folders."""
+    starts = tuple("" if one == "." else f"{one}/" for one in folders)
+
+    def inside(paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if f"{path}/".startswith(starts)]
+
+    return FolderContents(inside(found.specs), inside(found.bundles), inside(found.runs))
+
+
+def _touched(repository: Repository, found: FolderContents, changed: set[str]) -> FolderContents:
+    """What the changed files belong to."""
+    folders = {folder for path in changed for folder in _above(path)}
+    specs = [one for one in found.specs if changed.intersection((one, f"{one}.lock"))]
+    locations = {os.path.join(repository.top, one): one for one in found.specs}
+    compiled = {one: spec_of(os.path.join(repository.top, one), list(locations)) for one in found.bundles}
+    bundles = [one for one, spec in compiled.items() if one in folders or locations.get(spec or "") in specs]
+    return FolderContents(specs, bundles, [one for one in found.runs if one in folders])
+
+
+def _from_here(repository: Repository, found: FolderContents) -> FolderContents:
+    """The same with paths relative to the working directory."""
+
+    def here(paths: Iterable[str]) -> list[str]:
+        return [os.path.relpath(os.path.join(repository.top, path)) for path in paths]
+
+    return evolve(found, specs=here(found.specs), bundles=here(found.bundles), runs=here(found.runs))

@@ -11,17 +11,19 @@ out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from xpc.compiler.files import bundled, lfs
 from xpc.compiler.files.bundle import MANIFESTS
-from xpc.compiler.files.folder_contents import read
+from xpc.compiler.files.folder_contents import read, walk
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.review import repository
 from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
+from xpc.compiler.review.verify import Verify
+from xpc.compiler.review.verifying.run_files import RUN
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import field, mutable
 
@@ -32,7 +34,6 @@ NO_RUN = "XP117"
 specs may extend it.
 """
 Line = tuple[str, int]
-Verify = Callable[[str, str | None], tuple[str, int]]
 
 
 @mutable
@@ -50,18 +51,25 @@ def chain(folder: str, verify: Verify, verify_run: Verify, quick: bool = False) 
     unchanged files of local models are not hashed again for the lines on locks. Raises UsageError.
     """
     found = _walked(folder)
-    lines = [*_commit(folder)]
-    for spec in found.specs:
-        try:
-            lines += [*_spec(spec, quick)]
-        except UsageError as error:  # print the lines on other specs in any case
-            lines.append((str(error) if spec in str(error) else f"{spec}: {error}", 1))
-    for bundle in found.bundles:
-        lines += _bundle(bundle, found.specs, verify)
-    lines += _runs(found, verify_run)
     if not (found.specs or found.bundles or found.runs):
         raise UsageError(f"{folder} has no spec, bundle or run")
-    return "".join(f"{line}\n" for line, _ in lines), max(status for _, status in lines)
+    lines = [*_commit(folder)]
+    for spec in found.specs:
+        lines += spec_lines(spec, quick)
+    lines += bundle_lines(found, found, verify, verify_run)
+    return as_text(lines)
+
+
+def as_text(lines: Sequence[Line]) -> tuple[str, int]:
+    """The lines as one text, and the highest exit status."""
+    return "".join(f"{line}\n" for line, _ in lines), max((status for _, status in lines), default=0)
+
+
+def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, verify_run: Verify) -> Iterator[Line]:
+    """The lines about the bundles and runs in `wanted`. Their specs and bundles are looked for in `found`."""
+    for bundle in wanted.bundles:
+        yield from _bundle(bundle, found.specs, verify)
+    yield from _runs(wanted.runs, found.bundles, verify_run)
 
 
 def _walked(folder: str) -> FolderContents:
@@ -69,7 +77,7 @@ def _walked(folder: str) -> FolderContents:
     not entered.
     """
     out = FolderContents()
-    for count, (where, folders, names) in enumerate(os.walk(folder, onerror=_unreadable)):
+    for count, (where, folders, names) in enumerate(walk(folder, _unreadable)):
         if count > MOST:
             raise UsageError(f"{folder} has more than {MOST:,} folders")
         path = os.path.normpath(where)
@@ -77,7 +85,7 @@ def _walked(folder: str) -> FolderContents:
         if any(one in names for one in MANIFESTS):
             out.bundles.append(path)
             folders.clear()
-        elif SUMMARY in names and "xpc_run.json" in names:
+        elif SUMMARY in names and RUN in names:
             out.runs.append(path)
             folders.clear()
         else:
@@ -138,6 +146,14 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
     return out
 
 
+def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
+    """Lines on whether a spec compiles, and whether its lock is current. Without `compiles`, only the latter."""
+    try:
+        yield from _spec(path, quick) if compiles else _lock(path, quick)
+    except UsageError as error:  # print the lines on other specs in any case
+        yield str(error) if path in str(error) else f"{path}: {error}", 1
+
+
 def _spec(path: str, quick: bool) -> Iterator[Line]:
     """Lines on whether a spec compiles, and whether its lock is current."""
     from xpc.compiler.pipeline import check_text
@@ -153,10 +169,11 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
     else:
         yield f"{path}: compiles", 0
         if os.path.lexists(f"{path}.lock"):
-            yield _lock(path, quick)
+            yield from _lock(path, quick)
 
 
-def _lock(path: str, quick: bool) -> Line:
+def _lock(path: str, quick: bool) -> Iterator[Line]:
+    """A line on whether the lock of the spec `path` is current. No line if the spec does not compile."""
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.locking.state import refusals
     from xpc.compiler.pipeline import compile_text
@@ -164,15 +181,16 @@ def _lock(path: str, quick: bool) -> Line:
     data, name, workspace = read_spec(path)
     workspace.allow_oom, workspace.memory, workspace.trusts_memory = True, user_memory(), quick
     files, checked = compile_text(data, name, workspace)
-    wrong = [] if files is None else list(refusals(workspace.pins, checked, workspace, files))
-    return f"{path}.lock: {wrong[0] if wrong else 'is current'}", int(bool(wrong))
+    if files is not None:
+        wrong = list(refusals(workspace.pins, checked, workspace, files))
+        yield f"{path}.lock: {wrong[0] if wrong else 'is current'}", int(bool(wrong))
 
 
 def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]:
     """Lines that say whether a bundle or a sweep is what its spec compiles to, and whether the files of its local
     models are unchanged.
     """
-    spec = _spec_of(folder, specs)
+    spec = spec_of(folder, specs)
     text, status = verify(folder, spec)
     line, _, more = text.partition("\n")
     reported = line.removeprefix(folder).lstrip(" :/") if line.startswith(folder + " ") else line
@@ -189,7 +207,7 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
         yield from ((f"{folder}: {one}" if folder not in one else one, 0) for one in more.splitlines())
 
 
-def _spec_of(folder: str, specs: Sequence[str]) -> str | None:
+def spec_of(folder: str, specs: Sequence[str]) -> str | None:
     """The spec of a bundle. It is the spec of the same name next to the bundle; if there is none, the only spec with
     this name. None if no spec is found.
     """
@@ -212,12 +230,12 @@ def _tables(folder: str) -> Iterator[tuple[str, Mapping[str, Mapping[str, str]]]
     yield from ((one, table) for one in locations if (table := bundled.manifest(one)) is not None)
 
 
-def _runs(found: FolderContents, verify_run: Verify) -> Iterator[Line]:
+def _runs(runs: Sequence[str], folders: Sequence[str], verify_run: Verify) -> Iterator[Line]:
     """A line for each finished run. The run is compared with the bundle that it was started from."""
-    if not found.runs:
+    if not runs:
         return
-    bundles = {_digest(location): location for one in found.bundles for location, _ in _tables(one)}
-    for run in found.runs:
+    bundles = {_digest(location): location for one in folders for location, _ in _tables(one)}
+    for run in runs:
         try:
             used = read_json(os.path.join(run, SUMMARY)).get("bundle")
         except UsageError as error:

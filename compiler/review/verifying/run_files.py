@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
-from xpc.compiler.files.folder_contents import LARGEST, parts, read, without_following
+from xpc.compiler.files.folder_contents import LARGEST, parts, read, walk, without_following
 from xpc.compiler.resolve.weights import RECORDS
 
-SUMMARY, METRICS = "summary.json", "metrics.jsonl"
+SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
 READ = (".safetensors", ".bin", ".json", ".jinja", ".model", ".tiktoken", ".py", "vocab.txt", "merges.txt")
@@ -41,7 +41,7 @@ def differences(out: str, summary: Mapping[str, Any]) -> Iterator[str]:
     """
     files = summary.get("files")
     if not isinstance(files, dict):
-        if any(os.path.lexists(os.path.join(out, name)) for name in (METRICS, "model.safetensors", "xpc_run.json")):
+        if any(os.path.lexists(os.path.join(out, name)) for name in (METRICS, "model.safetensors", RUN)):
             yield f"{SUMMARY} has no digests of the run's files: it was edited, or a bundle of an older xpc wrote it"
         return
     text = read(os.path.join(out, SUMMARY))
@@ -74,7 +74,7 @@ def _present(out: str) -> Iterator[str]:
     """The files of a run's folder that transformers or peft would read, and a link in place of a folder of
     templates.
     """
-    for count, (where, folders, names) in enumerate(os.walk(out)):
+    for count, (where, folders, names) in enumerate(walk(out)):
         if count > MOST:
             return
         prefix = os.path.relpath(where, out).replace(os.sep, "/") + "/"
