@@ -36,6 +36,14 @@ KEPT = ("HOME", "LD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR")
 """The environment variables that git gets, in addition to PATH. All others are dropped, such as tokens, and GIT_DIR,
 which hooks of git set.
 """
+LONGEST_ANSWER = 2**27
+"""The largest answer of git in bytes that is read. It is about a million paths."""
+MOST_FILES = 1_000_000
+"""The largest number of files of a commit or of the index."""
+LARGEST_FILE = 2**28
+"""The largest size in bytes of a file of a commit that is read."""
+TOTAL = 2**30
+"""The largest size in bytes of all files of a commit that are read together."""
 POINTER = 4096
 """The largest size in bytes of a `.git` file. Such a file has a single line, `gitdir: PATH`."""
 
@@ -47,16 +55,15 @@ class Repository:
     top: str
     folder: str
 
-    def git(self, *arguments: str, given: bytes = b"") -> bytes | None:
+    def git(self, *arguments: str, given: bytes = b"", most: int = LONGEST_ANSWER) -> bytes | None:
         """Run git in the top folder with `given` as standard input. Returns its output; None if it fails.
 
-        Raises UsageError if git is not installed.
+        Raises UsageError if git is not installed, or if its output is longer than `most` bytes.
 
         Only pass subcommands, such as `cat-file`, that start no other program: no filter, no textconv and no external
         diff.
         """
-        import shutil
-        import subprocess  # imported only here, because most commands need no commits
+        import shutil  # imported only here, because most commands need no commits
 
         folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
         # `.` may be a folder of the pull request, so entries of PATH that are relative are skipped
@@ -68,13 +75,10 @@ class Repository:
         for one in SETTINGS:
             command += ["-c", one]
         environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {"PATH": path, **VARIABLES}
-        try:
-            done = subprocess.run(
-                [*command, *arguments], capture_output=True, check=False, input=given, cwd=self.top, env=environment,
-            )  # fmt: skip
-        except OSError as error:
-            raise UsageError(f"git cannot be run: {error.strerror}") from error
-        return done.stdout if done.returncode == 0 else None
+        answer, status = _answer([*command, *arguments], given, most, self.top, environment)
+        if len(answer) > most:
+            raise UsageError(f"git's answer about {self.top} is longer than {most // 2**20} MiB, and is not read")
+        return answer if status == 0 else None
 
     def sizes(self, blobs: Iterable[str]) -> dict[str, int]:
         """The sizes of blobs in bytes. Blobs that are missing in a partial clone are left out."""
@@ -125,7 +129,42 @@ class Repository:
         listed = self.git("ls-files", "--stage", "-z")
         if listed is None:
             raise UsageError(f"git cannot list the files of {self.top}")
-        return {path: facts.split(" ")[0] for facts, path in _entries(listed)}
+        return {path: facts.split(" ")[0] for facts, path in _entries(listed, self.top)}
+
+
+def _answer(command: list[str], given: bytes, most: int, folder: str, environment: dict[str, str]) -> tuple[bytes, int]:
+    """Run a program, and return the first `most` + 1 bytes of its output, and its exit status. It is killed if its
+    output is longer. Raises UsageError if it cannot be started.
+    """
+    import subprocess
+    from contextlib import ExitStack
+    from tempfile import TemporaryFile
+
+    parts, left = list[bytes](), most + 1
+    with ExitStack() as opened:
+        source = subprocess.DEVNULL
+        if given:  # a pipe would have to be written and read at the same time
+            file = opened.enter_context(TemporaryFile())
+            file.write(given)
+            file.seek(0)
+            source = file.fileno()
+        try:
+            process = opened.enter_context(subprocess.Popen(
+                command, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder, env=environment
+            ))  # fmt: skip
+        except OSError as error:
+            raise UsageError(f"git cannot be run: {error.strerror}") from error
+        assert process.stdout is not None
+        try:
+            while left and (part := process.stdout.read(min(left, 2**20))):
+                parts.append(part)
+                left -= len(part)
+        except BaseException:
+            process.kill()
+            raise
+        if not left:
+            process.kill()
+    return b"".join(parts), process.returncode
 
 
 LINK = "120000"
@@ -141,7 +180,7 @@ class Commit:
     """The files of a commit. Their names are listed once, and contents are read when they are needed.
 
     `files` maps each path (relative to the top folder) to its mode and the hash of its blob. `modules` maps each
-    submodule to its commit.
+    submodule to its commit. `total` is the size in bytes of all contents that were read.
     """
 
     repository: Repository
@@ -150,6 +189,8 @@ class Commit:
     blobs: dict[str, bytes] = field(factory=dict)
     modules: dict[str, str] = field(factory=dict)
     opened: dict[str, Commit] = field(factory=dict)
+    sizes: dict[str, int] = field(factory=dict)
+    total: int = 0
 
     @classmethod
     def of(cls, repository: Repository, hash: str) -> Commit:
@@ -157,7 +198,7 @@ class Commit:
         listed = repository.git("ls-tree", "-r", "-z", "--full-tree", hash)
         if listed is None:
             raise UsageError(f"git cannot list the files of {hash}")
-        entries = [(facts.split(" "), path) for facts, path in _entries(listed)]
+        entries = [(facts.split(" "), path) for facts, path in _entries(listed, hash[:12])]
         files = {path: (facts[0], facts[2]) for facts, path in entries if facts[1] == "blob"}
         modules = {path: facts[2] for facts, path in entries if facts[1] == "commit"}
         return cls(repository, hash, files, modules=modules)
@@ -194,13 +235,25 @@ class Commit:
         start = "" if path in ("", ".") else path + "/"
         return [one for one in self.files if one.startswith(start) and ".." not in one.split("/")]
 
-    def read(self, *paths: str) -> None:
-        """Load the contents of all these files with a single call of git."""
+    def read(self, *paths: str, most: int = LARGEST_FILE) -> None:
+        """Load the contents of all these files with two calls of git. Files that are larger than `most` bytes are left
+        out.
+
+        Raises UsageError if the files that were read so far are too large together.
+        """
         wanted = dict.fromkeys(self.files[one][1] for one in paths if one in self.files)
-        missing = [one for one in wanted if one not in self.blobs]
+        self.sizes |= self.repository.sizes(one for one in wanted if one not in self.sizes)
+        missing = [one for one in wanted if one not in self.blobs and self.sizes.get(one, most + 1) <= most]
         if not missing:
             return
-        answer = self.repository.git("cat-file", "--batch", given="".join(f"{one}\n" for one in missing).encode())
+        length = sum(self.sizes[one] for one in missing)
+        self.total += length
+        if self.total > TOTAL:
+            raise UsageError(f"the files of {self.hash[:12]} that specs read have more than {TOTAL // 2**30} GiB")
+        answer = self.repository.git(
+            "cat-file", "--batch", given="".join(f"{one}\n" for one in missing).encode(),
+            most=length + 200 * len(missing),
+        )  # fmt: skip
         at = 0
         for name in missing if answer is not None else ():
             assert answer is not None
@@ -215,7 +268,8 @@ class Commit:
     def data(self, path: str) -> bytes | None:
         """The contents of a file; None if the commit has no such file.
 
-        Raises UsageError if a partial clone lacks the contents. git must not fetch them here.
+        Raises UsageError if the file is too large, or if a partial clone lacks the contents. git must not fetch them
+        here.
         """
         if path not in self.files:
             return None
@@ -223,8 +277,16 @@ class Commit:
         found = self.blobs.get(self.files[path][1])
         if found is None:
             name = f"{self.hash[:12]}:{path}"
+            if self.files[path][1] in self.sizes:
+                raise UsageError(f"{name} is larger than {LARGEST_FILE // 2**20} MiB, and is not read")
             raise UsageError(f"the content of {name} is not in this clone; `git show {name}` fetches it")
         return found
+
+    def small(self, path: str, most: int) -> bytes | None:
+        """Like `data`, but None for a file that is larger than `most` bytes."""
+        self.read(path, most=most)
+        known = path in self.files and self.sizes.get(self.files[path][1], 0) <= most
+        return self.data(path) if known else None
 
 
 def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
@@ -269,8 +331,12 @@ def stored_file(repository: Repository, path: str, digest: str, size: int) -> st
     return None
 
 
-def _entries(listed: bytes) -> Iterator[tuple[str, str]]:
-    """Split each entry of git's output, which is separated by NUL. An entry has a text, a tab and a path."""
+def _entries(listed: bytes, name: str) -> Iterator[tuple[str, str]]:
+    """Split each entry of git's output, which is separated by NUL. An entry has a text, a tab and a path. Raises
+    UsageError if there are too many.
+    """
+    if listed.count(b"\0") > MOST_FILES:
+        raise UsageError(f"{name} has more than {MOST_FILES:,} files, too many for xpc")
     for one in listed.split(b"\0"):
         facts, tab, path = one.partition(b"\t")
         if tab:

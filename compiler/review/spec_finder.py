@@ -63,8 +63,12 @@ class _File:
 def specs_of_commit(commit: Commit) -> Specs:
     """The specs of a commit."""
     found = {path: mode for path, (mode, _) in commit.files.items()}
-    commit.read(*(path for path, mode in found.items() if path.endswith(".xp") or mode == LINK))
-    return _specs(found, commit.data, commit.link, commit.read)
+
+    def load(*paths: str) -> None:
+        commit.read(*paths, most=MAX_SPEC)
+
+    load(*(path for path, mode in found.items() if path.endswith(".xp") or mode == LINK))
+    return _specs(found, lambda path: commit.small(path, MAX_SPEC), commit.link, load)
 
 
 def specs_of_work_tree(repository: Repository, more: Iterable[str] = ()) -> Specs:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from xpc.compiler.data.image_paths import image_folder, image_paths
-from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.inputs import MAX_SPEC, UsageError
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
 from xpc.compiler.resolve.image_digests import pictured
@@ -188,15 +188,15 @@ def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[
     """Pairs of a deleted spec and a new spec with the same or a similar text."""
     gone = [path for path in was.runs if path not in after.files][:PAIRED]
     new = [path for path in now.runs if path not in before.files][:PAIRED]
-    after.read(*new)
+    after.read(*new, most=MAX_SPEC)
     for old in gone:
-        data = before.data(old) or b""
+        text = _text(before, old)
         best, most = "", SIMILAR
         for path in new:
             if before.files[old] == after.files.get(path):
                 best = path
                 break
-            texts = data[:LONGEST].decode("utf-8", "replace"), _text(after, path)
+            texts = text, _text(after, path)
             if _sentence(texts[0]) != _sentence(texts[1]):
                 continue
             ratio = _similarity(*texts)
@@ -216,7 +216,7 @@ def _similarity(one: str, other: str) -> float:
 
 
 def _text(commit: Commit, path: str) -> str:
-    return (commit.data(path) or b"")[:LONGEST].decode("utf-8", "replace") if path in commit.files else ""
+    return (commit.small(path, MAX_SPEC) or b"")[:LONGEST].decode("utf-8", "replace")
 
 
 def _sentence(text: str) -> str:

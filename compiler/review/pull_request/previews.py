@@ -16,8 +16,8 @@ LARGEST = 4 * 2**20
 def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple[str, str, str]]:
     """Yield the path, a one-line summary and the text of each golden preview below the folder `start` that differs."""
     paths = [{one for one in side.files if one.startswith(start) and one.endswith(ENDING)} for side in (before, after)]
-    before.read(*paths[0])
-    after.read(*paths[1])
+    before.read(*paths[0], most=LARGEST)
+    after.read(*paths[1], most=LARGEST)
     for path in sorted(paths[0] | paths[1]):
         old, new = _text(before, path), _text(after, path)
         if old is None or new is None:
@@ -29,5 +29,5 @@ def preview_changes(before: Commit, after: Commit, start: str) -> Iterator[tuple
 
 
 def _text(commit: Commit, path: str) -> str | None:
-    data = commit.data(path)
-    return None if data is None or len(data) > LARGEST else data.decode("utf-8", "replace")
+    data = commit.small(path, LARGEST)
+    return None if data is None else data.decode("utf-8", "replace")
