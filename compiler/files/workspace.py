@@ -7,6 +7,7 @@ spec's folder and never absolute, so a bundle is the same on every machine.
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 
@@ -254,15 +255,19 @@ class Workspace:
 
     def listed(self, written: str) -> list[str]:
         """The names of the files in a folder and its subfolders, relative to it, without hidden files. Links to folders
-        are not followed.
+        are followed, because loading a model follows them, but not those in a folder that is behind a link.
         """
-        path, out = self.locate(written)[1], []
-        for where, folders, names in walk(path):
-            folders[:] = sorted(one for one in folders if not one.startswith(SKIPPED))
-            prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
-            out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
-            if prefix.count("/") >= LEVELS or len(out) > MOST:
-                folders.clear()
+        path = self.locate(written)[1]
+        out, linked = list[str](), list[str]()
+        for start in itertools.chain((path,), linked):  # the loop also visits the links that it finds
+            for where, folders, names in walk(start):
+                prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
+                out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
+                deep = prefix.count("/") >= LEVELS or len(out) > MOST
+                folders[:] = sorted(one for one in folders if not deep and not one.startswith(SKIPPED))
+                if start == path:
+                    below = (os.path.join(where, one) for one in folders)
+                    linked += [one for one in below if os.path.islink(one)]
         return sorted(out)
 
     def digest(self, written: str) -> str | None:

@@ -46,6 +46,23 @@ def test_an_added_file_of_the_model(location):
     assert (status, "models/tiny/added_tokens.json, a file of a local model, was not there" in out) == (1, True), out
 
 
+@pytest.mark.parametrize("name", ["parts", "additional_chat_templates"])
+def test_files_behind_a_link_to_a_folder(location, tmp_path, name):
+    """Loading a model reads `parts/a.safetensors` if the index names it, also if `parts` is a link."""
+    put(tmp_path / "store", {"a.safetensors": b"w" * 400, "b.jinja": "{{ messages }}", "again/c.json": "{}"})
+    (tmp_path / "store" / "circle").symlink_to("..")
+    (location / "models" / "tiny" / name).symlink_to(tmp_path / "store")
+    assert run(location, "compile", "x.xp")[0] == 0
+    stated = (location / "x.bundle" / "bundle.toml").read_text()
+    for one in ("a.safetensors", "b.jinja"):
+        assert f'"models/tiny/{name}/{one}" = "sha256:' in stated
+    assert "circle" not in stated
+    assert run(location, "verify", "x.bundle")[0] == 0
+    put(tmp_path / "store", {"a.safetensors": b"v" * 400})
+    status, out = run(location, "verify", "x.bundle")
+    assert (status, f"models/tiny/{name}/a.safetensors" in out) == (1, True), out
+
+
 def test_digests_removed_from_the_manifest(location):
     from xpc.compiler.files.bundle import sealed
 
