@@ -30,8 +30,10 @@ HOUSE = "xpc 1\n\nprecision bf16\n\nhardware 1 x h100-80gb\n\nbatch {\n  gbs = 1
 SPEC = 'xpc 1\n\nextends "../house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n\nsave "out/a"\n'
 ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n'
 CODE = f"open({MARK!r}, 'w').write('{MARK}')\n"
-SECONDS = 60
-"""The limit of CPU seconds for all steps of one pull request."""
+SECONDS = 300
+"""The limit of CPU seconds for all steps of one pull request. The slowest takes 6 on an idle machine, and what these
+tests guard against takes hours.
+"""
 
 
 def named(name: str, text: str = SPEC) -> Callable[[Path], None]:
@@ -159,6 +161,10 @@ def git(root: Path, *words: str) -> None:
         "commit.gpgsign=false",
         "-c",
         "core.hooksPath=/dev/null",
+        "-c",
+        "gc.auto=0",
+        "-c",
+        "maintenance.auto=false",
     )
     subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
 
@@ -193,7 +199,7 @@ def test_a_hostile_pull_request(what: str, repository: Path) -> None:
     temporary = repository.parent / "temporary"
     temporary.mkdir()
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=repository, timeout=600,
+        command, capture_output=True, text=True, check=False, cwd=repository, timeout=3600,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join([HERE, *filter(None, sys.path)])},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, limit),
     )  # fmt: skip

@@ -23,8 +23,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MARK, SECRET = "zq7pwned", "zq7secret"
 CODE = f"open({MARK!r}, 'w').write('{MARK}')\n"
 EVIL_NAME = "\x1b[2J\u202e::error::\n##[stop-commands]x"
-SECONDS = 90
-"""The limit of CPU seconds for all commands on one pull request."""
+SECONDS = 400
+"""The limit of CPU seconds for all commands on one pull request. The slowest takes 60 on an idle machine; the same work
+takes twice as many on cores that are shared, which once ended two of these tests at a limit of 90.
+"""
 TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 ROW = json.dumps({"messages": TALK}) + "\n"
 SPEC = """\
@@ -55,6 +57,8 @@ MODEL = {
     "m/chat_template.jinja": "{{ messages }}", "m/model.safetensors": b"w" * 400,
 }  # fmt: skip
 DEEP = 100_000
+QUIET = ("-c", "maintenance.auto=false")
+"""No git works on in the background while a repository is copied."""
 
 
 def pictures(*images: object, many: int = 1) -> str:
@@ -162,7 +166,7 @@ EVIL: dict[str, Callable[[Path], None]] = {
 
 
 def git(root: Path, *words: str) -> None:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "core.hooksPath=/dev/null")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0", *QUIET)
     subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
 
 
@@ -191,7 +195,7 @@ def reviewed(root: Path) -> dict[str, object]:
     temporary = root.parent / "temporary"
     temporary.mkdir()
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=root, timeout=900,
+        command, capture_output=True, text=True, check=False, cwd=root, timeout=3600,
         env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join([HERE, *filter(None, sys.path)])},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS)),
     )  # fmt: skip

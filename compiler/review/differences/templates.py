@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 SECONDS = 5
-"""The limit for rendering a row, in seconds. It limits the CPU time and also the elapsed time."""
+"""The limit of CPU seconds for rendering a row."""
+ELAPSED = 60
+"""The limit of elapsed seconds. It is longer, because a busy machine may give the fork little of its time."""
 MEMORY = 512 * 2**20
 """The memory in bytes that rendering may allocate, in addition to the memory that the process already uses."""
 LARGEST = 2**20
@@ -126,7 +128,7 @@ def _limited(work: Callable[[], str]) -> bytes | None:
         finally:
             os._exit(0)
     os.close(writer)
-    out, end = b"", time.monotonic() + SECONDS
+    out, end = b"", time.monotonic() + ELAPSED
     try:
         while len(out) <= 2 * LARGEST:
             left = end - time.monotonic()
