@@ -139,3 +139,9 @@ def test_a_limit_of_prompts_that_nobody_wrote_is_no_long_prompt(limits, code):
         text = f"xpc 1\ntrain {model} on deepmath-103k\nhardware cpu\n{method}batch gbs=4 micro=4\n"
         found = [one.severity for one in checked(text).problems if one.code == "XP319"]
         assert found == ([limit] if limit else [])
+
+
+@pytest.mark.parametrize("name", ["swep", "seep", "sweeep", "sweeps"])
+def test_a_misspelt_sweep_is_a_finding(name):
+    found = checked(f"{SEED}\n{name} {{ lr = [1e-5, 2e-5] }}\n")
+    assert [one.code for one in found.problems if one.primary and name in one.message] == ["XP101"], shown(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,28 @@ def test_members_that_differ_in_a_rate_share_a_plan(
     assert (len(found), len(planned)) == (4, 2)
     alone = [real(each.spec, {}).number("GPU-hours") for each in runs]
     assert [each.number("GPU-hours") for each in found] == alone
+
+
+def test_members_of_a_sweep_with_a_new_axis_keep_their_runs(tmp_path: Path) -> None:
+    """The seed of the old sweep is a value of the new axis, so half of the new members are old runs."""
+    old = ONE + "seed 1\nsweep {\n  lr = [1e-6, 2e-6]\n}\n"
+    root = put(tmp_path, {"a.xp": old, "b.xp": SWEEP})
+    text = xpc("diff", "a.xp", "b.xp", cwd=root).stdout.decode().splitlines()[0]
+    assert "optimizer.lr (2) -> optimizer.lr (2), seed (2)" in text
+    assert "2 new; 2 under a new name" in text
+
+
+@pytest.mark.nightly
+def test_a_sweep_of_10_000_members_takes_milliseconds_for_each(tmp_path: Path) -> None:
+    """The CPU time of a check grows with the number of members: eight times as many take about eight times as long."""
+    seconds = []
+    for many in (1250, 10_000):
+        rates, seeds = ", ".join(f"{n}e-7" for n in range(1, many // 100 + 1)), ", ".join(map(str, range(100)))
+        root = put(tmp_path, {"a.xp": f"{ONE}sweep {{\n  lr = [{rates}]\n  seed = [{seeds}]\n}}\n"})
+        taken = []
+        for _ in range(2):
+            start = time.process_time()
+            assert xpc("check", "a.xp", cwd=root).returncode == 0
+            taken.append(time.process_time() - start)
+        seconds.append(min(taken))
+    assert seconds[1] < 20 * seconds[0]
