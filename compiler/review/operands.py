@@ -252,7 +252,9 @@ def _members(folder: str) -> Operand:
         text = read_regular(os.path.join(folder, "members.txt"), MANIFEST).decode()
     except (UsageError, ValueError) as error:
         raise UsageError(f"{folder} is not a complete sweep: its members.txt cannot be read") from error
-    names = [name for name in text.split("\n") if name]
+    names = text.removesuffix("\n").split("\n") if text.strip("\n") else []
+    if "" in names:
+        raise UsageError(f"{folder}: members.txt has an empty line, which counts as a member in launch.sh")
     for member in names:
         if os.path.basename(member) != member or member in (".", ".."):
             raise UsageError(f"{folder}: members.txt names `{member[:80]}`, which is not a member")

@@ -41,8 +41,8 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
             continue
         try:
             text = files[name].decode()
-            table = json.loads(text) if name.endswith(".json") else _yaml(text)
-            out.update({f"{name} {key}": value for key, value in _flat(table, "")})
+            values = dict(_flat(json.loads(text), "")) if name.endswith(".json") else _yaml(text)
+            out.update({f"{name} {key}": value for key, value in values.items()})
         except (ValueError, RecursionError) as error:  # somebody has edited the file in the bundle
             raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
     return {key: value for key, value in out.items() if not (without and key.startswith(without))}
@@ -56,31 +56,43 @@ def is_table(name: str) -> bool:
 def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
     if isinstance(table, dict) and table:
         for key, value in table.items():
-            yield from _flat(value, f"{prefix}.{key}" if prefix else str(key))
+            # a key with a dot must not look like a key in a table
+            name = json.dumps(key) if not key or "." in key or '"' in key else key
+            yield from _flat(value, f"{prefix}.{name}" if prefix else name)
     else:
         yield prefix, table
 
 
 def _yaml(text: str) -> dict[str, object]:
     """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as JSON. A
-    line in another form, such as the second line of a value, becomes an entry of its own.
+    line in another form, such as the second line of a value, becomes an entry of its own. So does a line with another
+    indentation than the lines above it, and a key that occurs twice, for which YAML would use the last.
     """
     out: dict[str, object] = {}
-    block = ""
+    block, indent, blocks = "", "", set[str]()
     for number, line in enumerate(BREAKS.split(text)):
         key, _, value = line.strip().partition(":")
-        if key and not key.startswith("#") and not ENTRY.fullmatch(line):
+        if not key or key.startswith("#"):
+            continue
+        spaces = line[: len(line) - len(line.lstrip(" "))]
+        if not spaces:
+            block = ""
+        elif block and out.get(block[:-1], 0) is None:  # the first line of the block
+            del out[block[:-1]]
+            indent = spaces
+        name = f"{block}{key}"
+        inside = spaces == (indent if block else "")
+        if not inside or not ENTRY.fullmatch(line) or name in out or name in blocks:
             out[f"line {number}"] = line
-        elif key and not key.startswith("#"):
-            block = block if line[0] == " " else ""
-            if value:
-                value = without_comment(value.strip())
-                try:
-                    out[f"{block}{key}"] = json.loads(value)
-                except ValueError:
-                    out[f"{block}{key}"] = value
-            else:
-                block = f"{key}."
+        elif value:
+            value = without_comment(value.strip())
+            try:
+                out[name] = json.loads(value)
+            except ValueError:
+                out[name] = value
+        else:
+            block, out[name] = f"{name}.", None
+            blocks.add(name)
     return out
 
 

@@ -101,6 +101,26 @@ def reordered(text: str) -> str:
     return json.dumps(json.loads(text), sort_keys=True)
 
 
+def dotted(text: str, table: str, key: str) -> str:
+    """Move a key of a table to the top, under the name `TABLE.KEY`."""
+    found = json.loads(text)
+    found[f"{table}.{key}"] = found[table].pop(key)
+    return json.dumps(found)
+
+
+def twice(text: str) -> str:
+    found = json.loads(text)
+    found["data"]["sources"] *= 2
+    return json.dumps(found)
+
+
+def swapped(folder: Path) -> None:
+    one, other, _ = sorted((folder / "members").iterdir())
+    one.rename(folder / "kept")
+    other.rename(one)
+    (folder / "kept").rename(other)
+
+
 def linked(folder: Path) -> None:
     (folder / "launch.sh").unlink()
     (folder / "launch.sh").symlink_to("/etc/passwd")
@@ -128,6 +148,12 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "an escaped letter": ("a", SAME, replaced(ARGS, '"output_dir": "out/run"', r'"output_dir": "out/r\\u0075n"')),
     "an empty table": ("a", DIFFERS, replaced(ARGS, r'"arguments": \{', '"arguments": {"new": {},')),
     "JSON on one line": ("a", SAME, rewritten("deepspeed.json", lambda text: json.dumps(json.loads(text)))),
+    "a key with a dot": ("a", DIFFERS, rewritten(ARGS, lambda text: dotted(text, "run", "gbs"))),
+    "ZeRO's stage with a dot": (
+        "a", DIFFERS, rewritten("deepspeed.json", lambda text: dotted(text, "zero_optimization", "stage")),
+    ),
+    "a table without a name": ("a", DIFFERS, rewritten(ARGS, lambda text: json.dumps({"": json.loads(text)}))),
+    "a source twice": ("a", DIFFERS, rewritten(ARGS, twice)),
     "ZeRO's stage": ("a", DIFFERS, replaced("deepspeed.json", '"stage": 2', '"stage": 1')),
     "a comment after a value of YAML": ("a", SAME, replaced(YAML, "(num_processes: 2)", r"\1  # two")),
     "a value of YAML": ("a", DIFFERS, replaced(YAML, "num_processes: 2", "num_processes: 3")),
@@ -137,6 +163,16 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "a key after a next line": ("a", DIFFERS, appended(YAML, "# x\x85num_processes: 3\n")),
     "a second document of YAML": ("a", DIFFERS, appended(YAML, "---\nnum_processes: 3\n")),
     "a second line of a value": ("a", DIFFERS, replaced(YAML, "(num_processes: 2)\n", r"\1\n  3\n")),
+    "an indented key of YAML": ("a", DIFFERS, replaced(YAML, "num_processes: 2", "  num_processes: 2")),
+    "an indented key in a block of YAML": ("a", DIFFERS, replaced(YAML, "  zero3_init_flag", "    zero3_init_flag")),
+    "a block of YAML twice": ("a", DIFFERS, appended(YAML, "deepspeed_config:\n  zero3_init_flag: false\n")),
+    "a key of YAML without a value": ("a", DIFFERS, appended(YAML, "mixed_precision:\n")),
+    "a key of YAML with a hash": ("a", DIFFERS, replaced(YAML, "(num_processes: 2)", r"\1#x")),
+    "a tag of YAML": ("a", DIFFERS, replaced(YAML, "num_processes: 2", "num_processes: !!str 2")),
+    "a merge of YAML": ("a", DIFFERS, appended(YAML, "<<: {num_processes: 3}\n")),
+    "a block of YAML with more spaces": (
+        "a", SAME, rewritten(YAML, lambda text: re.sub(r"(?m)^  (\S)", r"    \1", text)),
+    ),
     "a new key of YAML": ("a", DIFFERS, appended(YAML, "debug: true\n")),
     "a comment among the packages": ("a", SAME, appended(PIP, "# x\n")),
     "packages in another order": ("a", SAME, rewritten(PIP, backwards)),
@@ -145,6 +181,8 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "another version": ("a", CODE, replaced(PIP, r"trl==1\.16\.0", "trl==1.15.0")),
     "a local version": ("a", CODE, replaced(PIP, r"torch==2\.13\.0", "torch==2.13.0+cpu")),
     "an index": ("a", CODE, appended(PIP, "--index-url https://x\n")),
+    "a digest of a package": ("a", CODE, replaced(PIP, r"(trl==1\.16\.0)", rf"\1 --hash=sha256:{'1' * 64}")),
+    "an encoding of the packages": ("a", CODE, rewritten(PIP, lambda text: f"# coding: utf-7\n# +AAo---pre\n{text}")),
     "an index on two lines": ("a", CODE, appended(PIP, "--index-url \\\n https://x\n")),
     "a comment that swallows the next package": ("a", CODE, replaced(PIP, r"(trl==1\.16\.0)\n", r"\1 # x \\\n")),
     "a comment with a backslash": ("a", SAME, appended(PIP, "# x \\\n")),
@@ -197,6 +235,9 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     ),
     "a table next to a member's": ("s", CODE, member(1, added("extra.json", "{}\n"))),
     "a member that is gone": ("s", DIFFERS, without_a_member),
+    "members in another order": ("s", SAME, rewritten("members.txt", backwards)),
+    "an empty line among the members": ("s", REFUSED, rewritten("members.txt", lambda text: f"\n{text}")),
+    "two members with each other's files": ("s", DIFFERS, swapped),
     "a member that is not listed": ("s", DIFFERS, rewritten("members.txt", lambda text: text.split("\n", 1)[1])),
     "a comment in sweep.toml": ("s", SAME, appended("sweep.toml", "# x\n")),
     "a file among the members": ("s", CODE, added("members/x.sh")),
