@@ -16,13 +16,13 @@ from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.visible import visible
 from xpc.compiler.resolve.image_digests import without_digests
+from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.file_differences import differences
 from xpc.compiler.review.verifying.images import image_drifts
 from xpc.compiler.review.verifying.recompiled import Table, recheck, recompiled, sweep_files
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.diagnostic import ERROR
 
-Verify = Callable[[str, str | None], tuple[str, int]]
 LOOKED = "XPC_DATA_ROOT names the folder that has the models, if it is not next to the bundle"
 EPILOG = (
     "The spec in the bundle is compiled again, and every file is compared byte for byte. --env compares the packages "

@@ -30,8 +30,8 @@ def lock(specs: Path) -> None:
     """Write the lock of x.xp. Its packages are those that the spec asks for, as pip would find them."""
     assert xpc("lock", "x.xp", cwd=str(specs)).returncode == 1  # the packages are not pinned yet
     with open(specs / "x.xp.lock", "a", encoding="utf-8") as handle:
-        for name, asked in requirements(compiled(LOCAL, str(specs), "x.xp")).items():
-            handle.write(f'\n[environment."{name}"]\nasked = {json.dumps(asked)}\nresolved = {json.dumps(asked)}\n')
+        for name, lines in requirements(compiled(LOCAL, str(specs), "x.xp")).items():
+            handle.write(f'\n[environment."{name}"]\nasked = {json.dumps(lines)}\nresolved = {json.dumps(lines)}\n')
     done = xpc("lock", "x.xp", cwd=str(specs))
     assert done.returncode == 0, done
 
@@ -191,13 +191,13 @@ def test_the_step_runs_as_a_runner_runs_it(root: Path, tmp_path: Path) -> None:
     (tmp_path / "xpc/bin/python").chmod(0o755)
     around = {**os.environ, "RUNNER_TEMP": str(tmp_path), "SPECS": "specs", "BASE": "main", "PYTHONPATH": ""}
 
-    def ran() -> subprocess.CompletedProcess[str]:
+    def run_step() -> subprocess.CompletedProcess[str]:
         words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
         return subprocess.run(words, cwd=root, env=around, capture_output=True, text=True, check=False)
 
     put(root, {"json.py": "raise SystemExit(9)\n", "specs/a*.xp": LOCAL})
-    done = ran()
+    done = run_step()
     assert (done.returncode, "specs/x.bundle: is what" in done.stdout) == (0, True), done
     _pycache(root)
-    done = ran()
+    done = run_step()
     assert (done.returncode, "was not written by the compiler" in done.stdout) == (1, True), done

@@ -18,7 +18,7 @@ from xpc.compiler.render import FORMATS, render
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.review import fmt
-from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head, left_out
+from xpc.compiler.review.pull_request.entries import affected, changed_files, excluded_copies, fork_and_head
 from xpc.compiler.review.repository import Commit, Repository, find
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
@@ -87,7 +87,7 @@ def _checked(options: argparse.Namespace) -> int:
             touched = set(affected(repository, specs_of_commit(before), specs, changed))
             files, runs = [one for one in files if one in changed], [one for one in runs if one in touched]
     if specs.copies:
-        show(f"{specs.copies[0]} {left_out(len(specs.copies))}")
+        show(f"{specs.copies[0]} {excluded_copies(len(specs.copies))}")
     for one in specs.links:
         show(f"{one} is a symbolic link, and is not checked")
     if not files and not runs:

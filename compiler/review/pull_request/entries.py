@@ -106,12 +106,12 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
                 yield Entry(found.shown(path), f"cannot be compared: {error}", "", True, BROKEN)
         copies = sorted(path for path in {*was.copies, *now.copies} & changed if path.startswith(start))
         if copies:
-            yield Entry(found.shown(copies[0]), left_out(len(copies)), "", kind=COPIES)
+            yield Entry(found.shown(copies[0]), excluded_copies(len(copies)), "", kind=COPIES)
         for path, line, text in preview_changes(before, after, start):
             yield Entry(found.shown(path), line, text)
 
 
-def left_out(count: int) -> str:
+def excluded_copies(count: int) -> str:
     """The words after the name of the first spec that is left out because it is the `spec.xp` of a bundle."""
     more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
     return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"

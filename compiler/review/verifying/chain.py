@@ -22,7 +22,7 @@ from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.review import repository
 from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
-from xpc.compiler.review.verify import Verify
+from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.run_files import RUN
 from xpc.grammar.diagnostic import ERROR
 from xpc.grammar.record import field, mutable
