@@ -50,5 +50,5 @@ def test_each_hook_passes_what_is_right_and_stops_what_is_wrong(
     put(work, {"a.xp": SEED.replace("528", "529") + "\n\n", "a.bundle/launch.sh": "exit 0\n"})
     done = run(pre_commit, "run", "--all-files", cwd=work)
     assert (done.returncode, done.stdout.count("Failed")) == (1, 3), done.stdout + done.stderr
-    for output in ("files were modified by this hook", "XP201", "a.bundle contains launch.sh, which was changed"):
+    for output in ("files were modified by this hook", "XP201", "a.bundle: contains launch.sh, which was changed"):
         assert done.stdout.count(output) == 1, done.stdout

@@ -22,7 +22,7 @@ from xpc.compiler.review.finished_run import SUMMARY
 from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head
 from xpc.compiler.review.repository import Repository, find
 from xpc.compiler.review.spec_finder import parents, specs_of_work_tree
-from xpc.compiler.review.verifying.chain import FolderContents, as_text, bundle_lines, spec_lines, spec_of
+from xpc.compiler.review.verifying.chain import FolderContents, as_text, bundle_lines, by_name, spec_lines, spec_of
 from xpc.compiler.review.verifying.run_files import RUN
 from xpc.grammar.record import evolve
 
@@ -118,8 +118,10 @@ def _touched(repository: Repository, found: FolderContents, changed: set[str]) -
     folders = {folder for path in changed for folder in _above(path)}
     specs = [one for one in found.specs if changed.intersection((one, f"{one}.lock"))]
     locations = {os.path.join(repository.top, one): one for one in found.specs}
-    compiled = {one: spec_of(os.path.join(repository.top, one), list(locations)) for one in found.bundles}
-    bundles = [one for one, spec in compiled.items() if one in folders or locations.get(spec or "") in specs]
+    named = by_name(list(locations))
+    compiled = {one: spec_of(os.path.join(repository.top, one), named) for one in found.bundles}
+    touched = {*specs}
+    bundles = [one for one, spec in compiled.items() if one in folders or locations.get(spec or "") in touched]
     return FolderContents(specs, bundles, [one for one in found.runs if one in folders])
 
 

@@ -67,8 +67,9 @@ def as_text(lines: Sequence[Line]) -> tuple[str, int]:
 
 def bundle_lines(wanted: FolderContents, found: FolderContents, verify: Verify, verify_run: Verify) -> Iterator[Line]:
     """The lines about the bundles and runs in `wanted`. Their specs and bundles are looked for in `found`."""
+    specs = by_name(found.specs)
     for bundle in wanted.bundles:
-        yield from _bundle(bundle, found.specs, verify)
+        yield from _bundle(bundle, specs, verify)
     yield from _runs(wanted.runs, found.bundles, verify_run)
 
 
@@ -186,7 +187,7 @@ def _lock(path: str, quick: bool) -> Iterator[Line]:
         yield f"{path}.lock: {wrong[0] if wrong else 'is current'}", int(bool(wrong))
 
 
-def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]:
+def _bundle(folder: str, specs: Mapping[str, Sequence[str]], verify: Verify) -> Iterator[Line]:
     """Lines that say whether a bundle or a sweep is what its spec compiles to, and whether the files of its local
     models are unchanged.
     """
@@ -207,16 +208,24 @@ def _bundle(folder: str, specs: Sequence[str], verify: Verify) -> Iterator[Line]
         yield from ((f"{folder}: {one}" if folder not in one else one, 0) for one in more.splitlines())
 
 
-def spec_of(folder: str, specs: Sequence[str]) -> str | None:
+def by_name(specs: Sequence[str]) -> dict[str, list[str]]:
+    """The paths of specs by the name of the file."""
+    out: dict[str, list[str]] = {}
+    for one in specs:
+        out.setdefault(os.path.basename(one), []).append(one)
+    return out
+
+
+def spec_of(folder: str, specs: Mapping[str, Sequence[str]]) -> str | None:
     """The spec of a bundle. It is the spec of the same name next to the bundle; if there is none, the only spec with
-    this name. None if no spec is found.
+    this name. None if no spec is found. `specs` has the paths of specs by name.
     """
     for manifest, head in zip(MANIFESTS, ("bundle", "sweep"), strict=True):
         table = read_toml(os.path.join(folder, manifest)) or {}
         name = table.get(head, {}).get("spec") if isinstance(table.get(head), dict) else None
         if isinstance(name, str):
             next_to = os.path.normpath(os.path.join(os.path.dirname(folder), name))
-            named = [one for one in specs if os.path.basename(one) == name]
+            named = specs.get(name, [])
             return next_to if next_to in named else named[0] if len(named) == 1 else None
     return None
 
