@@ -1,16 +1,19 @@
 """`xpc verify --all`: commit, spec, lock, bundle, weights and run of a repository, one line each."""
 
 import hashlib
+import inspect
 import json
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 from case_support import ROW
 from compile_support import LOCAL, put, xpc
 from test_verify_models import MODEL
 
+from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.review import verify
 from xpc.compiler.review.finished_run import _digest
 from xpc.compiler.review.installed import pins
@@ -138,3 +141,16 @@ def test_a_spec_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     assert len(lines) == 3
     assert "large.xp cannot be read" in lines[1]
     assert lines[2].endswith("z.xp: compiles")
+
+
+def test_nested_folders_are_walked_without_recursion(tmp_path):
+    path = str(tmp_path)
+    for _ in range(300):
+        path += "/a"
+        os.mkdir(path)
+    before, depth = sys.getrecursionlimit(), len(inspect.stack(0))
+    sys.setrecursionlimit(depth + 100)
+    try:
+        assert sum(1 for _ in walk(str(tmp_path))) == 301
+    finally:
+        sys.setrecursionlimit(before)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 BAD = SPEC.replace("gbs=4", "gbs=4000")
 PRETENDED = {"spec.xp": BAD, "bundle.toml": manifest_of(BAD)}
-DEEP = "/".join("a" * 900)
+DEEP = "/".join("a" * 700)
 RUN = {"xpc_run.json": "{}", "metrics.jsonl": "{}"}
 ALLOWED = ("open of /", "os.scandir of /")
 """What the commands may do for links in a model: its files may be anywhere, and only their digests are compared."""
@@ -65,7 +65,7 @@ FORGED: dict[str, Callable[[Path], None]] = {
         **RUN, "summary.json": "{}", **{f"checkpoint-1/{name}": text for name, text in PRETENDED.items()},
     }),
     "such a manifest at the top": lambda root: put(root, {**PRETENDED}) and None,
-    "such a manifest below a thousand folders": in_folder(DEEP, {**PRETENDED}),
+    "such a manifest below 700 folders": in_folder(DEEP, {**PRETENDED}),
     "such a manifest with the name of commands": in_folder(EVIL_NAME.replace("/", ""), {**PRETENDED}),
     "such a manifest with the name of an option": in_folder("-rf --strict", {**PRETENDED}),
     "a manifest of ten megabytes": in_folder("b.bundle", {
@@ -95,7 +95,7 @@ LINKS: dict[str, Callable[[Path], None]] = {
     "a folder of a model that is a link to nothing": linked("m/x", "nowhere"),
 }  # fmt: skip
 DAILY = {
-    "a manifest with the digest of a bad spec", "such a manifest below a thousand folders",
+    "a manifest with the digest of a bad spec", "such a manifest in a hidden folder",
     "a bundle of another version", "2,000 manifests", "a run without an end",
     "a folder of a model that is a link to itself",
 }  # fmt: skip
