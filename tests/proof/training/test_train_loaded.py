@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from interpreters import methods_of
-from method_runs import DATA, STEPS, Warm, small
+from method_runs import DATA, SETTINGS, STEPS, Warm, small
+from tiers import nightly_but
 
+from xpc.compiler.language.methods import METHODS
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 pytestmark = pytest.mark.slow
@@ -19,39 +21,47 @@ pytestmark = pytest.mark.slow
 PROGRAM = """\
 import json, sys
 import torch
+import transformers
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
-out, checkpoint, adapter = sys.argv[1:]
+out, checkpoint, adapter, head = sys.argv[1:]
+Model, more = getattr(transformers, head), {"num_labels": 1} if "Sequence" in head else {}
 if adapter:
     from peft import PeftModel, get_peft_model_state_dict
     base = json.load(open(f"{out}/adapter_config.json"))["base_model_name_or_path"]
-    loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), out)
+    loaded, drawn = PeftModel.from_pretrained(Model.from_pretrained(base, **more), out), []
     values, saved = get_peft_model_state_dict(loaded), load_file(f"{checkpoint}/adapter_model.safetensors")
 else:
-    loaded = AutoModelForCausalLM.from_pretrained(out)
+    loaded, said = Model.from_pretrained(out, output_loading_info=True)
     values, saved = loaded.state_dict(), load_file(f"{checkpoint}/model.safetensors")
-ids = AutoTokenizer.from_pretrained(out)("What colour?", return_tensors="pt")["input_ids"]
-finite = bool(torch.isfinite(loaded(input_ids=ids).logits).all())
+    drawn = [*said["missing_keys"], *said["unexpected_keys"]]
+ids = transformers.AutoTokenizer.from_pretrained(out)("What colour?", return_tensors="pt")["input_ids"]
+logits = loaded.eval()(input_ids=ids).logits
 different = [name for name in saved if not torch.equal(values[name].cpu(), saved[name])]
-print(json.dumps({"tensors": len(saved), "different": different, "finite": finite}))
+print(json.dumps({"tensors": len(saved), "different": different, "drawn": drawn,
+    "finite": bool(torch.isfinite(logits).all()), "head": sorted(name for name in saved if "score" in name),
+    "numbers": logits.shape[-1]}))
 """
 LOADED = [
     (target, method, adapter)
     for target in STACKS
-    for method in ("sft", "dpo")
+    for method in METHODS
     for adapter in ("", "lora")
     if target == DEFAULT or method in methods_of(target)
 ]
+DAILY = [(DEFAULT, "reward", "lora"), *((target, "sft", adapter) for target in STACKS for adapter in ("", "lora"))]
 
 
-@pytest.mark.parametrize(("target", "method", "adapter"), LOADED)
+@pytest.mark.parametrize(("target", "method", "adapter"), nightly_but(LOADED, DAILY.__contains__))
 def test_the_final_folder_loads_with_the_trained_weights(
     warm: Warm, tmp_path: Path, target: str, method: str, adapter: str
 ) -> None:
-    save = f'save "out" every={STEPS}'
-    text = small(f"method {method}", adapter, method=method, target=target, data=DATA[method], save=save)
+    save, scores = f'save "out" every={STEPS}', METHODS[method].scores
+    written = f"method {method}{SETTINGS.get(method, '')}"
+    text = small(written, adapter, method=method, target=target, data=DATA[method], save=save)
     run = warm.train(text, f"loaded-{target}-{method}-{adapter}", target, str(tmp_path))
     checkpoint = os.path.join(run.out, f"checkpoint-{STEPS}")
-    (found,) = warm.program(target, PROGRAM, run.out, checkpoint, adapter)
+    head = "AutoModelForSequenceClassification" if scores else "AutoModelForCausalLM"
+    (found,) = warm.program(target, PROGRAM, run.out, checkpoint, adapter, head)
     assert found["tensors"] > 0, json.dumps(found)
-    assert (found["different"], found["finite"]) == ([], True)
+    assert (found["different"], found["drawn"], found["finite"]) == ([], [], True)
+    assert (bool(found["head"]), found["numbers"] == 1) == (scores, scores)
