@@ -45,6 +45,7 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     - `moved_arguments`: a call without `arguments` that has another key, such as `parameters`
     - `reasoning_twice`: a turn has reasoning both in a field and in its content
     - `reasoning`: in a field of a turn; `early_reasoning`: before the last question
+    - `listed_reasoning`: the value of such a field is a list or an object instead of a text
     - `inline_reasoning`, `early_inline_reasoning`: the same in the content, between <think> and </think>
     - `tool`, `developer`: turns of these roles
     - `untrained`: a turn that is marked as not learned; `turn_weight`: an answer with another weight than 0 and 1
@@ -58,6 +59,8 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
         if role in ("tool", "developer") and content:
             found.add(role)
         found |= {early + one for one in _reasoning(role, turn, content)}
+        if any(turn.get(key) and isinstance(turn[key], list | dict) for key in REASONING):
+            found.add("listed_reasoning")
         found.update(_calls(turn, content))
         found.update(_marks(role, turn))
     return {one.replace("early_reasoning_twice", "reasoning_twice") for one in found}
@@ -157,6 +160,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     row should be learned:
 
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
+    - `documents`: texts for retrieval next to a conversation
     - `row_weight`: a weight other than 1
     - `bad_answer`: a label of false next to a prompt and its completion
     - `no_solution`: a prompt without a column `solution` of text
@@ -164,6 +168,8 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     """
     if shape == "prompt_completion" and row.get("history"):
         yield "history"
+    if row.get("documents") and "documents" not in names and shape in ("messages", "conversations"):
+        yield "documents"
     if isinstance(weight := row.get("weight"), int | float) and weight != 1:
         yield "row_weight"
     if shape == "prompt_completion" and row.get("label") is False:

@@ -95,6 +95,8 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             kinds.add("tools" if is_tools(tools) else "odd_tools", number)
         if isinstance(row.get("system"), str) and row["system"]:
             kinds.add("system_column", number)
+            if (first := _first_system(values[0])) is not None and first != row["system"]:
+                kinds.add("two_systems", number)
         if row.get("tools") or row.get("system"):  # tools and system prompts are a part of the rendered text
             same = (same, str((row.get("tools"), row.get("system"))))
         key = hash(same)
@@ -116,6 +118,14 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words,
         largest if largest[0] >= 0 else None,
     )  # fmt: skip
+
+
+def _first_system(turns: object) -> object:
+    """The content of the first turn of a conversation if it is a system prompt, otherwise None."""
+    first = turns[0] if isinstance(turns, list) and turns else None
+    if not isinstance(first, dict) or "system" not in (first.get("role"), first.get("from")):
+        return None
+    return first.get("content", first.get("value"))
 
 
 def _label(cell: object) -> object:

@@ -45,6 +45,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
     "text_with_call": [QUESTION, turn("assistant", "I look.", tool_calls=[call()])],
     "tool": [QUESTION, CALL, RESULT, ANSWER],
     "reasoning": [QUESTION, THOUGHT],
+    "listed_reasoning": [QUESTION, turn("assistant", "Sunny.", reasoning_content=[{"text": "it shines"}])],
     "early_reasoning": [QUESTION, THOUGHT, QUESTION, ANSWER],
     "reasoning_twice": [QUESTION, turn("assistant", INLINE["content"], reasoning_content="it shines")],
     "inline_reasoning": [QUESTION, INLINE],

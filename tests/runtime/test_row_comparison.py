@@ -82,6 +82,15 @@ def test_reasoning_is_found_under_each_of_its_names(key: str) -> None:
     assert found(twice, built_in("qwen3")) == []
 
 
+@pytest.mark.parametrize("value", [["it shines"], [{"type": "text", "text": "it shines"}], {"text": "it shines"}])
+def test_reasoning_that_is_no_text_is_found(value: Any) -> None:
+    row = {"messages": [turn("user", "?"), turn("assistant", "!", reasoning_content=value)]}
+    lost = [("reasoning", 1, "missing")]
+    assert [one for one in found(row, built_in("qwen3")) if one[0] == "reasoning"] == lost
+    template = "{% for m in messages %}{{ m.content }}{{ m.reasoning_content | tojson if m.reasoning_content }}{% endfor %}"
+    assert found(row, tokenizer(template)) == []
+
+
 @pytest.mark.parametrize("arguments", [{"city": "Paris", "days": 2}, '{"city": "Paris", "days": 2}'])
 @pytest.mark.parametrize(
     ("template", "written"),

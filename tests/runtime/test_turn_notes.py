@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from xpc.runtime.core.rows import FIELDS, from_value
 from xpc.runtime.features.messages import call_forms, turn_notes
 from xpc.runtime.features.method import reward_calls
 from xpc.runtime.features.method.answer_ends import without_end
-from xpc.runtime.features.rows import message_fields
+from xpc.runtime.features.rows import chat, message_fields
 from xpc.runtime.features.rows import prompts as prompts_of_rows
 
 CALL = '{"name": "add", "arguments": {"first": 2}}'
@@ -107,6 +108,18 @@ def test_a_question_in_an_answer_is_learned() -> None:
     assert list(turn_notes.notes(row)) == [("turn", "turn 1 (user) of completion is learned")]
     assert not list(turn_notes.notes(row, answers_only=True))
     assert not list(turn_notes.notes({"messages": row["completion"]}))
+    whole = {"chosen": row["completion"], "rejected": row["completion"]}  # a reward model learns no turn of its answers
+    assert not list(turn_notes.notes(whole, answers=turn_notes.answer_columns("reward")))
+
+
+@pytest.mark.parametrize("own", ["Be brief.", "Be polite.", None])
+def test_a_second_system_prompt_is_reported(own: str | None) -> None:
+    first = [] if own is None else [{"role": "system", "content": own}]
+    row = {"messages": [*first, {"role": "user", "content": "?"}], "system": "Be brief."}
+    source = {"id": None, "path": "rows.jsonl", "columns": None, "shape": "messages"}
+    made = message_fields._read(chat.to_row, (), False, source, row, 0, system=row["system"])
+    found = list(turn_notes.notes(made, tokenizer=SimpleNamespace(chat_template="{{ messages }}")))
+    assert found == ([("unread", "turn 0 (system) of messages has 'system'")] if own == "Be polite." else [])
 
 
 def test_reasoning_in_two_places() -> None:

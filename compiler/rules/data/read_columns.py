@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 WHEN = surveyed
 UNREAD = {
     "history": ("earlier turns in a column `history`", "write such rows as `messages`, with the earlier turns in them"),
+    "documents": (
+        "texts in a column `documents`",
+        "write the documents into the system prompt or the question of their row",
+    ),
     "row_weight": ("a `weight` other than 1", "leave rows that are not to be learned out of the data"),
     "bad_answer": ("a `label` of false", "write `method kto`, which reads it, or leave such rows out of the data"),
     "turn_weight": (
@@ -103,7 +107,8 @@ SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)
 @rule("XP546", "system-column-not-read", "warning")
 def system_not_read(spec: Spec) -> Iterator[Finding]:
     """A column `system` needs conversations, because it is read as their system prompt. In rows of plain text, the
-    column is not read. A column of another name, such as `system_prompt`, is not read either.
+    column is not read. A column of another name, such as `system_prompt`, is not read either. A conversation that
+    begins with a system prompt keeps this one, and the column is not read.
 
     Why it is bad: the model would not learn to follow the row's system prompt.
 
@@ -115,6 +120,15 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
         found = rows.survey(source)
         other = None if found is None or source.only else next(filter(SYSTEM.fullmatch, found.columns), None)
         own = None if found is None else found.tallies.get("system")
+        two = None if found is None or source.only else found.tallies.get("two_systems")
+        if found is not None and two is not None:
+            yield Finding(
+                source.label,
+                f"{have(two, found, source)} a system prompt in the first turn and another in the column `system`, "
+                "which is not read",
+                "delete one of the two in the data",
+            )
+            continue
         if found is not None and other is not None and (own is None or own.count < found.rows):
             yield Finding(
                 source.label,
@@ -166,7 +180,7 @@ def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Ite
 @rule("XP549", "column-not-read", "warning")
 def column_not_read(spec: Spec) -> Iterator[Finding]:
     """Some columns say how a row is to be learned, but no trainer reads them: `history` next to a prompt and its
-    completion (LLaMA-Factory's alpaca rows), a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
+    completion (LLaMA-Factory's alpaca rows), `documents` next to a conversation, a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
     whose name contains `weight`, `loss` or `mask`, such as `loss_weight`, and a `label` of false for sft. If all pairs
     without `prompt` have their question in another column, such as `instruction`, this is an error. Other keys of a
     turn that the chat template does not read are a note, or a warning if their name, such as `thought`, seems to say

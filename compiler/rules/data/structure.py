@@ -33,6 +33,7 @@ KINDS = {
     "several_calls": ("tool_calls", "several tool calls in a turn"),
     "tools": ("tools", "tools"),
     "reasoning": ("reasoning", "reasoning"),
+    "listed_reasoning": ("reasoning", "reasoning that is a list or an object instead of a text"),
     "inline_reasoning": ("reasoning", "reasoning between <think> and </think>"),
     "reasoning_twice": ("reasoning", "the same reasoning in a field and between <think> and </think>"),
     "early_reasoning": ("reasoning", "reasoning before the last question"),
@@ -121,6 +122,8 @@ def _instead(forms: Mapping[str, Mapping[str, list[str]]], tallies: Mapping[str,
     other = f"write `chat_template = {able[0]}`, which accepts such rows" if able else "change the data"
     if kinds <= {*ORDER}:
         return "join or move such turns in the data" + (f", or {other}" if able else "")
+    if kinds == {"listed_reasoning"}:
+        return "write the reasoning as one text in the data"
     if kinds == {"reasoning_twice"}:
         return "delete one of the two copies in the data"
     return other
@@ -263,7 +266,7 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16, 0.24 and 0.18 (`completion_mask` of their trainers); confirmed by running them.
     """
-    if spec.flag("method.assistant_only") or spec.method.shapes[0] == "prompt":
+    if spec.flag("method.assistant_only") or spec.method.shapes[0] == "prompt" or spec.method.scores:
         return
     for source in spec.files:
         found = rows.survey(source)

@@ -7,7 +7,7 @@ Lines files.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ...core.errors import RunError, rank, say
@@ -37,11 +37,18 @@ PHRASES = {
 }
 
 
-def notes(row: Mapping[str, Any], answers_only: bool = False, tokenizer: Any = None) -> Iterator[tuple[str, str]]:
+def answer_columns(method: str) -> Collection[str]:
+    """The columns that have an answer without its prompt. In the rows of a reward model, answers begin with it."""
+    return () if method == "reward" else ANSWERS
+
+
+def notes(
+    row: Mapping[str, Any], answers_only: bool = False, tokenizer: Any = None, answers: Collection[str] = ANSWERS
+) -> Iterator[tuple[str, str]]:
     """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
 
-    ``answers_only`` is whether no turn of a user is learned: the loss is on the assistant's tokens only, or a
-    reward model learns one score for the whole conversation.
+    ``answers_only`` is whether only the assistant's tokens are learned, by the masks of the chat template. ``answers``
+    are the columns that have an answer without its prompt.
     """
     special = [one for one in getattr(tokenizer, "all_special_tokens", ()) if len(one) > 2]
     for column, turns in row.items():
@@ -59,7 +66,7 @@ def notes(row: Mapping[str, Any], answers_only: bool = False, tokenizer: Any = N
                 yield "unread", f"{place} has {' and '.join(unread)}"
             if written := [one for one in special if one in turn["content"]]:
                 yield "special", f"{place} contains {written[0]!r}"
-            if column in ANSWERS and turn["role"] != "assistant" and not answers_only:
+            if column in answers and turn["role"] != "assistant" and not answers_only:
                 yield "turn", f"{place} is learned"
 
 
@@ -110,13 +117,14 @@ def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool, t
     """
     if rank() != 0 or not len(rows):
         return
-    counts, first, sampled = dict[str, int](), dict[str, str](), sampled_rows(rows)
-    answers_only = bool(bundle.arguments.get("assistant_only_loss") or bundle.method == "reward")
+    counts, first = dict[str, int](), dict[str, str]()
+    answers_only, sampled = bool(bundle.arguments.get("assistant_only_loss")), sampled_rows(rows)
+    answers = answer_columns(bundle.method)
     for number in sampled:
         row = rows[number]
         if doubles and (twice := doubled(row)) and "reasoning" not in bundle.data.get("omit", ()):
             raise RunError(f"{name(source)}, row {number}: {written_twice(*twice)}")
-        for kind, what in dict(notes(row, answers_only, tokenizer)).items():
+        for kind, what in dict(notes(row, answers_only, tokenizer, answers)).items():
             counts[kind] = counts.get(kind, 0) + 1
             first.setdefault(kind, f"row {number}: {what}")
     for kind, count in counts.items():

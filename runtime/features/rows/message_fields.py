@@ -123,7 +123,15 @@ def _read(
     kept = {column: row[column] for column in used if row.get(column)}
     if "tools" in used and (tools := kept.get("tools") or row.get("functions")):
         kept["tools"] = described_tools(tools, where)
+    if _other_system(made, how.get("system"), row):
+        kept["system"] = row["system"]  # `turn_notes` reports it as a key that is not read
     return carried_by_first(made, kept) if kept else made
+
+
+def _other_system(made: Mapping[str, Any], system: Any, row: Mapping[str, Any]) -> bool:
+    """Whether the row's column `system` is not read, because the conversation begins with another system prompt."""
+    first = next(made[column][0] for column in CARRIERS if isinstance(made.get(column), list))
+    return bool(system) and system == row.get("system") and first["role"] == "system" and first["content"] != system
 
 
 def _check_learned(made: Mapping[str, Any], learned: Sequence[str], where: str) -> None:
@@ -339,11 +347,25 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any
     elif isinstance(text, list):
         out["content"] = [{**part, "text": content(part["text"], number, role, marks, "part")} for part in text]
     for key in REASONING:
-        if isinstance(turn.get(key), str):
-            out[key] = marks.text(turn[key], Loss("reasoning", number, turn[key][:40], role=role))
+        if turn.get(key):
+            out[key] = _marked_reasoning(turn[key], number, role, marks)
     if turn.get("tool_calls"):
         out["tool_calls"] = [_marked_call(call, number, marks) for call in turn["tool_calls"]]
     return out
+
+
+def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any:
+    """The value of a key with reasoning. Each text in it has a marker."""
+    if isinstance(value, dict):
+        unread = ("type", "id", "index", "format", "signature")
+        return {
+            key: one if key in unread else _marked_reasoning(one, number, role, marks) for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_marked_reasoning(one, number, role, marks) for one in value]
+    if not isinstance(value, str):
+        return value
+    return marks.text(value, Loss("reasoning", number, value[:40], role=role))
 
 
 def _marked_call(call: Any, number: int, marks: Markers) -> Any:
