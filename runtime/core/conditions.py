@@ -25,8 +25,8 @@ WITH_IMAGES = ("images", "image_preference")
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
-        "gradient_accumulation_steps", "num_iterations", "optim", "optim_target_modules", "packing", "pad_token",
-        "push_to_hub", "report_to", "save_total_limit", "steps_per_generation", "use_vllm",
+        "gradient_accumulation_steps", "max_prompt_length", "num_iterations", "optim", "optim_target_modules",
+        "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "steps_per_generation", "use_vllm",
     ),
     "run": (
         "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "fp8", "full_state", "gpu",
@@ -200,7 +200,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "image_pairs": "image_preference" in pictured,
         "images": "images" in pictured,
         "kto": unpaired,
-        "lengths": any(lengths),
+        "lengths": any(lengths) or arguments.get("max_prompt_length"),
         "liger": model["liger"],
         "liger_family": model.get("liger_unchecked"),
         "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),

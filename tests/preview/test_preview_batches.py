@@ -16,7 +16,7 @@ from method_runs import SETTINGS, Warm
 from preview_samples import ROWS
 from stacks import payload
 from tiers import EACH_STACK, nightly_but
-from tiny_runs import spec
+from tiny_runs import lines, spec
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.model_choices import TEMPLATES
@@ -160,10 +160,29 @@ def test_every_method_shows_the_rows_of_its_batches(warm: Warm, target: str, met
 
 
 OWN = f"(lmbda=0, {SETTINGS['distill'][1:]}"
+CUT = [(one, method) for one in OTHERS for method in ("dpo", "grpo", "rloo") if method in methods_of(one)]
 DISTILLED = [
     *((target, data, SETTINGS["distill"]) for target in STACKS for data in ("completions", "talks")),
     *((target, data, OWN) for target in OTHERS for data in ("completions", "talks")),
 ]
+
+
+@pytest.mark.parametrize(("target", "method"), nightly_but(CUT, lambda one: one[1] == "grpo"))
+def test_the_end_of_a_long_prompt_is_kept(warm: Warm, target: str, method: str) -> None:
+    question = [{"role": "user", "content": "word " * 40 + "What is 1+1?"}]
+    answers = {one: [{"role": "assistant", "content": text}] for one, text in (("chosen", "2"), ("rejected", "3"))}
+    row = {"prompt": question, **(answers if method == "dpo" else {})}
+    put(warm.location, {"long_questions.jsonl": lines([{**row, "colour": "red", "row": 0}] * ROWS)})
+    settings = SETTINGS.get(method, "()").replace("even", "short").removesuffix(")").removeprefix("(")
+    written_as = f"method {method}({settings}{', ' if settings else ''}max_prompt=20)"
+    text = written(method, target, "long_questions", written_as)
+    answer, batches = both(warm, f"{target}-{method}-long", text, target)
+    assert not [one for one in collated(batches, method) if one not in previewed(answer)]
+    shown = ["".join(token[1] for token in one["tokens"]) for one in answer["rows"][0]["sequences"]]
+    assert all("What is 1+1?<|im_end|><|im_start|>assistant" in one for one in shown), shown
+    assert [len(one["cut"]["start"]) > 20 for one in answer["rows"][0]["sequences"]] == [True] * len(shown)
+    found = {one["code"] for one in answer["rows"][0]["verdicts"]}
+    assert found == {"XP596"}
 
 
 @pytest.mark.parametrize(("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[2] == OWN))

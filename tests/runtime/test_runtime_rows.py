@@ -167,6 +167,16 @@ def test_text_prompts_and_held_out_rows_are_counted_too(tmp_path: Path, capsys: 
     assert capsys.readouterr().out.count("1 of 2 rows are left out") == 2
 
 
+def test_prompts_that_the_trainer_cuts_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("datasets")
+    rows = [{"prompt": "x" * size, "chosen": "4", "rejected": "5"} for size in (3, 9, 4)]
+    bundle = made(tmp_path, "preference", "trl.DPOConfig", rows, min_tokens=1)
+    bundle.arguments["max_prompt_length"] = 3
+    assert len(data.build(bundle, Letters())[0]) == 3
+    cut = "2 of 3 prompts have more than max_prompt = 3 tokens (the longest 9): their beginnings are cut off"
+    assert cut in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_kto_takes_pairs_apart_and_mixes_them(tmp_path: Path, shuffle: bool) -> None:
     datasets = pytest.importorskip("datasets")

@@ -71,7 +71,7 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
     row = _own(session, row)
     if session.processor is not None:
         out["images"] = _images(session, row["images"])
-    capture = Capture()
+    capture = Capture(session)
     out["verdicts"] += verdicts.lost(session, row)
     try:
         with capture.watching(session):

@@ -47,6 +47,9 @@ class Capture:
 
     tokenized: Any = None
 
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
     @contextmanager
     def watching(self, session: Session) -> Iterator[None]:
         """A context that stores the first dataset with tokens that `Dataset.map` gets or returns. This is the tokenized
@@ -76,6 +79,8 @@ class Capture:
         prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
         if "chosen_labels" in row:  # in orpo, the tokens of an answer already include those of the prompt
             prompt = []
+        elif prompt and isinstance(row.get("prompt"), str):  # dpo before trl 1.0 has cut the prompt
+            prompt = self.session.uncut(row["prompt"], prompt)
         for name, columns in ANSWERS:
             for column in columns:
                 if column in row and row[column] is not None:
@@ -187,11 +192,12 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
     finally:
         handle.remove()
     ids, mask = seen[0]
-    prompt = len(batch["prompt_input_ids"][0])
     out = []
     for at, name in enumerate(CHOICES):
         kept, _ = _kept(ids[at], mask[at])
-        one = TokenSequence(name, kept, [False] * len(kept), full.get(name))
+        one, prompt = TokenSequence(name, kept, [False] * len(kept), full.get(name)), len(batch["prompt_input_ids"][0])
+        if one.full == full.get(name):  # the prompt was perhaps cut before
+            prompt = len(one.full) - len(batch[f"{name}_input_ids"][0])
         one.learned = [one.head + location >= prompt for location in range(len(kept))]
         out.append(one)
     return out
@@ -214,4 +220,9 @@ def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[Tok
     with torch.no_grad():
         made = trainer._generate_and_score_completions([dict(row) for _ in range(many)])
     kept, _ = _kept(made["prompt_ids"][0], made["prompt_mask"][0])
-    return [TokenSequence("prompt", kept, [False] * len(kept), None)]
+    full = None
+    if session.stated.get("max_prompt_length"):
+        from trl.data_utils import maybe_apply_chat_template
+
+        full = session.uncut(maybe_apply_chat_template({"prompt": row["prompt"]}, session.tokenizer)["prompt"], kept)
+    return [TokenSequence("prompt", kept, [False] * len(kept), full)]

@@ -37,7 +37,7 @@ class Scan:
     """
 
     def __init__(self, session: Session, rows: int | None, of_hub: int | None, say: Say) -> None:
-        self.session, self.capture, self.say = session, Capture(), say
+        self.session, self.capture, self.say = session, Capture(session), say
         self.sources: list[Mapping[str, Any]] = list(session.bundle.data["sources"])
         self.packs: list[list[tuple[int, int, int]]] | None = None
         with self._first_rows(rows, of_hub), unchecked(session), _progress(say):

@@ -110,6 +110,16 @@ class Session:
         """The processor of a model that reads images; None for other models."""
         return getattr(getattr(self.tokenizer, "apply_chat_template", None), "processor", None)
 
+    def uncut(self, text: str, kept: Sequence[int]) -> list[int]:
+        """The tokens of a prompt before the trainer cut its beginning, as the trainers before trl 1.0 do. `kept` are
+        the tokens that are left.
+        """
+        if self.stated.get("max_prompt_length"):
+            full = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            if len(full) > len(kept) and full[len(full) - len(kept) :] == list(kept):
+                return full
+        return list(kept)
+
     def tiny_model(self) -> Any:
         """A tiny model with the vocabulary of the tokenizer. The constructors of TRL's trainers need a model."""
         return self.preparing["tiny_model"](self.bundle, self.tokenizer)

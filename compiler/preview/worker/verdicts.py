@@ -59,7 +59,7 @@ def of_sequence(read: Read) -> list[Verdict]:
 
 def _name(read: Read) -> str:
     """A phrase that names the sequence in messages: ` of the chosen answer`. Empty if the row has only one text."""
-    return {"text": "", "answer": " of the answer"}.get(read.one.name, f" of the {read.one.name} answer")
+    return {"text": "", "answer": " of the answer", "prompt": " of the prompt"}.get(read.one.name, f" of the {read.one.name} answer")
 
 
 def _nothing(read: Read) -> Iterator[Verdict]:
@@ -150,6 +150,8 @@ def _cut(read: Read) -> Iterator[Verdict]:
         return
     kept, turns = read.kept_turns, read.turns
     help = f"write seq = {many} or more, or shorten the row"
+    if one.head and read.session.stated.get("max_prompt_length"):
+        help = "write a larger `max_prompt`, or shorten the prompt"
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
         return
@@ -166,6 +168,9 @@ def _cut(read: Read) -> Iterator[Verdict]:
         turn, inside, left = turns[one.head], turns.count(turns[one.head]), kept.count(turns[one.head])
         role = read.roles[turn] if turn < len(read.roles) else "text"
         what = f"turn {turn} ({role}){name} is cut at its beginning: {left:,} of its {inside:,} tokens are kept"
+        yield verdict("XP596", what, help)
+    elif one.head:
+        what = f"the beginning of the sequence{name} is cut away: {limit:,} of its {many:,} tokens are kept"
         yield verdict("XP596", what, help)
 
 

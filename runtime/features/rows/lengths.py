@@ -1,4 +1,6 @@
-"""Drop rows before training: rows whose prompt is too long, and rows with too few or too many tokens."""
+"""Drop rows before training: rows whose prompt is too long, and rows with too few or too many tokens. Report prompts
+that the trainer cuts.
+"""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,14 +15,26 @@ Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 """A function of a row of a mixture of shapes. It returns the row with its original columns."""
 
 
+CUT_FIRST = ("dpo", "grpo", "rloo")
+"""Methods whose trainers before trl 1.0 cut every prompt at `max_prompt_length`. The trainers of orpo, cpo and kto do so
+only in rows that are longer than `seq`, which `TokenCounts` counts.
+"""
+
+
 class LengthLimits(Feature):
     """Hooks for a run with limits on the length of rows and prompts."""
 
     tokenizer: Any = None
 
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
-        """Remember the tokenizer, which counts the tokens of each source's rows later."""
+        """Remember the tokenizer, which counts the tokens of each source's rows later.
+
+        trl 0.24 cuts prompts by the tokenizer's side of truncation. A tokenizer that trl loads itself cuts the
+        beginning; by default, the end would be cut, with the question and the beginning of the answer.
+        """
         self.tokenizer = tokenizer
+        if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):
+            tokenizer.truncation_side = "left"
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], part: Any) -> Any:
         """In a mixture with shares, drop rows of a source before its share is drawn, so that the shares are exact."""
@@ -35,6 +49,8 @@ class LengthLimits(Feature):
         train, evaluation = sets
         if len(train) == 0:
             return sets
+        if (most := bundle.arguments.get("max_prompt_length")) is not None and bundle.method in CUT_FIRST:
+            cut_prompts(train, tokenizer, most)
         streams = bundle.data.get("streaming")
         if not streams and not any(source.get("share") is not None for source in bundle.data["sources"]):
             train = fitting(bundle, train, tokenizer, "train on")
@@ -72,6 +88,21 @@ def of_stream(bundle: Bundle, rows: Any, tokenizer: Any) -> Any:
     if longest is not None:
         rows = rows.filter(_short_enough, fn_kwargs={**how, "most": longest})
     return rows
+
+
+def cut_prompts(rows: Any, tokenizer: Any, limit: int) -> None:
+    """Print how many prompts have more than ``limit`` tokens. The trainer keeps the last ``limit`` tokens of a prompt."""
+    counted = rows.map(_with_length, fn_kwargs={"tokenizer": tokenizer}, remove_columns=rows.column_names, desc=None)
+    lengths = counted[:]["tokens"]
+    if many := sum(one > limit for one in lengths):
+        say(
+            f"{many:,} of {len(lengths):,} prompts have more than max_prompt = {limit:,} tokens (the longest "
+            f"{max(lengths):,}): their beginnings are cut off"
+        )
+
+
+def _with_length(row: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
+    return {"tokens": before_answer(row, tokenizer)}
 
 
 def long_prompts(rows: Any, tokenizer: Any, limit: int, use: str) -> Any:
