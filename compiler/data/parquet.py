@@ -19,8 +19,10 @@ DEEP = 16
 """How deeply structs and lists may be nested in a footer that is read. A normal footer has eight levels."""
 SCHEMA, ROWS = 2, 3
 """The numbers of two fields of FileMetaData: the schema, and the number of rows."""
-NAME, CHILDREN = 4, 5
-"""The numbers of two fields of SchemaElement: the name, and the number of children."""
+NAME, CHILDREN, CONVERTED = 4, 5, 6
+"""The numbers of three fields of SchemaElement: the name, the number of children, and the converted type."""
+LISTS = (1, 2, 3)
+"""The converted types of maps and lists. The elements of both are two levels below."""
 
 
 def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
@@ -34,7 +36,44 @@ def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
         return None
 
 
-def _facts(data: _Compact) -> tuple[list[str], int]:
+def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
+    """The columns of a Parquet file with the keys inside them, such as `id` and `messages[].role`. None if they cannot
+    be read. `tail` is the same function as for `footer`.
+    """
+    try:
+        size = int.from_bytes(tail(8)[:4], "little")
+        if size > MOST:
+            return None
+        schema, _ = _schema(_Compact(tail(size + 8)[:-8]))
+        found, at = dict[str, None](), 1
+        for _ in range(schema[0][CHILDREN]):
+            at = _add_keys(schema, at, "", 0, found)
+        return tuple(found)
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _add_keys(schema: list[dict[int, object]], at: int, above: str, skipped: int, found: dict[str, None]) -> int:
+    """Add the keys of the schema's element `at` and of those inside it; return the position of the next element. The
+    names of the two levels between a list and its elements are skipped, because each writer has its own.
+    """
+    element = schema[at]
+    name, many = element[NAME], element.get(CHILDREN, 0)
+    if not isinstance(name, bytes) or not isinstance(many, int):
+        raise ValueError("not a footer of Parquet")
+    path = above if skipped else f"{above}.{name.decode('utf-8')}".removeprefix(".")
+    if not many:
+        found[path] = None
+        return at + 1
+    is_list = element.get(CONVERTED) in LISTS
+    left, at = (2 if is_list else max(skipped - 1, 0)), at + 1
+    for _ in range(many):
+        at = _add_keys(schema, at, path + "[]" * is_list, left, found)
+    return at
+
+
+def _schema(data: _Compact) -> tuple[list[dict[int, object]], int]:
+    """The elements of the schema, and the number of rows."""
     found: dict[int, object] = {}
     for number, value in data.fields(0):
         found[number] = value
@@ -43,6 +82,11 @@ def _facts(data: _Compact) -> tuple[list[str], int]:
     schema, rows = found[SCHEMA], found[ROWS]
     if not isinstance(schema, list) or not isinstance(rows, int) or rows < 0:
         raise ValueError("not a footer of Parquet")
+    return schema, rows
+
+
+def _facts(data: _Compact) -> tuple[list[str], int]:
+    schema, rows = _schema(data)
     names, at = [], 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))

@@ -325,8 +325,27 @@ def _folder(
         return source, [report("XP110", f"`{path[:80]}` contains no data", label, help=help)]
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)
-    parts = tuple(evolve(found, path=f"{path}/{one}", found=None, rows=None) for one in names)
+    parts = tuple(
+        evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=_keys(f"{path}/{one}", block.workspace))
+        if one.lower().endswith(".parquet") and number < MANY
+        else evolve(found, path=f"{path}/{one}", found=None, rows=None)
+        for number, one in enumerate(names)
+    )
     return evolve(found, path=node.value, parts=parts, rows=None), problems
+
+
+MANY = 256
+"""The most Parquet files of a folder whose columns are compared."""
+
+
+def _keys(path: str, workspace: Workspace) -> tuple[str, ...] | None:
+    """The columns of a Parquet file with the keys inside them; None if they cannot be read."""
+    from xpc.compiler.data.parquet import keys
+
+    try:
+        return keys(lambda count: workspace.tail(path, count))
+    except OSError:
+        return None
 
 
 def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) -> Diagnostic:

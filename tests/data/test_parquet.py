@@ -10,7 +10,7 @@ import pytest
 from case_support import spec, trained
 from compile_support import checked
 
-from xpc.compiler.data.parquet import footer
+from xpc.compiler.data.parquet import footer, keys
 from xpc.compiler.data.rows import count
 from xpc.grammar.diagnostic import ERROR
 from xpc.runtime.features.rows.local_sources import _other_type
@@ -57,6 +57,31 @@ def test_files_of_a_folder_are_counted_by_themselves_or_not_at_all(tmp_path: Pat
     assert (source.shape, count(source)) == ("text", None)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "more"),
+    [
+        ({"text": ["a"], "id": [1]}, {"id": [1], "text": ["a"]}, None),
+        ({"text": ["a"], "id": [1]}, {"text": ["a"]}, None),
+        ({"text": ["a"]}, {"text": ["a"], "id": [1]}, "id"),
+        ({"text": ["a"], "m": [{"b": {"c": [1]}}]}, {"text": ["a"], "m": [{"b": {"c": [1], "d": 2}}]}, "m.b.d"),
+        ({"text": ["a"], "l": [[{"b": 1}]]}, {"text": ["a"], "l": [[]]}, None),
+        ({"text": ["a"], "l": ["x"]}, {"text": ["a"], "l": [["x"]]}, "l[]"),
+        ({"messages": [TURNS]}, {"messages": [[{**one, "name": "Ann"} for one in TURNS]]}, "messages[].name"),
+    ],
+)
+def test_a_later_file_has_no_more_columns_than_the_first(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], more: str | None
+) -> None:
+    (tmp_path / "d").mkdir()
+    written(tmp_path / "d", first, "a.parquet")
+    written(tmp_path / "d", second, "b.parquet")
+    found = checked(spec(train=trained('qwen2.5-3b on "d"')), tmp_path)
+    said = [one.message for one in found.problems if one.code == "XP579"]
+    assert said == (
+        [] if more is None else [f"`b.parquet` of `d` has `{more}`, and the first file, `a.parquet`, does not"]
+    )
+
+
 def test_footers_of_every_kind_and_damaged_ones(tmp_path: Path) -> None:
     whole = written(tmp_path, TABLES["messages"], compression="gzip", row_group_size=3, version="1.0")
     assert read(whole) == (["id", "messages", "score", "good"], 40)
@@ -67,9 +92,11 @@ def test_footers_of_every_kind_and_damaged_ones(tmp_path: Path) -> None:
         for _ in range(rng.randrange(1, 4)):
             data[-8 - rng.randrange(1, size)] = rng.randrange(256)
         read(bytes(data))
+        keys(lambda size, data=bytes(data): data[-size:])
     for hostile in (b"", b"PAR1", b"\xff" * 64 + b"\x38\0\0\0PAR1", b"\x29\xf1" + b"\xff" * 9 + b"\x0b\0\0\0PAR1",
                     b"\x1c" * 99 + b"\x63\0\0\0PAR1", b"\0\0\0\x7fPAR1"):  # fmt: skip
         assert read(hostile) is None
+        assert keys(lambda size, data=hostile: data[-size:]) is None
 
 
 @pytest.mark.parametrize("kind", [b"\x19", b"\x1c", b"\x19\x1c"])

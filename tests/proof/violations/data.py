@@ -38,6 +38,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("T27", "XP580", case="XP580-train", at="load", measure="rows.folder", raises="ValueError", match="Unknown split",
           variant="train"),
     Proof("T28", "XP581", at="load", measure="rows.folder", expect={"all": False}),
+    Proof("T84", "XP579", at="load", measure="rows.built", raises="RunError", match="cannot read more"),
     # the loss
     Proof("S01", "XP504", at="init", measure="rows.masked", expect={"masked": 0}),
     Proof("S01", "XP504", at="init", target="trl-0.18", measure="rows.masked", expect={"masked": 0}, variant="0.18"),
