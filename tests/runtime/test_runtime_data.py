@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_features import read
@@ -87,8 +88,17 @@ def test_a_holdout_that_leaves_nothing_is_one_sentence() -> None:
 
 def test_rows_of_different_kinds_are_reported() -> None:
     other = datasets.Dataset.from_dict({"id": [1, 2]})
-    with pytest.raises(RunError, match="rows of different kinds"):
+    words = r"the column 'id' is Value\('string'\) in source 0 and Value\('int64'\) in source 1"
+    with pytest.raises(RunError, match=f"rows of different kinds: {words}"):
         mixture.mix([numbers("a", 2), other], [{}, {}], 1, True, None)
+
+
+def test_tools_of_different_types_become_text() -> None:
+    tools: list[Any] = [[{"name": "add", "parameters": {"a": {}}}], [{"name": "now"}], json.dumps([{"name": "now"}])]
+    parts = [datasets.Dataset.from_dict({"prompt": ["?"], "tools": [one]}) for one in tools]
+    made = mixture.joined([*parts, datasets.Dataset.from_dict({"prompt": ["?"]})])
+    assert [json.loads(one) for one in made["tools"][:3]] == [tools[0], tools[1], tools[1]]
+    assert made["tools"][3] is None
 
 
 CHAT = source("x", "conversations")

@@ -9,7 +9,7 @@ from typing import Any
 from ...core import data_sources
 from ...core.errors import RunError, say
 from ...core.feature import Bundle, Feature
-from ...core.rows import FIELDS, name
+from ...core.rows import FIELDS, KEPT, name
 from .evaluation_sets import Sets
 
 Load = Callable[..., Any]
@@ -91,13 +91,31 @@ def joined(parts: list[Any]) -> Any:
     try:
         return datasets.concatenate_datasets(_one_type(parts))
     except ValueError as error:
-        columns = "; ".join(", ".join(f"{name}: {kind}" for name, kind in part.features.items()) for part in parts)
-        raise RunError(f"the sources of the mixture have rows of different kinds ({columns})") from error
+        raise RunError(f"the sources of the mixture have rows of different kinds: {_different(parts)}") from error
+
+
+def _different(parts: Sequence[Any]) -> str:
+    """The first column whose type differs between two sources, or that only some sources have."""
+    for number, part in enumerate(parts):
+        for name, kind in part.features.items():
+            for other, there in ((at, one.features) for at, one in enumerate(parts[:number]) if name in one.features):
+                if there[name] != kind:
+                    kinds = (f"{str(one)[:80]} in source {at}" for one, at in ((there[name], other), (kind, number)))
+                    return (
+                        f"the column {name!r} is {' and '.join(kinds)} (counted from 0); write it with one type, or "
+                        "leave it out with `columns`"
+                    )
+    columns = "; ".join(", ".join(part.column_names) for part in parts)
+    return f"their columns are {columns}"
 
 
 def _one_type(parts: list[Any]) -> list[Any]:
     """Give all messages one type: if the messages of only some parts have the key `FIELDS`, the messages of the other
-    parts get it, too."""
+    parts get it, too. If a column for the chat template, such as `tools`, has another type in each part, it becomes
+    JSON text."""
+    for column in KEPT:
+        if len({str(part.features[column]) for part in parts if column in part.features}) > 1:
+            parts = [_as_text(part, column) if column in part.features else part for part in parts]
     wide: dict[str, Any] = {}
     for part in parts:
         turns = {name: getattr(kind, "feature", None) for name, kind in part.features.items()}
@@ -108,6 +126,19 @@ def _one_type(parts: list[Any]) -> list[Any]:
         features.update({name: kind for name, kind in wide.items() if name in features})
         out.append(part if features == part.features else part.cast(features))
     return out
+
+
+def _as_text(part: Any, column: str) -> Any:
+    from datasets import Value
+
+    def text(row: Mapping[str, Any]) -> dict[str, Any]:
+        value = row[column]
+        written = value if value is None or isinstance(value, str) else json.dumps(value)
+        return {column: written}
+
+    features = part.features.copy()
+    features[column] = Value("string")
+    return part.map(text, features=features, desc=None)
 
 
 def selected(part: Any, plan: Mapping[str, Any], seed: int, shuffle: bool) -> Any:
