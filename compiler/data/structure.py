@@ -36,6 +36,10 @@ QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "me
 """The names that the column with the prompt has in published preference pairs."""
 
 
+SCORES = (("chosen_score", "score_chosen", "chosen_rating"), ("rejected_score", "score_rejected", "rejected_rating"))
+"""The names that columns with the scores of the two answers have in published preference pairs."""
+
+
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
     """Return the properties of a conversation that rules report, as a set of names. Each element of `turns` is a role,
     the turn itself and its content.
@@ -164,6 +168,8 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     - `row_weight`: a weight other than 1
     - `bad_answer`: a label of false next to a prompt and its completion
     - `no_solution`: a prompt without a column `solution` of text
+    - `lower_score`: the scores of a preference pair say that the rejected answer is better
+    - `no_prompt`: the two texts of a preference pair without a prompt begin differently
     - `question`: for a preference pair without a prompt, a column of another name has the prompt
     """
     if shape == "prompt_completion" and row.get("history"):
@@ -176,8 +182,19 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         yield "bad_answer"
     if shape == "prompt" and not _visible(row.get("solution")):
         yield "no_solution"
-    if shape == "preference" and len(names) == 2 and row.get("prompt") is None and _question_elsewhere(row, names):
-        yield "question"
+    if shape == "preference" and any(map(_reversed, *(map(row.get, each) for each in SCORES))):
+        yield "lower_score"
+    if shape == "preference" and len(names) == 2 and row.get("prompt") is None:
+        chosen, rejected = row.get(names[0]), row.get(names[1])
+        if _question_elsewhere(row, names):
+            yield "question"
+        elif _visible(chosen) and _visible(rejected) and str(chosen)[0] != str(rejected)[0]:
+            yield "no_prompt"
+
+
+def _reversed(chosen: object, rejected: object) -> bool:
+    """Whether the score of the chosen answer is lower than that of the rejected one."""
+    return isinstance(chosen, int | float) and isinstance(rejected, int | float) and chosen < rejected
 
 
 def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:

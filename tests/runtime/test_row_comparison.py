@@ -87,7 +87,8 @@ def test_reasoning_that_is_no_text_is_found(value: Any) -> None:
     row = {"messages": [turn("user", "?"), turn("assistant", "!", reasoning_content=value)]}
     lost = [("reasoning", 1, "missing")]
     assert [one for one in found(row, built_in("qwen3")) if one[0] == "reasoning"] == lost
-    template = "{% for m in messages %}{{ m.content }}{{ m.reasoning_content | tojson if m.reasoning_content }}{% endfor %}"
+    written = "{{ m.reasoning_content | tojson if m.reasoning_content }}"
+    template = f"{{% for m in messages %}}{{{{ m.content }}}}{written}{{% endfor %}}"
     assert found(row, tokenizer(template)) == []
 
 

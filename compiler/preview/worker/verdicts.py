@@ -59,7 +59,8 @@ def of_sequence(read: Read) -> list[Verdict]:
 
 def _name(read: Read) -> str:
     """A phrase that names the sequence in messages: ` of the chosen answer`. Empty if the row has only one text."""
-    return {"text": "", "answer": " of the answer", "prompt": " of the prompt"}.get(read.one.name, f" of the {read.one.name} answer")
+    names = {"text": "", "answer": " of the answer", "prompt": " of the prompt"}
+    return names.get(read.one.name, f" of the {read.one.name} answer")
 
 
 def _nothing(read: Read) -> Iterator[Verdict]:

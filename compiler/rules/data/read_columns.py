@@ -31,6 +31,14 @@ UNREAD = {
         "an answer with a weight other than 0 and 1",
         "write 0 for turns that are not to be learned, and 1 for the others",
     ),
+    "lower_score": (
+        "a lower score for `chosen` than for `rejected`",
+        "swap the two answers of such rows, or leave the rows out of the data",
+    ),
+    "no_prompt": (
+        "two texts that begin differently, and no prompt",
+        "name the column of the questions: `data(prompt=COLUMN)`",
+    ),
     "question": ("the question in a column other than `prompt`", "name that column: `data(prompt=COLUMN)`"),
 }
 """Columns that no trainer reads (`data/structure.py`): their description in messages, and what to write instead."""
@@ -180,11 +188,12 @@ def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Ite
 @rule("XP549", "column-not-read", "warning")
 def column_not_read(spec: Spec) -> Iterator[Finding]:
     """Some columns say how a row is to be learned, but no trainer reads them: `history` next to a prompt and its
-    completion (LLaMA-Factory's alpaca rows), `documents` next to a conversation, a `weight` of a row, a weight of a turn such as 0.5, other keys of a turn
-    whose name contains `weight`, `loss` or `mask`, such as `loss_weight`, and a `label` of false for sft. If all pairs
-    without `prompt` have their question in another column, such as `instruction`, this is an error. Other keys of a
-    turn that the chat template does not read are a note, or a warning if their name, such as `thought`, seems to say
-    that they have reasoning.
+    completion (LLaMA-Factory's alpaca rows), `documents` next to a conversation, a `weight` of a row, a weight of a
+    turn such as 0.5, other keys of a turn whose name contains `weight`, `loss` or `mask`, such as `loss_weight`, a
+    `label` of false for sft, and scores of a pair (`chosen_score` or `score_chosen`) by which `rejected` is better. If
+    all pairs without `prompt` have their question in another column, such as `instruction`, this is an error. Two texts
+    that begin differently, without a prompt, are reported, too. Other keys of a turn that the chat template does not
+    read are a note, or a warning if their name, such as `thought`, seems to say that they have reasoning.
 
     Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
     without the turns that it refers to.
@@ -205,9 +214,11 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
             if found is not None and one is not None:
                 if kind == "question":
                     help = help.replace("COLUMN", next(name for name in QUESTIONS if name in found.columns))
+                method = spec.method.name
+                but = f", so {method} learns no question" if kind == "no_prompt" else f", which {method} does not read"
                 yield Finding(
                     source.label,
-                    f"{have(one, found, source)} {words}, which {spec.method.name} does not read",
+                    f"{have(one, found, source)} {words}{but}",
                     help,
                     severity="error" if kind == "question" and one.count == found.rows else None,
                 )

@@ -16,7 +16,7 @@ Restore = Callable[[Mapping[str, Any]], dict[str, Any]] | None
 
 
 CUT_FIRST = ("dpo", "grpo", "rloo")
-"""Methods whose trainers before trl 1.0 cut every prompt at `max_prompt_length`. The trainers of orpo, cpo and kto do so
+"""Methods whose trainers before trl 1.0 cut every prompt at `max_prompt_length`. Those of orpo, cpo and kto do so
 only in rows that are longer than `seq`, which `TokenCounts` counts.
 """
 
@@ -91,7 +91,7 @@ def of_stream(bundle: Bundle, rows: Any, tokenizer: Any) -> Any:
 
 
 def cut_prompts(rows: Any, tokenizer: Any, limit: int) -> None:
-    """Print how many prompts have more than ``limit`` tokens. The trainer keeps the last ``limit`` tokens of a prompt."""
+    """Print how many prompts have more than ``limit`` tokens. The trainer keeps the last tokens of a prompt."""
     counted = rows.map(_with_length, fn_kwargs={"tokenizer": tokenizer}, remove_columns=rows.column_names, desc=None)
     lengths = counted[:]["tokens"]
     if many := sum(one > limit for one in lengths):

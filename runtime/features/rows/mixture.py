@@ -97,12 +97,12 @@ def joined(parts: list[Any]) -> Any:
 def _different(parts: Sequence[Any]) -> str:
     """The first column whose type differs between two sources, or that only some sources have."""
     for number, part in enumerate(parts):
-        for name, kind in part.features.items():
-            for other, there in ((at, one.features) for at, one in enumerate(parts[:number]) if name in one.features):
-                if there[name] != kind:
-                    kinds = (f"{str(one)[:80]} in source {at}" for one, at in ((there[name], other), (kind, number)))
+        for column, kind in part.features.items():
+            for other, there in ((at, one.features) for at, one in enumerate(parts[:number]) if column in one.features):
+                if there[column] != kind:
+                    kinds = (f"{str(one)[:80]} in source {at}" for one, at in ((there[column], other), (kind, number)))
                     return (
-                        f"the column {name!r} is {' and '.join(kinds)} (counted from 0); write it with one type, or "
+                        f"the column {column!r} is {' and '.join(kinds)} (counted from 0); write it with one type, or "
                         "leave it out with `columns`"
                     )
     columns = "; ".join(", ".join(part.column_names) for part in parts)
