@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 MOST = 2**24
 """Maximum size in bytes of a footer that is read."""
 VALUES = 500_000
@@ -53,7 +57,7 @@ def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
         return None
 
 
-def _add_keys(schema: list[dict[int, object]], at: int, above: str, skipped: int, found: dict[str, None]) -> int:
+def _add_keys(schema: list[dict[int, Any]], at: int, above: str, skipped: int, found: dict[str, None]) -> int:
     """Add the keys of the schema's element `at` and of those inside it; return the position of the next element. The
     names of the two levels between a list and its elements are skipped, because each writer has its own.
     """
@@ -72,7 +76,7 @@ def _add_keys(schema: list[dict[int, object]], at: int, above: str, skipped: int
     return at
 
 
-def _schema(data: _Compact) -> tuple[list[dict[int, object]], int]:
+def _schema(data: _Compact) -> tuple[list[dict[int, Any]], int]:
     """The elements of the schema, and the number of rows."""
     found: dict[int, object] = {}
     for number, value in data.fields(0):

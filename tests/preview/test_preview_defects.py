@@ -162,6 +162,14 @@ def broken(completions, **columns):
     return [1 / 0 for _ in completions]
 
 
+def nothing(completions, **columns):
+    return [None] * len(completions)
+
+
+def listed(completions, **columns):
+    return [[float(len(str(one)))] for one in completions]
+
+
 def short(completions, **columns):
     return [0.5]
 
@@ -188,6 +196,8 @@ def distributed(completions, **columns):
         ('"judges.py:model"', "a much longer answer than the made-up one of the preview", "", ""),
         ('"judges.py:distributed"', "$4$", "XP588", "the reward distributed cannot be checked before training"),
         ('"judges.py:short"', "$4$", "XP588", "the reward short returned 1 value"),
+        ('"judges.py:nothing"', "$4$", "XP589", "the reward nothing gives None to every answer"),
+        ('"judges.py:listed"', "$4$", "", ""),
     ],
 )
 def test_rewards_are_called_with_the_row(warm: Warm, reward: str, solution: str, code: str, words: str) -> None:

@@ -105,6 +105,7 @@ class _Recorded:
 
 
 def _number(one: Any) -> float | None:
+    one = one[0] if isinstance(one, list | tuple) and len(one) == 1 else one  # torch reads it as this number
     value = None if one is None else float(one)
     return None if value is None or math.isnan(value) else value
 
@@ -115,7 +116,9 @@ def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
     """
     column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
     if column is None:
-        return []
+        none = bool(values) and all(one is None for one in values.values())
+        what = f"the reward {name} gives None to every answer: no answer is rewarded"
+        return [verdict("XP589", what, "return a number for each answer that can be judged")] if none else []
     empty = values[EMPTY]
     given = [one for answer, one in values.items() if answer not in (EMPTY, MADE_UP)]
     own = max((one for one in given if one is not None), default=None)
