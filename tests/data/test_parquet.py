@@ -76,8 +76,8 @@ def test_a_later_file_has_no_more_columns_than_the_first(
     written(tmp_path / "d", first, "a.parquet")
     written(tmp_path / "d", second, "b.parquet")
     found = checked(spec(train=trained('qwen2.5-3b on "d"')), tmp_path)
-    said = [one.message for one in found.problems if one.code == "XP579"]
-    assert said == (
+    messages = [one.message for one in found.problems if one.code == "XP579"]
+    assert messages == (
         [] if more is None else [f"`b.parquet` of `d` has `{more}`, and the first file, `a.parquet`, does not"]
     )
 

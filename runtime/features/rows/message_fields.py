@@ -27,6 +27,7 @@ from ..messages.call_forms import (
 )
 from ..messages.turn_notes import MASKED, READ, TRAINED
 
+LABELS = ("type", "id", "index", "format", "signature")  # keys of reasoning whose values are no text to learn
 CARRIERS = ("messages", "prompt", "chosen", "rejected")
 """Columns of a converted row whose first message can carry the columns that the chat template reads."""
 
@@ -124,7 +125,7 @@ def _read(
     if "tools" in used and (tools := kept.get("tools") or row.get("functions")):
         kept["tools"] = described_tools(tools, where)
     if _other_system(made, how.get("system"), row):
-        kept["system"] = row["system"]  # `turn_notes` reports it as a key that is not read
+        kept["system"] = row["system"]  # `turn_notes` reports it
     return carried_by_first(made, kept) if kept else made
 
 
@@ -357,14 +358,9 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any
 def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any:
     """The value of a key with reasoning. Each text in it has a marker."""
     if isinstance(value, dict):
-        unread = ("type", "id", "index", "format", "signature")
-        return {
-            key: one if key in unread else _marked_reasoning(one, number, role, marks) for key, one in value.items()
-        }
-    if isinstance(value, list):
-        return [_marked_reasoning(one, number, role, marks) for one in value]
+        return {key: one if key in LABELS else _marked_reasoning(one, number, role, marks) for key, one in value.items()}
     if not isinstance(value, str):
-        return value
+        return [_marked_reasoning(one, number, role, marks) for one in value] if isinstance(value, list) else value
     return marks.text(value, Loss("reasoning", number, value[:40], role=role))
 
 
