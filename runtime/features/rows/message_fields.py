@@ -124,8 +124,7 @@ def _read(
     kept = {column: row[column] for column in used if row.get(column)}
     if "tools" in used and (tools := kept.get("tools") or row.get("functions")):
         kept["tools"] = described_tools(tools, where)
-    if _other_system(made, how.get("system"), row):
-        kept["system"] = row["system"]  # `turn_notes` reports it
+    kept |= {"system": row["system"]} if _other_system(made, how.get("system"), row) else {}
     return carried_by_first(made, kept) if kept else made
 
 
@@ -357,11 +356,12 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any
 
 def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any:
     """The value of a key with reasoning. Each text in it has a marker."""
+    mark = partial(_marked_reasoning, number=number, role=role, marks=marks)
     if isinstance(value, dict):
-        return {key: one if key in LABELS else _marked_reasoning(one, number, role, marks) for key, one in value.items()}
-    if not isinstance(value, str):
-        return [_marked_reasoning(one, number, role, marks) for one in value] if isinstance(value, list) else value
-    return marks.text(value, Loss("reasoning", number, value[:40], role=role))
+        return value | {key: mark(one) for key, one in value.items() if key not in LABELS}
+    if isinstance(value, str):
+        return marks.text(value, Loss("reasoning", number, value[:40], role=role))
+    return [*map(mark, value)] if isinstance(value, list) else value
 
 
 def _marked_call(call: Any, number: int, marks: Markers) -> Any:
