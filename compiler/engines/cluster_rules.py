@@ -23,10 +23,9 @@ WHEN = any_of(names_an_engine, has_value("launch.retries"))
 
 @rule("XP890", "setting-of-another-launcher", reads=tuple(row.path for row in children("launch")))
 def another_launcher(spec: Spec) -> Iterator[Finding]:
-    """Every written setting of `launch` must be one that the spec's launcher reads. For example, only Slurm has
-    partitions, only containers have images, and a run on this machine has no time limit. `requeue = false` is always
-    allowed. If a spec extends another spec and states another launcher, this rule ignores settings that the extended
-    spec states for its own launcher.
+    """The launcher must read every setting that `launch` states. For example, only Slurm has partitions, only
+    containers have images, and a run on this machine has no time limit. `requeue = false` is always allowed. If a spec
+    replaces the launcher of the spec that it extends, this rule ignores the inherited settings of the old launcher.
 
     Why it is bad: the spec states something that does not happen.
 
@@ -52,9 +51,9 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """A run that is restarted after a failure needs a checkpoint from which it can continue. It has none if checkpoints
-    lack the optimizer's state, or with `resume = never`, which does not look for a checkpoint. In these cases,
-    `requeue` and `retries` must be off, and off is their default.
+    """`requeue` restarts a stopped run, `retries` a failed one. A restarted run needs a checkpoint to continue from. So
+    both should stay off, as they are by default, if the run saves no checkpoints, if its checkpoints lack the
+    optimizer's state, or with `resume = never`.
 
     Why it is bad: the run starts from the beginning each time.
 
@@ -80,15 +79,14 @@ def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP892", "nodes-share-no-folder")
 def no_shared_folder(spec: Spec) -> Iterator[Finding]:
-    """Pods and rented machines need a `volume` to keep checkpoints and the model. Several nodes resume from the same
-    checkpoint, so each must be able to read it. If there is only one node, this rule warns about a missing volume, and
-    reports nothing if the run pushes its model to the hub. A local model or data file that is not in the bundle must be
-    in the volume as well, or in an image.
+    """A run in pods or on rented machines needs a `volume` for its checkpoints and its model, because all nodes resume
+    from the same checkpoint. On a single node, a missing volume is only a warning, and no warning if the run pushes its
+    model to the hub. A local model or data file that is not in the bundle must be in the volume, too, or in the image.
 
     Why it is bad: without a volume, the files of the run are deleted together with the machine, and no node sees
     another node's files.
 
-    Without this rule: the nodes find no common checkpoint. In a test, two nodes without a shared folder stop.
+    Without this rule: the nodes find no common checkpoint, and the run stops.
 
     Source: confirmed by running two nodes (`tests/launch/test_two_nodes.py`); showing that a pod keeps nothing would
     need a cluster.

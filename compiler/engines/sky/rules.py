@@ -58,8 +58,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
     Why it is bad: on a mounted bucket, a node sees its own files at once but the files of other nodes only some time
     later.
 
-    Without this rule: when all nodes have written their files, the run gives the checkpoint its final name. On a
-    bucket, the node that does so may not see some of these files yet.
+    Without this rule: one node renames the folder of a checkpoint when all nodes have written their files. On a bucket,
+    this node may not see all files yet, so the checkpoint may be incomplete.
 
     Source: skypilot 0.14.1, storage mode MOUNT_CACHED (rclone); read, not run.
     """

@@ -30,11 +30,11 @@ up to a minute earlier than that.
 
 @rule("XP850", "not-a-slurm-name")
 def names(spec: Spec) -> Iterator[Finding]:
-    """Names of partitions, accounts, QOS and constraints cannot contain characters that end an option: they are written
-    into `#SBATCH` lines, and sbatch itself splits these lines into words.
+    """Names of partitions, accounts, QOS and constraints cannot contain spaces, quotes and other characters with a
+    meaning in an `#SBATCH` line, because each name is written into such a line.
 
-    Why it is bad: in an `#SBATCH` line a space ends the option, `#` ends the line, and a quote includes the text after
-    it.
+    Why it is bad: in an `#SBATCH` line a space ends the option, `#` begins a comment, and a quote joins the words after
+    it to the option.
 
     Without this rule: sbatch refuses the job, or reads an option that the spec does not state.
 
@@ -60,13 +60,14 @@ def names(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP851", "time-before-a-checkpoint", "warning")
 def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
-    """`time` must be at least two minutes. Some time before the limit, the job gets a signal to finish its step and to
-    save a checkpoint. A shorter `time` leaves no time to train, because Slurm counts whole minutes and may send the
-    signal up to one minute early.
+    """`time` should be at least twice the time that is reserved for the last checkpoint (five minutes, or more for a
+    large model). Slurm sends a signal that long before the limit, and the job then saves a checkpoint and ends. A
+    `time` below two minutes is an error, because it leaves no time to train.
 
     Why it is bad: a requeued job may start again and again without progress.
 
-    Without this rule: half of such a short `time` is reserved for the last checkpoint.
+    Without this rule: only half of such a short `time` is used for training; the other half is reserved for the last
+    checkpoint.
 
     Source: `man sbatch` of Slurm 22.05 (`--signal`, `--time`); read, not run.
     """

@@ -24,13 +24,13 @@ purpose.
 
 @rule("XP600", "parts-of-a-mixture", "note")
 def parts_of_a_mixture(spec: Spec) -> Iterator[Finding]:
-    """Targets such as `gate_proj` should reach every part of a mixture of experts that has layers of this name: the
-    experts, the shared expert and the dense layers. This note lists which parts get an adapter and which do not. If the
-    experts get no adapter, the note becomes a warning.
+    """In a mixture of experts, layers such as `gate_proj` exist in up to three parts: the experts, the shared expert
+    and the dense layers. `targets` should reach all three. This note lists the parts that get an adapter and the parts
+    that do not. If the experts get none, it is a warning.
 
-    Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `gate_proj` is only a layer of the
-    shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, PEFT adapts the
-    experts under this name but not the shared expert.
+    Why it is bad: the experts are most of the model. In Qwen1.5 MoE on trl-1.16, `targets = [gate_proj]` adapts only
+    the shared expert, because transformers 5 stacks the other experts in one parameter. In DeepSeek V3, it adapts the
+    experts but not the shared expert.
 
     Without this rule: nothing is reported.
 

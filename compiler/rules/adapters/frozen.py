@@ -92,9 +92,10 @@ def no_layer_frozen(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP574", "freeze-names-no-weight")
 def no_weight(spec: Spec) -> Iterator[Finding]:
-    """`freeze` must name modules and weights that the model has. This rule refuses names from the layers of another
-    family, and names of modules outside of the layers that the model lacks. A reward model, for example, has a score
-    head instead of `lm_head`. For a mixture of experts, the run checks the names when it starts.
+    """`freeze` must name modules and weights that the model has. `layer_modules` cannot name a module that only layers
+    of other families have. `except_modules` cannot name a module that the model lacks: a reward model, for example, has
+    a score head instead of `lm_head`. If the model is a mixture of experts, only the run checks the names in
+    `except_modules`.
 
     Why it is bad: no weight with that name would be trained.
 

@@ -27,7 +27,8 @@ def of_another(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the setting does nothing.
 
     Without this rule: other initializations silently ignore `init_iterations` and `init_rows`. With `from`, the saved
-    weights replace the initial ones, and PiSSA would change the base that they were trained on.
+    adapter replaces the initial one. PiSSA would also change the base's weights, so the saved adapter would no longer
+    fit the base.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`; confirmed by running it.
     """
@@ -54,8 +55,8 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 @rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     """A method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With adapters, the
-    reference is the model with its adapters switched off, so the reference has the weights from which PiSSA or OLoRA
-    has subtracted a part.
+    reference is the base model: the trained model with its adapters switched off. PiSSA and OLoRA change the base: they
+    subtract the initial adapter from its weights.
 
     Why it is bad: the reference would be a damaged model.
 
@@ -79,15 +80,16 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
 @rule("XP144", "init-of-divided-weights")
 def divided(spec: Spec) -> Iterator[Finding]:
     """PiSSA and OLoRA decompose the weights of the base before the first step, so these weights must be neither
-    quantized nor sharded by FSDP. Weights that ZeRO-3 shards are accepted, because ZeRO-3 can gather them one by one.
-    EVA runs the complete model on complete rows. So it needs weights that are not sharded, and sequences that are not
-    split by `context_parallel`. Its base may be quantized.
+    quantized nor sharded by FSDP. ZeRO-3 may shard them, because it can gather them one by one. EVA runs the model on
+    rows of the data before the first step. So EVA needs weights that are not sharded at all, and rows that are not
+    split by `context_parallel`. EVA's base may be quantized.
 
-    Why it is bad: no process has the complete weights to decompose, or the weights are 4-bit or 8-bit codes.
+    Why it is bad: no process has the complete weights, or the weights are 4-bit or 8-bit codes, which cannot be
+    decomposed.
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
     OLoRA quantizes the base again after its subtraction, so that the saved adapter does not fit the published base.
-    Under FSDP, the processes after the first decompose weights that are not loaded yet.
+    Under FSDP, all processes but the first decompose weights that are not loaded yet.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """

@@ -151,14 +151,14 @@ def _is_target(spec: Spec, module: str) -> bool:
 @rule("XP479", "dora-of-a-quantized-base")
 def dora_of_quantized(spec: Spec) -> Iterator[Finding]:
     """DoRA cannot adapt a quantized base under ZeRO-3, and it cannot adapt an 8-bit base on a CPU. DoRA reads the
-    base's weight outside of the weight's module. ZeRO-3 then takes the weight for a sharded one, although ZeRO-3 does
-    not shard a quantized base.
+    weight of a layer without calling the layer. ZeRO-3 treats a weight that is read in this way as a sharded one, but
+    it does not shard a quantized base.
 
     Why it is bad: the run ends in its first steps.
 
     Without this rule: under ZeRO-3, AttributeError "'Params4bit' object has no attribute 'ds_status'" in the first
-    backward pass. On a CPU, peft moves a weight back after reading it, an 8-bit weight then loses its scales, and the
-    next forward pass raises AttributeError.
+    backward pass. On a CPU, peft reads an 8-bit weight and then calls `weight.to("cpu")`. This call loses the scales of
+    the weight, and the next forward pass raises AttributeError.
 
     Source: peft 0.21 `tuners/lora/dora.py`, `utils/integrations.py` (`dequantize_module_weight`), deepspeed 0.19.8
     `runtime/zero/partitioned_param_coordinator.py`; confirmed by running it.

@@ -49,10 +49,11 @@ def eight_bits_sharded(spec: Spec) -> Iterator[Finding]:
     floating-point numbers. A 4-bit base can be sharded, because its bytes are stored as numbers of a floating-point
     dtype.
 
-    Why it is bad: FSDP cannot shard such a base, and ZeRO-3 does not save memory by sharding it.
+    Why it is bad: FSDP cannot shard an 8-bit base. ZeRO-3 can, but every process also keeps a full copy, so no memory
+    is saved.
 
-    Without this rule: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains, but every
-    process keeps a full copy of the base in addition to its shard; for ZeRO-3 this rule only warns.
+    Without this rule: FSDP1 raises ValueError and FSDP2 AttributeError in the first step. ZeRO-3 trains with the full
+    copies; for ZeRO-3 this rule only warns.
 
     Source: bitsandbytes 0.50 `Int8Params`; confirmed by running it in two processes.
     """
@@ -98,8 +99,8 @@ def adapter_on_head(spec: Spec) -> Iterator[Finding]:
 @rule("XP455", "adapter-without-a-module")
 def no_module(spec: Spec) -> Iterator[Finding]:
     """`targets` must name modules that the model has and that can have an adapter. xpc knows these modules for every
-    registered family on each stack. For the experts of a mixture, `targets` accepts the names that PEFT converts, such
-    as `gate_proj`.
+    registered family on each stack. If the experts of a mixture are one stacked parameter, `targets` may still name
+    their layers (`gate_proj`): PEFT converts such names.
 
     Why it is bad: a module that does not exist gets no adapter.
 
@@ -190,8 +191,8 @@ def _half(spec: Spec, targets: list[str]) -> bool:
 @rule("XP456", "adapter-of-no-effect")
 def no_effect(spec: Spec) -> Iterator[Finding]:
     """An adapter needs an alpha above 0, a dropout below 1 and a rate ratio above 0. An alpha of 0 scales the adapter's
-    output by 0. A dropout of 1 removes all of its input. A ratio of 0 gives the B matrices, which start at zero, a
-    learning rate of 0.
+    output by 0. A dropout of 1 removes all of its input. A rate ratio of 0 gives the B matrices a learning rate of 0,
+    and B matrices start at zero.
 
     Why it is bad: the run trains nothing.
 

@@ -47,12 +47,13 @@ listed here belongs to `lora` and `qlora` only.
 
 @rule("XP795", "within-without-names")
 def within_without_names(spec: Spec) -> Iterator[Finding]:
-    """`within`, which restricts adapters to some layers, needs `targets` with names of modules. peft accepts either a
-    pattern of names or `all-linear`, which always means every linear layer of the complete model.
+    """`within`, which restricts adapters to a part of the model, needs `targets` with names of modules, such as
+    `q_proj`. In peft, `all-linear` always means every linear layer of the complete model.
 
     Why it is bad: `within` cannot restrict `all-linear`.
 
-    Without this rule: the pattern contains no name, and ValueError is raised once the model is loaded.
+    Without this rule: peft gets a pattern without a module's name, which matches nothing, and raises ValueError once
+    the model is loaded.
 
     Source: peft 0.19 and 0.15 `tuners/tuners_utils.py` (`check_target_module_exists`); read, not run.
     """
@@ -73,8 +74,8 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the adapter has no such setting.
 
-    Without this rule: PEFT raises TypeError for an argument of the other kind of adapter, and ValueError if both the
-    number and the size are given.
+    Without this rule: PEFT raises TypeError for a setting that the adapter does not have, and ValueError if both the
+    number and the size of OFT's blocks are given.
 
     Source: peft 0.21 and 0.17 `tuners/oft/config.py`, `tuners/oft/layer.py`, `tuners/vera/config.py`,
     `tuners/loha/config.py`, `tuners/miss/config.py`; confirmed by running it.
@@ -181,8 +182,8 @@ def blocks_divide(spec: Spec) -> Iterator[Finding]:
 @rule("XP466", "whole-module-that-is-none")
 def no_such_module(spec: Spec) -> Iterator[Finding]:
     """`modules_to_save`, `within` and `freeze` must name modules and layers that the model has. xpc knows the modules
-    of every registered family on each stack. Names in `freeze` are checked for dense families only; the run checks them
-    for every family once the weights are loaded.
+    of every registered family on each stack. For a mixture of experts, xpc does not check names in `freeze`; the run
+    checks them once the weights are loaded.
 
     Why it is bad: a module that the model lacks cannot be trained.
 
@@ -223,17 +224,18 @@ def no_such_module(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP467", "tied-weights-part", "warning")
 def tied_part(spec: Spec) -> Iterator[Finding]:
-    """`targets` and `modules_to_save` should not name tied embeddings or their head, unless the run merges the
-    adapters. Tied embeddings and head share one weight, and an adapter changes only one of the two uses of this weight.
+    """`targets` and `modules_to_save` should not name embeddings or an output head that are tied, unless the run merges
+    the adapters (`save { merge }`). Tied embeddings and head share one weight, but an adapter changes only one of the
+    two.
 
-    Why it is bad: if such an adapter is merged later with peft's `merge_and_unload`, the change is added to the shared
-    weight. It then affects both uses, and the merged model computes something else than the trained one. An adapter
-    that is never merged works correctly, and so does a run with `save { merge }`, which first gives embeddings and head
-    separate copies of the weight. On trl-0.24 and trl-0.18, `modules_to_save` may also train the two weights
-    separately. If the model is merged later, one of them is lost when it is saved.
+    Why it is bad: if such an adapter is merged later with peft's `merge_and_unload`, its change is added to the shared
+    weight, so both embeddings and head change. An adapter that is never merged works correctly. `save { merge }` works
+    correctly, too: it first gives embeddings and head separate copies of the weight. On trl-0.24 and trl-0.18,
+    `modules_to_save` may train embeddings and head as two different weights, and one of them is lost when a merged
+    model is saved.
 
     Without this rule: PEFT only warns. When the merged model is saved, transformers 4.57 keeps only one of the two
-    weights, because the configuration says that they are tied; transformers 5.23 compares them first.
+    weights, because the configuration says that they are tied. transformers 5.23 keeps both if they differ.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/tuners_utils.py`; confirmed by running it.
     """
@@ -267,9 +269,9 @@ def _refused(spec: Spec, targets: list[str]) -> bool:
 
 @rule("XP468", "parameter-that-is-none")
 def no_such_parameter(spec: Spec) -> Iterator[Finding]:
-    """`parameters` must name experts that are one stacked parameter, or the weight of a module, in layers that the
-    model has. Experts that are separate layers must be named in `targets`. In transformers 4.52, the experts of most
-    families are separate layers.
+    """Each name in `parameters` must be a parameter of the model: experts that are stacked in one parameter, or the
+    weight of a module. Experts that are separate layers, as in most families of transformers 4.52, must be named in
+    `targets` instead.
 
     Why it is bad: a parameter that does not exist gets no adapter.
 
@@ -295,9 +297,8 @@ def no_such_parameter(spec: Spec) -> Iterator[Finding]:
 @rule("XP469", "two-rates-of-one")
 def two_rates(spec: Spec) -> Iterator[Finding]:
     """`lr_ratio` (LoRA+) needs an optimizer whose parameter groups can have different learning rates. Three kinds of
-    optimizers cannot. A layerwise optimizer is really one optimizer for each parameter, and its own parameter group is
-    empty. LOMO updates the weights during the backward pass with a single rate. Muon has a single rate for all
-    matrices.
+    optimizers cannot. A layerwise optimizer has no groups: it consists of one optimizer for each parameter. LOMO
+    updates the weights during the backward pass with a single rate. Muon has a single rate for all matrices.
 
     Why it is bad: the second rate is ignored.
 

@@ -111,9 +111,9 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP433", "efficient-loading-without-sync")
 def efficient_loading(spec: Spec) -> Iterator[Finding]:
-    """`fsdp_cpu_ram_efficient_loading`, which is on by default, needs `fsdp_sync_module_states`: with the first key,
-    only rank 0 reads the weights, and the second key sends them to the other ranks. The launcher refuses the first key
-    without the second, for FSDP1 and for FSDP2.
+    """`fsdp_sync_module_states` cannot be false unless `fsdp_cpu_ram_efficient_loading` is false, too. Efficient
+    loading is on by default: only rank 0 reads the weights, and `fsdp_sync_module_states` sends them to the other
+    ranks. `accelerate launch` checks this for FSDP1 and for FSDP2.
 
     Why it is bad: the other ranks would keep empty weights.
 
@@ -170,13 +170,13 @@ def layer_class(spec: Spec) -> Iterator[Finding]:
 @rule("XP435", "wrapping-by-size", "warning")
 def wrapping(spec: Spec) -> Iterator[Finding]:
     """Keys for FSDP's wrapping must match the wrapping policy. A policy wraps either layers of named classes, or
-    modules with more parameters than a given size. A size above 0 is an error under FSDP2, because the list of all
-    layers (a ModuleList) is then wrapped as well, and `fully_shard` refuses a ModuleList.
+    modules with more parameters than a given size. FSDP2 cannot wrap by size: the policy would also wrap the list of
+    all layers (a ModuleList), which `fully_shard` refuses.
 
     Why it is bad: the model is not wrapped as the keys state.
 
-    Without this rule: with a size of 0 accelerate drops the policy, and the complete model is gathered at once. Under
-    FSDP2, any other size raises ValueError inside `train()`.
+    Without this rule: accelerate ignores a size of 0 together with the policy: the complete model becomes one unit, and
+    all its weights are gathered at once. Under FSDP2, any other size raises ValueError inside `train()`.
 
     Source: accelerate 1.15 `set_auto_wrap_policy`, `fsdp2_prepare_auto_wrap_policy`; torch 2.13 `fully_shard`;
     confirmed by running it.

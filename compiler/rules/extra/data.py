@@ -98,7 +98,7 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the setting has no effect.
 
     Without this rule: transformers reads `length_column_name` only if the rows have that column. They never do, because
-    the runtime keeps only the columns of the rows' shape.
+    the runtime keeps only the columns that the row format needs, such as `messages`.
 
     Source: transformers 5.23 and 4.52 `trainer.py` (`_get_train_sampler`); read, not run.
     """
@@ -112,15 +112,15 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
-    """`dataset_text_field` is the name under which the runtime passes the text of a row on to trl. (The name of the
-    column in the data belongs in `columns`.) `dataset_text_field` must not be a name that has another meaning in trl,
-    and on trl-0.18 it must be `text`.
+    """`dataset_text_field` must not be a name that has another meaning in trl, such as `prompt`, and on trl-0.18 it
+    must be `text`. It does not name the column of the data, which `columns` does: it is the name under which the
+    runtime passes the text on to trl.
 
     Why it is bad: another name changes what the row means to trl.
 
-    Without this rule: with a name that has another meaning (`prompt`, `messages`), trl takes the row for one of another
-    kind and raises KeyError while tokenizing. On trl-0.18 any name but `text` silently drops the end token of every
-    row.
+    Without this rule: with a name that has another meaning (`prompt`, `messages`), trl reads the row as another format
+    (a prompt, or a list of messages) and raises KeyError while tokenizing. On trl-0.18 any name but `text` silently
+    drops the end token of every row.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (`add_eos`); confirmed by running it.
     """
@@ -185,14 +185,14 @@ def cut_from_the_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP608", "smoothing-without-the-loss")
 def smoothing(spec: Spec) -> Iterator[Finding]:
-    """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because the loss of smoothed
-    labels is a separate one, without `dft` and without the balancing loss. Label smoothing itself is deprecated in trl
-    1.16.
+    """Label smoothing cannot be combined with `dft` or the balancing loss of experts, because trl computes smoothed
+    labels in a separate loss, which includes neither. Label smoothing itself is deprecated in trl 1.16.
 
     Why it is bad: label smoothing or the other loss term is lost.
 
     Without this rule: with `dft`, the labels are silently not smoothed; for a mixture of experts, the balancing loss is
-    silently left out. Label smoothing itself costs a second forward pass in every step (FutureWarning).
+    silently left out. Without these two, label smoothing only costs a second forward pass in every step, and this rule
+    only warns.
 
     Source: trl 1.16 and 0.24 `sft_trainer.py` (`compute_loss`); confirmed by running it.
     """

@@ -48,8 +48,8 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the key has no effect.
 
-    Without this rule: the key is ignored, because transformers 5.23 reads a DeepSpeed file only if `deepspeed` names
-    one.
+    Without this rule: the key is ignored, because transformers reads a DeepSpeed configuration only if the argument
+    `deepspeed` names its file.
 
     Source: compiler/lower/deepspeed.py; transformers 5.23.
     """
@@ -136,8 +136,8 @@ def offload_to_nvme(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run fails, or the states stay in host memory.
 
-    Without this rule: without a path, an assertion or a path operation of DeepSpeed fails when the model is sharded.
-    ZeRO-1 and 2 silently use host memory instead.
+    Without this rule: if ZeRO-3 gets no path, DeepSpeed raises an error when it shards the model. ZeRO-1 and ZeRO-2
+    silently offload to host memory instead of the disk.
 
     Source: deepspeed 0.19.8 and 0.16.8 `zero/partition_parameters.py`, `zero/stage3.py`, `zero/stage_1_and_2.py`;
     confirmed by running it.

@@ -17,10 +17,10 @@ WHEN = extra("deepspeed")
 
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
-    """Master weights in half precision need DeepSpeed's CPU Adam, which runs only if the optimizer is offloaded. There
-    is one exception: bf16 master weights may stay on the GPU if the optimizer's states are bf16, too. bf16 states in
-    turn need bf16 master weights. Before 0.19, DeepSpeed supports fp16 master weights for ZeRO-2 only. From 0.18 on,
-    the key `fp16_master_weights_and_grads` has an effect in every precision.
+    """Master weights in half precision need an offloaded optimizer, because only DeepSpeed's CPU Adam supports them.
+    bf16 master weights may stay on the GPU if the optimizer's states are bf16, too. bf16 states need bf16 master
+    weights. Before DeepSpeed 0.19, fp16 master weights work under ZeRO-2 only. From DeepSpeed 0.18 on, this rule checks
+    both keys in every precision, because DeepSpeed reads them in every precision.
 
     Why it is bad: the run ends before its first step.
 

@@ -19,12 +19,13 @@ FULL_EVAL = ("bf16_full_eval", "fp16_full_eval")
 @rule("XP350", "half-precision-evaluation", "warning")
 def half_evaluation(spec: Spec) -> Iterator[Finding]:
     """`bf16_full_eval` and `fp16_full_eval` cast the weights only for an evaluation outside of training, but a bundle
-    evaluates during training. With ZeRO the dtype also counts as the precision of training.
+    evaluates during training, where they have no effect. Under ZeRO, DeepSpeed also reads them as the precision of
+    training.
 
     Why it is bad: the setting has no effect, or ends the run.
 
-    Without this rule: nothing is cast. ValueError when the arguments are built, if both dtypes are set, or if bf16 is
-    set on a GPU before Ampere or on a CPU without `use_cpu` (ZeRO). With ZeRO, a dtype other than `precision` raises
+    Without this rule: evaluations stay in the run's precision. If both are set, or `bf16_full_eval` on a GPU older than
+    Ampere, ValueError is raised when the arguments are built. Under ZeRO, a dtype other than that of `precision` raises
     ValueError when training begins.
 
     Source: transformers 5.23 and 4.52.3 `training_args.py`, `trainer.py` `evaluation_loop`,
@@ -76,8 +77,8 @@ def smoothing_of_another_method(spec: Spec) -> Iterator[Finding]:
 @rule("XP352", "smoothed-loss-not-divided")
 def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
     """On transformers 4.52, label smoothing cannot be combined with accumulation, because the smoothed loss is not
-    divided by the number of accumulated micro-batches. If the loss is a mean over all tokens of a step, the smoothed
-    loss is also not divided by the number of processes. transformers 5.23 divides correctly.
+    divided by the number of accumulated micro-batches. With `mean = global_tokens`, it is also not divided by the
+    number of processes. transformers 5.23 divides correctly.
 
     Why it is bad: the gradients are too large: by a factor of the accumulation, and perhaps also of the number of
     processes.
@@ -168,9 +169,9 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: training goes on with half-precision weights, although the bundle states fp32 weights.
 
-    Without this rule: from the first round on, a bf16 run trains bf16 weights without a float32 copy (27 of 27
-    weights), and an fp16 run ends with "Attempting to unscale FP16 gradients". If the weights have that dtype from the
-    start, or if ZeRO keeps a separate float32 copy of them, only the frequencies of the rotary positions are rounded.
+    Without this rule: after the first generation, a bf16 run trains bf16 weights without a float32 copy, and an fp16
+    run ends with "Attempting to unscale FP16 gradients". Two kinds of runs lose only precision in their rotary
+    frequencies: those whose weights are loaded in 16 bits anyway, and those under ZeRO, which keeps a float32 copy.
 
     Source: trl 1.16 `grpo_trainer.py`, `rloo_trainer.py` (`use_transformers_continuous_batching`), trl 0.24 likewise
     (`use_transformers_paged`); confirmed by running it.
@@ -195,8 +196,8 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: AttributeError, because trl reads the configuration from DDP's or DeepSpeed's wrapper instead of
     the model ("'DistributedDataParallel' object has no attribute 'config'", "'dict' object has no attribute
-    '_attn_implementation'"). On a CPU, transformers cannot measure the memory for the cache of continuous batching. So
-    no completion is generated, and the first mean over the completions raises RuntimeError.
+    '_attn_implementation'"). On a CPU, transformers cannot allocate the cache for continuous batching, so no completion
+    is generated, and trl raises RuntimeError.
 
     Source: trl 0.24 `grpo_trainer.py:1240`, `rloo_trainer.py:1227`, transformers 4.57 `continuous_batching/cache.py`;
     confirmed by running it.

@@ -71,15 +71,14 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP279", "losses-gathered-as-objects")
 def gathered_objects(spec: Spec) -> Iterator[Finding]:
-    """`eval_use_gather_object` cannot be used with several processes. With it, the losses of an evaluation are gathered
-    as Python objects, and the gathered losses are single numbers. transformers can join only arrays.
+    """`eval_use_gather_object` cannot be used with several processes. It gathers the losses of an evaluation as Python
+    objects, so each loss is a single number, but transformers can join only arrays.
 
     Why it is bad: the evaluation fails or reports a wrong loss.
 
     Without this rule: if all evaluation rows fit into one batch of all processes, the first evaluation raises
     ValueError "zero-dimensional arrays cannot be concatenated", and the training before it is lost. With more batches,
-    transformers keeps only as many losses as the last batch has rows, so the reported loss leaves out rows unless the
-    last batch is full.
+    the reported loss leaves out some rows if the last batch is not full.
 
     Source: accelerate 1.15 `utils/operations.py` `gather_object`, transformers 5.23, 4.57.6 and 4.52.3 `trainer.py`
     `evaluation_loop`, `trainer_pt_utils.py` `nested_concat`; confirmed by running it on all versions.

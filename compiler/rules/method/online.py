@@ -29,8 +29,8 @@ sequence by its length.
 
 @rule("XP660", "group-does-not-divide")
 def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
-    """The number of completions in one round of generation must be a multiple of `generations`. This number is
-    micro-batch x processes x steps_per_generation.
+    """The number of completions in one round of generation (micro-batch x processes x steps_per_generation) must be a
+    multiple of `generations`.
 
     Why it is bad: the completions of one prompt form a group, and their rewards are compared with each other. So a
     round must contain complete groups.
@@ -162,11 +162,10 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP669", "correction-without-bounds")
 def correction(spec: Spec) -> Iterator[Finding]:
-    """The lower bound of the correction for vLLM's probabilities must be below the upper bound. The upper bound,
-    `vllm_importance_sampling_clip_max`, is 3 unless it is set.
+    """`vllm_importance_sampling_clip_min` must be below `vllm_importance_sampling_clip_max`, which is 3 unless it is
+    set. They bound the ratio of the trainer's and vLLM's probabilities, by which trl corrects the loss.
 
-    Why it is bad: the correction clips its ratio between the bounds, which is impossible if the lower one is above the
-    upper one. A single bound is legal.
+    Why it is bad: no ratio lies between such bounds. A single bound is legal.
 
     Without this rule: building the arguments raises ValueError.
 
@@ -186,11 +185,11 @@ def correction(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP670", "vespo-with-whole-sequences")
 def vespo(spec: Spec) -> Iterator[Finding]:
-    """If `vespo` is used with vLLM, vLLM's probabilities must be corrected for each token. The default correction,
-    `sequence_mask`, is one for each sequence.
+    """`vespo` with vLLM needs `vllm_importance_sampling_mode = token_mask` or `token_truncate`, which correct vLLM's
+    probability of each token. The default, `sequence_mask`, has one correction for each sequence.
 
-    Why it is bad: vespo's loss already gives each complete sequence a weight, and multiplies the loss of each token by
-    that token's correction.
+    Why it is bad: vespo computes one weight for each sequence itself: it multiplies the corrections of the sequence's
+    tokens.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 

@@ -66,13 +66,13 @@ def _without_solution(spec: Spec, reward: str) -> Iterator[Finding]:
 
 @rule("XP674", "reward-that-cannot-be-called")
 def uncallable(spec: Spec) -> Iterator[Finding]:
-    """A reward function must accept the keyword arguments that the trainer passes: `completions`, the trainer's other
-    values, and the columns of the rows. `accuracy`, `cosine` and `len` need a column `solution`. If the spec sets
-    arguments of the function, its signature must name them. xpc reads only the signature and executes nothing; a
-    decorated or assigned function is not checked before the launch.
+    """A reward function must accept all keyword arguments that the trainer passes: `completions`, other values of the
+    trainer, and the columns of the rows. An argument that the spec sets must be a parameter in the function's
+    signature. The rewards `accuracy`, `cosine` and `len` need a column `solution`. xpc reads only the signature, so a
+    decorated or assigned function is checked only at the launch.
 
-    Why it is bad: the trainer passes every argument by name, so the function must name the arguments that it reads and
-    accept the others as `**kwargs`.
+    Why it is bad: Python refuses a keyword argument that the function does not accept, and a call without a parameter
+    that has no default. `**kwargs` accepts everything that the function does not read.
 
     Without this rule: TypeError, after the model is loaded and the first completions are generated.
 

@@ -45,8 +45,8 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24, methods that generate need reentrant gradient checkpointing: the trainer switches checkpointing off
     while it generates, and then always switches reentrant checkpointing on.
 
-    Why it is bad: reentrant checkpointing computes no gradient for a layer whose input needs none, because everything
-    before the layer is frozen.
+    Why it is bad: under reentrant checkpointing, a layer gets no gradient if its input needs none. This is so if
+    everything before the layer is frozen, for example the base below an adapter.
 
     Without this rule: RuntimeError "does not require grad" in the first step with `freeze` or `qlora`; otherwise a spec
     that asks for non-reentrant checkpointing silently gets the reentrant kind.

@@ -68,7 +68,7 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP337", "vllm-on-an-old-gpu")
 def vllm_capability(spec: Spec) -> Iterator[Finding]:
-    """vLLM needs a GPU of compute capability 7.5 from vLLM 0.21 on, and before vLLM 0.21, it needs one of 7.0.
+    """vLLM needs a GPU of compute capability 7.5 or later. Versions before vLLM 0.21 also run on 7.0 (V100).
 
     Why it is bad: vLLM's wheels have no kernels for older GPUs.
 

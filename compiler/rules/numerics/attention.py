@@ -74,10 +74,10 @@ def attention_family(spec: Spec) -> Iterator[Finding]:
     """The model's family must support the chosen attention implementation (`attn`). For a model outside of the
     registry, the family is guessed from the name, as for `openai/gpt-oss-20b`.
 
-    Why it is bad: without support, loading the model fails or the model computes something else. Three examples:
-    gpt_oss declares flash attention, but uses a kernel from the Hub for which a bundle has no package. gemma2 under
-    transformers 4.52 loads sdpa, which drops gemma2's soft cap. On trl-0.24, the classes or masks of 14 families (opt,
-    falcon, stablelm, qwen2_moe, ...) do not support flash3.
+    Why it is bad: without support, the model cannot be loaded, or it computes something else. Three examples: gpt_oss
+    declares flash attention, but needs a kernel from the Hub that bundles do not install. In transformers 4.52, sdpa
+    drops the soft cap of gemma2's attention. On trl-0.24, 14 families (opt, falcon, stablelm, qwen2_moe, ...) do not
+    support flash3.
 
     Without this rule: loading the model fails, minutes after the launch; gemma2 with sdpa is silently wrong (logits off
     by 2.5); opt with flash3 raises IndexError at the first step.
@@ -300,10 +300,11 @@ def family_target(spec: Spec) -> Iterator[Finding]:
 def fused_head(spec: Spec) -> Iterator[Finding]:
     """The model's family must work with the fused output head from which TRL 1.16 computes the loss.
 
-    Why it is bad: the fused head needs the base model, and for the balancing loss `num_experts` and a router.
-    llama4_text returns the complete model when TRL asks for the base model. granitemoe, phimoe and others have no
-    `num_experts`, and a dense doge has no router. The balancing loss is on unless its coefficient is 0; in families
-    without a default coefficient, such as deepseek_v3 and glm4_moe, it is on only if the spec states a coefficient.
+    Why it is bad: the fused head needs the model without its output head, but llama4_text returns the complete model.
+    If the experts' balancing loss is on, the fused head also needs `num_experts` and a router: granitemoe, phimoe and
+    others have no `num_experts`, and a dense doge has no router. The balancing loss is on if its coefficient is not 0.
+    Families such as deepseek_v3 and glm4_moe have no default coefficient, so their balancing loss is on only if the
+    spec states one.
 
     Without this rule: AttributeError (for doge, IndexError) at the first step.
 

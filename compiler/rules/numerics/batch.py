@@ -138,9 +138,9 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the peak learning rate is never reached.
 
-    Without this rule: nothing is reported (in one run with a peak of 2e-5, the rate at the end was 6e-7). The
-    polynomial schedule divides by the number of steps after the warm-up. If this number is 0, it raises
-    ZeroDivisionError at the last step.
+    Without this rule: nothing is reported (in one run with a peak of 2e-5, the highest rate was 6e-7). The polynomial
+    schedule divides by the number of steps after the warm-up, so it raises ZeroDivisionError at the last step if there
+    are none.
 
     Source: transformers 5.23 and 4.52 `get_scheduler`, `get_warmup_steps`; confirmed by running it.
     """
@@ -303,8 +303,8 @@ def nothing_can_move(spec: Spec) -> Iterator[Finding]:
     Why it is bad: a learning rate below 1e-15, or gradients clipped below Adam's `eps`, change no weight; at a
     temperature below 0.01 the completions of a prompt are equal, so no completion is better than another.
 
-    Without this rule: nothing is reported by the libraries; the bundle's trainer reports some of these runs (`precision
-    { idle }`).
+    Without this rule: the libraries report nothing. The bundle's trainer notices some of these runs after ten logged
+    steps (`precision { idle }`).
 
     Source: torch `AdamW`; trl 1.16 `grpo_trainer.py` (advantages); confirmed by running it.
     """

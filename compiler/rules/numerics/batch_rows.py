@@ -67,8 +67,8 @@ def everything_dropped(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: an incomplete batch is dropped, so a process without a complete micro-batch has no data at all.
 
-    Without this rule: ValueError about `max_steps`, after the data is tokenized; if the run is counted in steps, it
-    ends at once and saves the initial model.
+    Without this rule: for a run of epochs, ValueError about `max_steps`, after the data is tokenized. A run of a given
+    number of steps ends at once and saves the initial model.
 
     Source: transformers 5.23 and 4.52 `trainer.py`; confirmed by running it.
     """

@@ -37,15 +37,15 @@ DENSE_ROW = 8192
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing needs flash attention, or `packing(isolate=mask)`. A spec with `strategy = wrapped` is not refused by
-    this rule; the rule XP312 warns about it.
+    """Packing needs flash attention, or `packing(isolate=mask)`. This rule does not refuse `packing(strategy=wrapped)`;
+    the rule XP312 warns about it.
 
     Why it is bad: packing puts several documents into one row. A flash kernel keeps the documents apart by their
     lengths. Other implementations build a mask over the complete row, at a cost that grows with the square of the row's
     length.
 
-    Without this rule: the mask is exact for most families on trl-1.16 and silently wrong elsewhere (on trl-0.18 for
-    every family).
+    Without this rule: without flash attention, documents are kept apart for most families on trl-1.16. In the other
+    families, and on trl-0.18 in all families, they silently attend to each other.
 
     Source: transformers 5.23 and 4.52.3 `masking_utils.py`; confirmed by running it on 60 families.
     """
@@ -79,7 +79,8 @@ def bounded(spec: Spec) -> str | None:
 
 @rule("XP311", "mask-not-exact")
 def mask_not_exact(spec: Spec) -> Iterator[Finding]:
-    """`packing(isolate=mask)` needs a target whose mask is known to be exact for the model's family.
+    """`packing(isolate=mask)` needs a model family and a stack (`target`) whose attention mask is known to keep packed
+    documents apart.
 
     Why it is bad: packed documents influence each other. In families that ignore position ids or carry a state from
     token to token, a mask does not separate them. `wrapped` cuts all tokens into rows without recording where documents
@@ -148,7 +149,7 @@ def wrapped_packing(spec: Spec) -> Iterator[Finding]:
     every kind of attention. `padding_free` does not help: it separates rows, but not the documents within a row, whose
     ends are not known.
 
-    Without this rule: TRL warns in its log, and only about `padding_free`.
+    Without this rule: nothing is reported, except that TRL logs a warning if `padding_free` is set.
 
     Source: trl 1.16 and 0.18 `data_utils.py` (no sequence lengths are produced), `sft_trainer.py`; confirmed by running
     it.
@@ -223,14 +224,15 @@ def packing_strategy(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP324", "evaluation-rows-packed-alone")
 def evaluation_packed_alone(spec: Spec) -> Iterator[Finding]:
-    """`packing.eval`, which packs evaluation rows, needs `packing`, or `padding_free` on a target whose packed rows are
-    flattened.
+    """`packing.eval`, which packs evaluation rows, needs `packing` of the training rows, too. Since trl 0.24,
+    `padding_free` is enough.
 
     Why it is bad: trl's collator passes position ids to the model only if training rows are packed (since trl 0.24,
     also if they are flattened). Without positions, the packed documents of the evaluation attend to each other with
     every kind of attention, including flash.
 
-    Without this rule: nothing is reported; in one run the loss of an evaluation was 6.9352 instead of 6.9291.
+    Without this rule: nothing is reported; in one run, the evaluation loss of packed rows was 6.9352; unpacked, it was
+    6.9291.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py` (only `packing` and `padding_free`, not `eval_packing`, decide about
     `self.padding_free`); confirmed by running it.
@@ -294,10 +296,10 @@ def padding_free_without_flash(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP320", "flash-does-not-isolate")
 def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
-    """Flash attention over packed or flattened rows needs a family that passes the positions of documents to it, and
-    whose layers carry no state from token to token. For a model outside of the registry, the family is read from its
-    name (`tiiuae/Falcon-H1-1.5B`, `ai21labs/Jamba-v0.1`). A family outside of the registry (zamba2, lfm2_moe, minimax)
-    is refused if its source in transformers has layers with such a state.
+    """With packed or flattened rows, flash attention needs a family that tells the kernel where documents begin, and
+    whose layers carry no state from token to token. For a model outside of the registry, the family is guessed from its
+    name, such as `ai21labs/Jamba-v0.1`. Families with such a state are refused even if the registry does not have them
+    (zamba2, lfm2_moe, minimax).
 
     Why it is bad: documents in one row influence each other. Some families call the plain kernel, without the
     documents' positions (gpt_neo and gptj; on trl-0.18 also cohere2, gpt_bigcode, granitemoe and olmoe). In others
@@ -357,8 +359,8 @@ def padding_free_of_one(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP322", "mask-over-a-long-row", "warning")
 def mask_over_long_row(spec: Spec) -> Iterator[Finding]:
-    """Packed rows without flash attention should not be longer than 8192 tokens, counted after the rows of a
-    micro-batch are joined.
+    """Without flash attention, the packed rows of a micro-batch should not have more than 8192 tokens together, because
+    trl joins them to one long row.
 
     Why it is bad: the time of attention and the size of its mask grow with the square of micro x seq, although most
     scores are masked out. flex attention skips masked blocks, so this rule does not concern it.

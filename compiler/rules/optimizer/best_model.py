@@ -127,8 +127,8 @@ def best_without_evaluation(spec: Spec) -> Iterator[Finding]:
 @rule("XP511", "best-between-evaluations")
 def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
     """With `load_best_model_at_end`, the interval of `save` must be a multiple of the interval of `eval`. If one
-    interval is a share of the run, the other must be one, too. Shares are compared as floating-point numbers, so
-    trl-0.18 refuses 30 % as a multiple of 10 %.
+    interval is a share of the run, the other must be one, too. trl-0.18 refuses even some exact multiples, such as 30 %
+    and 10 %, because it divides them as floating-point numbers.
 
     Why it is bad: every checkpoint that may be the best needs an evaluation at its own step.
 
@@ -168,9 +168,9 @@ def best_between_evaluations(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP512", "metric-of-no-evaluation")
 def metric_not_there(spec: Spec) -> Iterator[Finding]:
-    """`metric_for_best_model` must be a metric that the method's evaluation reports. In trl 1.16 a user's reward
-    function may log other metrics with `log_metric`. Other rules check schedules that follow a metric (XP243) and
-    several evaluation sets (XP526).
+    """`metric_for_best_model` must be a metric that the method's evaluation reports. If a reward function of the user
+    logs metrics of its own (`log_metric` of trl 1.16), any name is accepted. Other rules check schedules that follow a
+    metric (XP243) and several evaluation sets (XP526).
 
     Why it is bad: the run looks for a metric that no evaluation reports. A bundle's trainer has no function that
     computes further metrics. On trl 0.18, `evaluate` of sft and grpo does not even return the metrics that these

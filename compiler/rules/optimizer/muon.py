@@ -25,10 +25,9 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     Why it is bad: Muon orthogonalizes the momentum of a complete matrix; orthogonalizing the rows of each process
     separately gives another result.
 
-    Without this rule: under FSDP2, torch's Muon multiplies sharded matrices in bfloat16 and adds up parts from all
-    processes; the first update of two processes differs by 15 % from the update of one process. FSDP1 passes flat
-    weights instead of matrices to Muon. DeepSpeed 0.16 has no Muon (ModuleNotFoundError); the Muon of 0.18 cannot use
-    AdamW for the remaining weights (TypeError) and does not orthogonalize under zero3.
+    Without this rule: under FSDP2, Muon's first update differs by 15 % between one process and two. FSDP1 gives Muon
+    flat weights instead of matrices. DeepSpeed 0.16 has no Muon (ModuleNotFoundError). The Muon of DeepSpeed 0.18
+    raises TypeError, because it cannot train the remaining weights with AdamW; under zero3, it does not orthogonalize.
 
     Source: torch 2.13 `optim/_muon.py`; deepspeed 0.19.8 and 0.18.2 `runtime/zero/muon`; confirmed by running it in
     two processes.
@@ -48,10 +47,11 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP136", "scale-of-another-muon")
 def scale_of_another_muon(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO, Muon needs `adjust_lr = original`, the only scale of DeepSpeed's Muon.
+    """Under ZeRO, Muon needs `adjust_lr = original`: DeepSpeed's Muon can scale its updates in no other way.
 
-    Why it is bad: `match_rms_adamw` makes learning rates that are tuned for AdamW fit Muon: it multiplies them by 0.2 x
-    sqrt(the longer side), which is 9 for a matrix of 2,048 x 2,048. With the original scale, such rates are too low.
+    Why it is bad: `match_rms_adamw` lets Muon use a learning rate that is tuned for AdamW. It multiplies each update by
+    0.2 x sqrt(the matrix's longer side), which is 9 for a matrix of 2,048 x 2,048. With `original`, such a learning
+    rate is too low.
 
     Without this rule: DeepSpeed silently trains with its own scale.
 
@@ -76,11 +76,11 @@ def clipped_after_muon(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO, Muon needs `clip = 0`.
 
     Why it is bad: clipping is meant for gradients, but DeepSpeed clips Muon's orthogonalized updates. The norm of an
-    orthogonal update is always sqrt(the shorter side). For a model of 200 matrices of 2,048 x 2,048, the norm of all
-    updates is about 640, so `clip = 1` divides every update by 640, even if the gradient is small.
+    orthogonal update does not depend on the gradient: it is sqrt(the matrix's shorter side). For 200 matrices of 2,048
+    x 2,048, the norm of all updates together is about 640, so `clip = 1` divides every update by 640.
 
-    Without this rule: the updates are silently too small by that factor, and the logged gradient norm is the norm of
-    the updates.
+    Without this rule: the updates are silently too small, and the log shows the norm of the updates as the gradient
+    norm.
 
     Source: deepspeed 0.19.8 `runtime/zero/stage_1_and_2.py` (`get_flat_partition`), `stage3.py`
     (`_apply_muon_to_accumulated_grads`); confirmed by running it.

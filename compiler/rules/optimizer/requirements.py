@@ -44,8 +44,8 @@ def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run ends with an error.
 
-    Without this rule: for example, transformers 4.52 does not know StableAdamW, and under torch 2.13 its layerwise
-    optimizers raise ValueError while their schedule is built.
+    Without this rule: for example, transformers 4.52 does not know StableAdamW. Its layerwise optimizers (GaLore and
+    APOLLO) raise ValueError under torch 2.13.
 
     Source: `OptimizerNames` of transformers 5.23 and 4.52; confirmed by running it.
     """
@@ -200,11 +200,10 @@ def cannot_be_sharded(spec: Spec) -> Iterator[Finding]:
     and some optimizers cannot update such parameters. For example, GaLore and APOLLO project matrices, but under ZeRO
     and FSDP1 they get flat pieces.
 
-    Without this rule: GaLore and APOLLO raise IndexError at the first step; under FSDP2, APOLLO raises KeyError at the
-    first step and GaLore at the first checkpoint. DeepSpeed loses Adagrad's second group of parameters (IndexError),
-    cannot run LOMO's backward pass (TypeError), and gives StableAdamW empty groups under zero3 (RuntimeError). Under
-    FSDP2, Adafactor adds complete tensors to shards (RuntimeError), and Adagrad's states belong to parameters that no
-    longer exist (KeyError at the first checkpoint).
+    Without this rule: most of these runs fail at the first step. Under ZeRO, GaLore, APOLLO and Adagrad raise
+    IndexError, LOMO TypeError, and StableAdamW under zero3 RuntimeError. Under FSDP1, GaLore and APOLLO raise
+    IndexError. Under FSDP2, APOLLO raises KeyError and Adafactor RuntimeError; GaLore and Adagrad raise KeyError at the
+    first checkpoint.
 
     Source: confirmed by running each optimizer on trl-1.16 and trl-0.18, in two processes.
     """
@@ -261,14 +260,14 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP226", "share-of-an-unknown-run")
 def schedule_free_share(spec: Spec) -> Iterator[Finding]:
-    """A warm-up that is a share of the run needs a run that is counted in steps (`for 1000 steps`) if the optimizer is
-    schedule-free AdamW or SGD.
+    """With schedule-free AdamW or SGD, a warm-up such as `warmup = 3%` needs a run that is counted in steps (`for 1000
+    steps`).
 
-    Why it is bad: these optimizers have a warm-up of their own, which counts steps, so xpc has to convert a share into
-    steps.
+    Why it is bad: these optimizers warm up themselves, over a number of steps. xpc cannot convert a share of the run
+    into steps if the run's length in steps is not known.
 
-    Without this rule: transformers 5.23 passes the fraction on as a number of steps, and the first step's learning rate
-    is divided by this fraction (3 % gives 33 times the peak); 4.52 passes 0, so there is no warm-up.
+    Without this rule: transformers 5.23 passes 3 % to the optimizer as 0.03 steps. The optimizer divides the learning
+    rate of the first step by 0.03, which gives 33 times the peak. transformers 4.52 passes 0, so there is no warm-up.
 
     Source: transformers `trainer_optimizer.py`; schedulefree 1.4.1 `adamw_schedulefree.py`; confirmed by running it.
     """
@@ -308,12 +307,13 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
 def average_lost(spec: Spec) -> Iterator[Finding]:
     """Schedule-free optimizers cannot be used under ZeRO.
 
-    Why it is bad: schedule-free optimizers compute gradients with one set of weights, but the result of training is
-    another set, an average. They copy this average into the weights before an evaluation or a save. Under ZeRO, these
-    optimizers change only copies of the weights, so the model is not evaluated and saved with the average.
+    Why it is bad: schedule-free optimizers train one set of weights, but the result is another set, their average.
+    Before an evaluation or a save, they replace the trained weights by the average. Under ZeRO, they do this only in
+    ZeRO's own copies of the weights, so the model itself never has the average.
 
-    Without this rule: nothing is reported; evaluations and saved models do not use the average. After six steps of a
-    tiny model, saved weights differ from those under ddp by 0.0047; with AdamW, they differ by 0.000004.
+    Without this rule: nothing is reported; evaluations and saved models use the weights without averaging. For a tiny
+    model after six steps, the weights saved under ZeRO and under ddp differ by 0.0047; with AdamW, they differ by only
+    0.000004.
 
     Source: schedulefree 1.4.1 `adamw_schedulefree.py` (`eval`); accelerate issue 4159; confirmed by running it.
     """

@@ -172,8 +172,8 @@ def factor(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP245", "peak-not-known-under-zero")
 def peak_under_zero(spec: Spec) -> Iterator[Finding]:
-    """Under ZeRO, the polynomial schedule needs `optimizer adamw`. DeepSpeed creates this optimizer itself, and passes
-    it to the schedule without a wrapper.
+    """Under ZeRO, the polynomial schedule needs `optimizer adamw`. Only this optimizer is created by DeepSpeed itself,
+    which then passes it to the schedule without a wrapper.
 
     Why it is bad: the schedule reads the peak learning rate from the optimizer's attribute `defaults`. DeepSpeed 0.19
     wraps other optimizers in an object that lacks this attribute; the wrapper of DeepSpeed 0.16.8 has it.

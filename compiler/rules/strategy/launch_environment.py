@@ -43,11 +43,11 @@ def variable(text: str) -> str:
 
 @rule("XP910", "not-a-variable")
 def variables(spec: Spec) -> Iterator[Finding]:
-    """`env` must list variables as NAME=VALUE, and must not contain variables that the launch itself sets. launch.sh
-    begins by exporting the listed variables on every node. It does not expand `$` or `~` in a value.
+    """`env` must list variables as NAME=VALUE, and cannot set PATH, PYTHON, or a variable of the launcher, such as
+    MASTER_ADDR. launch.sh exports the listed variables on every node. It does not expand `$` or `~` in a value.
 
-    Why it is bad: the launch sets the variables by which nodes and processes find each other. PYTHON and PATH depend on
-    the machine; a script on the machine, `setup = file("env.sh")`, may change them.
+    Why it is bad: launchers use variables such as MASTER_ADDR to connect nodes and processes. PATH and PYTHON depend on
+    the machine, so a fixed value would hide its programs; a script can extend them (`setup = file("env.sh")`).
 
     Without this rule: a text without `=` sets no variable, a name that the shell refuses ends launch.sh, and another
     MASTER_ADDR makes the run hang.
