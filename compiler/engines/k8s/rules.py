@@ -35,7 +35,8 @@ def no_image(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP861", "image-that-is-no-name")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """The name of an image may have a host before it, and a tag or a digest after it.
+    """`image` must be a legal name of an image, such as `ghcr.io/me/train:1`: a host before the name and a tag or
+    digest after it are optional.
 
     Why it is bad: the job never starts.
 

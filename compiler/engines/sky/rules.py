@@ -21,7 +21,7 @@ def unknown_gpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run cannot start.
 
-    Without this rule: no cloud has the resource, which is reported after the complete catalog is searched.
+    Without this rule: SkyPilot searches its complete catalog and then reports that no cloud has the GPU.
 
     Source: skypilot 0.14.1 `gpu_names.py`, its catalog v8 `common/accelerators.csv`; read, not run.
     """
@@ -75,8 +75,8 @@ def bucket(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP873", "image-that-is-no-name-for-sky")
 def image_name(spec: Spec) -> Iterator[Finding]:
-    """The name of an image may have a host before it, and a tag or a digest after it. xpc itself adds the prefix
-    `docker:` that SkyPilot needs.
+    """`image` must be a legal name of an image, such as `ghcr.io/me/train:1`, without the prefix `docker:`. SkyPilot
+    needs this prefix, and xpc adds it.
 
     Why it is bad: the run never starts, but the cluster has to be paid for.
 

@@ -97,7 +97,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     a score head instead of `lm_head`. If the model is a mixture of experts, only the run checks the names in
     `except_modules`.
 
-    Why it is bad: no weight with that name would be trained.
+    Why it is bad: such a name matches nothing, so the weights that it should keep trainable are frozen.
 
     Without this rule: the run ends once the model is loaded.
 

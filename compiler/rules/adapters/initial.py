@@ -125,8 +125,7 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     embeddings, on the output head (which may share its weight with the embeddings), or on experts that are one stacked
     parameter. OLoRA also cannot initialize adapters on GPT-2's Conv1D layers.
 
-    Why it is bad: these adapters would start from values that `init` does not choose, or the embeddings would change
-    together with the head.
+    Why it is bad: these adapters would not start with the initial weights that `init` states.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
     embeddings, peft also subtracts a part from the embeddings. For stacked experts, peft raises AttributeError. OLoRA
@@ -166,11 +165,11 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP146", "init-of-a-high-rank", reads=("lora.rank", "lora.targets"))
 def high_rank(spec: Spec) -> Iterator[Finding]:
-    """`rank` must not exceed the number of directions in a layer. For PiSSA and OLoRA this is the smaller of its input
-    and output size, for EVA its input size.
+    """With `init`, an adapter's `rank` must not exceed the layer's input size. For PiSSA and OLoRA, it must not exceed
+    the output size either.
 
-    Why it is bad: the initialization takes one direction of the layer for each rank, and the layer does not have that
-    many.
+    Why it is bad: each rank starts with another component of the layer: a component of its weight (PiSSA, OLoRA) or of
+    its inputs (EVA). The layer does not have as many components as `rank`.
 
     Without this rule: with PiSSA or OLoRA, peft silently makes a smaller adapter than adapter_config.json states, and
     the saved adapter cannot be loaded. EVA never ends: it waits until as many principal components as the rank
@@ -197,10 +196,10 @@ def high_rank(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP147", "init-from-other-rows")
 def from_other_rows(spec: Spec) -> Iterator[Finding]:
-    """EVA needs the rows of sft, because EVA computes from the tokens that are trained on. Other methods have pairs,
-    rated answers, or prompts without an answer.
+    """EVA needs the method sft, because EVA computes the initial adapter from the tokens that are trained on. Rows of
+    other methods are pairs of answers, rated answers, or prompts without an answer.
 
-    Why it is bad: nothing defines which tokens of a pair EVA should compute from.
+    Why it is bad: for such rows, nothing defines from which tokens EVA should compute the adapter.
 
     Without this rule: KeyError before the first step, because the batches of other methods have no `input_ids` or no
     `labels`.

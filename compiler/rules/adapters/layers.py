@@ -89,8 +89,8 @@ def dora_of_experts(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP184", "parameters-under-zero3")
 def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
-    """`parameters` cannot be combined with ZeRO-3 before peft 0.21. Older versions read the shape of a parameter that
-    ZeRO-3 has already sharded.
+    """Before peft 0.21, adapters on `parameters` cannot be combined with ZeRO-3, because peft reads the shape of a
+    parameter after ZeRO-3 has sharded it.
 
     Why it is bad: the run cannot start.
 
@@ -111,10 +111,10 @@ def parameters_under_zero3(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP625", "parameter-of-a-target")
 def parameter_of_target(spec: Spec) -> Iterator[Finding]:
-    """`parameters` must not name the weight of a module that `targets` adapts as well, nor the weight of a norm or a
-    bias, which have one dimension.
+    """`parameters` must not name the weight of a module that `targets` names, too. It must not name a bias or the
+    weight of a norm either, because they are not matrices.
 
-    Why it is bad: PEFT wraps a weight or its module, not both, and an adapter needs rows and columns.
+    Why it is bad: PEFT can adapt a weight or its module, but not both, and a low-rank adapter needs a matrix.
 
     Without this rule: ValueError in the trainer's constructor, after the data is tokenized. For a weight of one
     dimension, peft 0.17 and 0.18 raise IndexError "tuple index out of range".

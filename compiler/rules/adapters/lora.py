@@ -27,8 +27,8 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the cast destroys the packed weights.
 
-    Without this rule: if the cast is between bf16 and fp16, the base silently becomes noise. If it is from fp32 to 16
-    bits, half of the base's bytes are lost, and the first step raises RuntimeError.
+    Without this rule: a cast from bf16 to fp16, or from fp16 to bf16, silently turns the base into noise. A cast from
+    fp32 to 16 bits loses half of the base's bytes, and the first step raises RuntimeError.
 
     Source: deepspeed 0.19.8 and 0.18.2 `runtime/engine.py` (`_configure_distributed_model`), torch 2.13
     `_fsdp_param.py` (`param_dtype`); confirmed by running it with ZeRO-3.

@@ -83,11 +83,10 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
-    """`vera` must be able to multiply its float32 matrices, which all layers share, with the layers' inputs. If the
-    inputs or VeRA's trained vectors have 16 bits, this needs autocast. So two combinations are refused. The first is a
-    quantized base with `precision fp32`, if the stack trains adapters in bfloat16. The second is ZeRO in bf16 or fp16,
-    because DeepSpeed 0.19 has no autocast and leaves the matrices in float32. ZeRO-3 over a base that is not quantized
-    is legal: it creates the matrices in 16 bits.
+    """`vera` multiplies float32 matrices, which all its layers share, with tensors that may have 16 bits. This needs
+    autocast, so `vera` cannot be used in two cases. The first is a quantized base with `precision fp32`, if the stack
+    trains adapters in bfloat16. The second is ZeRO in bf16 or fp16, because DeepSpeed 0.19 has no autocast. ZeRO-3 over
+    a base that is not quantized is legal: it creates the matrices in 16 bits.
 
     Why it is bad: the run cannot train.
 

@@ -302,7 +302,7 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the second rate is ignored.
 
-    Without this rule: layerwise optimizers and Adagrad silently train with a single rate.
+    Without this rule: layerwise optimizers and LOMO silently train with a single rate.
 
     Source: transformers 5.23 `trainer_optimizer.py` (`LayerWiseDummyOptimizer`); lomo-optim 0.1.1; confirmed by running
     it.
@@ -319,10 +319,10 @@ def two_rates(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP475", "new-token-without-embeddings")
 def new_tokens(spec: Spec) -> Iterator[Finding]:
-    """New tokens need trained embeddings, because their rows in the embeddings and in the head start with random
-    values. With adapters or `freeze`, these rows are trained only if the spec names the embeddings and the head. New
-    tokens also cannot be combined with vLLM. vLLM loads the model without the new rows, and trl cannot send the trained
-    rows to vLLM.
+    """If a spec adds tokens, the embeddings and the head must be trained, because the vectors of new tokens start with
+    random values. With adapters or `freeze`, they are trained only if the spec names them, for example in
+    `modules_to_save`. New tokens cannot be combined with vLLM: vLLM loads the model without their vectors, and trl
+    cannot send the trained vectors to vLLM.
 
     Why it is bad: an untrained token means nothing to the model.
 

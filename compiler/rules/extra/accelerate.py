@@ -24,8 +24,8 @@ def _own_checkpointing(spec: Spec, name: str) -> bool:
 
 @rule("XP430", "accelerate-key-not-read")
 def key_not_read(spec: Spec) -> Iterator[Finding]:
-    """Keys of accelerate.yaml need the `accelerate` launcher, and FSDP's keys need an FSDP strategy: `torchrun` does
-    not read the file, and only FSDP reads its `fsdp_config`.
+    """Keys of accelerate.yaml need the `accelerate` launcher, because `torchrun` does not read this file. FSDP's keys
+    also need an FSDP strategy, because only FSDP reads the part `fsdp_config`.
 
     Why it is bad: the key has no effect.
 
@@ -82,8 +82,7 @@ def fsdp1_key(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the run does not do what the setting states.
 
-    Without this rule: accelerate reads these keys of accelerate.yaml for FSDP1 only. As arguments of accelerate's FSDP
-    plugin, `forward_prefetch` raises ValueError, and the other switches cause warnings.
+    Without this rule: under FSDP2, accelerate silently ignores these keys of accelerate.yaml.
 
     Source: accelerate 1.15 `FullyShardedDataParallelPlugin.__post_init__`; confirmed by running it.
     """

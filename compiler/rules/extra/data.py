@@ -113,8 +113,8 @@ def lengths_not_there(spec: Spec) -> Iterator[Finding]:
 @rule("XP565", "text-column-in-extra")
 def text_column(spec: Spec) -> Iterator[Finding]:
     """`dataset_text_field` must not be a name that has another meaning in trl, such as `prompt`, and on trl-0.18 it
-    must be `text`. It does not name the column of the data, which `columns` does: it is the name under which the
-    runtime passes the text on to trl.
+    must be `text`. It is the name under which the runtime passes the text on to trl. The column of the data is named in
+    `columns` instead.
 
     Why it is bad: another name changes what the row means to trl.
 

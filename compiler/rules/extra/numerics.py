@@ -105,15 +105,15 @@ def smoothed_loss_not_divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP356", "backend-not-in-the-bundle")
 def backend_not_installed(spec: Spec) -> Iterator[Finding]:
-    """`half_precision_backend` cannot be `apex`, and on a GPU it should not be `cpu_amp`. `use_ipex` cannot be on.
-    Bundles install neither apex nor Intel's extension, apex cannot compute in bf16, and `cpu_amp` has no effect on a
-    GPU. transformers 5 has neither argument.
+    """`half_precision_backend = apex` and `use_ipex` cannot be used, because bundles install neither apex nor Intel's
+    extension. On a GPU, `half_precision_backend` should not be `cpu_amp`, which has no effect there. transformers 5 has
+    neither argument.
 
     Why it is bad: the run cannot start, or the setting has no effect.
 
-    Without this rule: with apex, a bf16 run (also under ZeRO) ends with ValueError when the arguments are built, and an
-    fp16 run ends with ImportError after the model is loaded. transformers 4.57 imports apex even in an fp32 run.
-    `cpu_amp` on a GPU adds CPU autocast to accelerate's autocast, which changes nothing.
+    Without this rule: with apex, a bf16 run ends with ValueError when the arguments are built, because apex cannot
+    compute in bf16. An fp16 run ends with ImportError after the model is loaded, and on transformers 4.57 so does an
+    fp32 run. `cpu_amp` on a GPU changes nothing.
 
     Source: transformers 4.52.3 and 4.57.6 `trainer.py` (`autocast_smart_context_manager`), `training_args.py`;
     confirmed by running it.

@@ -188,8 +188,8 @@ def vespo(spec: Spec) -> Iterator[Finding]:
     """`vespo` with vLLM needs `vllm_importance_sampling_mode = token_mask` or `token_truncate`, which correct vLLM's
     probability of each token. The default, `sequence_mask`, has one correction for each sequence.
 
-    Why it is bad: vespo computes one weight for each sequence itself: it multiplies the corrections of the sequence's
-    tokens.
+    Why it is bad: vespo itself multiplies the corrections of a sequence's tokens to one weight, so it needs a
+    correction for each token.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
@@ -253,8 +253,8 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
 def dapo_of_a_round(spec: Spec) -> Iterator[Finding]:
     """With `loss = dapo` on trl 0.24, `steps_per_generation` must equal the accumulation.
 
-    Why it is bad: `dapo` divides the loss of a step by the tokens of the step, but trl 0.24 divides it by the tokens of
-    the complete round, which has `steps_per_generation` micro-batches. trl 1.16 corrects the scale of the loss.
+    Why it is bad: the loss of a step should be divided by the tokens of that step. trl 0.24 divides it by the tokens of
+    the complete round of generation, which has `steps_per_generation` micro-batches. trl 1.16 corrects this.
 
     Without this rule: nothing is reported. If a round has twice as many micro-batches as a step, every gradient is half
     as large as it should be; if it has half as many, twice as large.

@@ -28,8 +28,8 @@ def _losses(spec: Spec) -> list[str]:
 def bounded_below_one(spec: Spec) -> Iterator[Finding]:
     """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1.
 
-    Why it is bad: a ratio above `delta` is replaced by the constant `delta`, which has no gradient. Below 1, this
-    happens to every completion that is better than its group, so these completions are not learned.
+    Why it is bad: a ratio above `delta` is replaced by the constant `delta`, which has no gradient. If `delta` is below
+    1, this happens to every completion that is better than its group, so these completions are not learned.
 
     Without this rule: nothing is reported; only worse completions change the weights.
 
@@ -54,8 +54,8 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
     Why it is bad: cispo weighs tokens by their importance ratio. If every ratio is cut to 0.2, all tokens have the same
     weight.
 
-    Without this rule: nothing is reported. With 0.2, gradients have a fifth of their size, and completions of an older
-    policy are no longer corrected.
+    Without this rule: nothing is reported. With 0.2, gradients have a fifth of their size, and tokens of completions
+    from an older policy are no longer weighed by their ratio.
 
     Source: trl 1.16 `grpo_trainer.py` (`clamped_ratios`); SkyRL pull request 553 names 5, from the paper of ScaleRL;
     confirmed by running it.

@@ -70,9 +70,9 @@ def without_a_cache(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: without a cache each new token attends only to itself.
 
-    Without this rule: nothing is reported, and completions have nothing to do with their prompts; opt with `attn =
-    eager` and gpt_bigcode raise RuntimeError at the first completion. Later versions of trl switch checkpointing off
-    while they generate.
+    Without this rule: nothing is reported, and completions have nothing to do with their prompts. Two families raise
+    RuntimeError at the first completion: gpt_bigcode, and opt with `attn = eager`. Later versions of trl switch
+    checkpointing off while they generate.
 
     Source: trl 0.18 `models/utils.py` (`unwrap_model_for_generation`), transformers 4.52.3 `models/opt/modeling_opt.py`
     and those of the other families; confirmed by running it for each family.
@@ -146,8 +146,8 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
-    """The data must have enough prompts to fill one round of generation: the number of completions in a round, divided
-    by `generations`. This rule counts the rows of local files.
+    """The data must have at least as many prompts as one round of generation uses: the number of completions in a
+    round, divided by `generations`. This rule can count only the rows of local files.
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 

@@ -229,7 +229,8 @@ def _long_rollouts(spec: Spec, seq: int, limit: int, context: str, fixed: bool) 
 
 @rule("XP340", "attention-not-in-the-target")
 def attention_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers must implement the attention; transformers 4.52 lacks flash3.
+    """The transformers of the chosen stack (`target`) must implement the attention (`attn`): transformers 4.52 lacks
+    flash3.
 
     Why it is bad: a model cannot be loaded with an attention that its transformers does not implement.
 
@@ -274,9 +275,9 @@ def flash3_dropout(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP342", "family-not-in-the-target")
 def family_target(spec: Spec) -> Iterator[Finding]:
-    """The target's transformers must know the model's family. If the spec sets `trust_remote_code`, this rule does not
-    check the family, because the model's own code may define it. For a model outside of the registry, the family is
-    guessed from its name.
+    """The transformers of the chosen stack (`target`) must know the model's family. If the spec sets
+    `trust_remote_code`, this rule does not check the family, because the model's own code may define it. For a model
+    outside of the registry, the family is guessed from its name.
 
     Why it is bad: an older transformers cannot build a newer family.
 

@@ -176,7 +176,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     """`min_lr` needs a schedule that has a final or a lowest learning rate, and `min_lr` must be below the peak
     learning rate.
 
-    Why it is bad: schedules without a final rate do not accept the argument.
+    Why it is bad: schedules without a final rate do not accept `min_lr`.
 
     Without this rule: TypeError inside `train()`, after the model is loaded and the data tokenized; ValueError for a
     polynomial whose end is not below the peak.

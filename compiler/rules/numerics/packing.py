@@ -37,8 +37,8 @@ DENSE_ROW = 8192
 
 @rule("XP310", "packing-without-flash")
 def packing_without_flash(spec: Spec) -> Iterator[Finding]:
-    """Packing needs flash attention, or `packing(isolate=mask)`. This rule does not refuse `packing(strategy=wrapped)`;
-    the rule XP312 warns about it.
+    """Packing needs flash attention, or `packing(isolate=mask)`. `packing(strategy=wrapped)` is the exception: the rule
+    XP312 only warns about it.
 
     Why it is bad: packing puts several documents into one row. A flash kernel keeps the documents apart by their
     lengths. Other implementations build a mask over the complete row, at a cost that grows with the square of the row's

@@ -40,7 +40,7 @@ ones.
 
 @rule("XP220", "optimizer-not-in-the-target")
 def optimizer_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The transformers of the target must have the optimizer, and must be able to train with it.
+    """The transformers of the chosen stack (`target`) must have the optimizer, and must be able to train with it.
 
     Why it is bad: the run ends with an error.
 

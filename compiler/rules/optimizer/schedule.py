@@ -41,7 +41,8 @@ MEASURED = ("loss", "runtime", "samples_per_second", "steps_per_second", "model_
 
 @rule("XP240", "schedule-not-in-the-target")
 def schedule_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The transformers of the target must have the schedule. For example, transformers 4.52 does not have greedy.
+    """The transformers of the chosen stack (`target`) must have the schedule. For example, transformers 4.52 does not
+    have greedy.
 
     Why it is bad: a schedule that is missing cannot be built.
 
