@@ -353,6 +353,6 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("model.tokens", "vLLM has no embeddings for added tokens"),
             "vLLM cannot generate added tokens",
-            "leave `vllm` out, or save a model that has the tokens",
+            "leave `vllm` out, or train a model that already has the tokens",
             (spec.label("method.vllm"),),
         )

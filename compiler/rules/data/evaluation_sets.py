@@ -69,9 +69,9 @@ def metric_of_no_set(spec: Spec) -> Iterator[Finding]:
     if isinstance(metric, str):
         location = spec.extra_location("trl", METRIC, "names no set")
     elif best:
-        location = spec.extra_location("trl", LOAD, "compares by the loss of one set")
+        location = spec.extra_location("trl", LOAD, "compares the losses of one evaluation set")
     else:
-        location = spec.location("schedule", "steps with the loss of one set")
+        location = spec.location("schedule", "follows the loss of one evaluation set")
     yield Finding(
         location,
         f"no evaluation set reports `{metric[:60]}`"

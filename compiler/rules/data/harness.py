@@ -37,7 +37,7 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
     if running and not spec.flag(ALLOW):
         shown = running[0].rpartition("/")[2]
         yield Finding(
-            spec.location(TASKS, f"`{shown[:60]}` runs the model's code on this machine, as you"),
+            spec.location(TASKS, f"`{shown[:60]}` runs code that the model writes, with your permissions"),
             "a task executes the code that the model writes",
             f"write `allow_code_execution` in `eval`, or leave `{shown[:60]}` out",
             (spec.label(ALLOW),),
@@ -80,7 +80,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location(TASKS, "five groups: bbh, gpqa, ifeval, mmlu_pro, musr"),
             "`leaderboard` runs without `leaderboard_math_hard`, whose data was withdrawn",
-            "write `[leaderboard, leaderboard_math_hard]` to run it on the remaining copy",
+            "write `[leaderboard, leaderboard_math_hard]` to run it on a copy of the data by another author",
         )
 
 

@@ -35,7 +35,7 @@ def images_of_the_target(spec: Spec) -> Iterator[Finding]:
     if spec.reads_images and spec.model.model_type not in spec.stack.facts.image_families:
         yield Finding(
             spec.model.label,
-            f"`{spec.model.name[:80]}` reads images, and {spec.stack.name} trains only text models here",
+            f"`{spec.model.name[:80]}` reads images, but xpc trains only text models on {spec.stack.name}",
             f"write `target {able(lambda one: spec.model.model_type in one.facts.image_families)}`, or train a text "
             "model, such as `qwen2.5-3b`",
             (spec.label("target", "the target"),),
@@ -56,7 +56,7 @@ def images_of_the_method(spec: Spec) -> Iterator[Finding]:
     if spec.reads_images and method not in METHODS:
         yield Finding(
             spec.location("method", f"{method} of a model that reads images"),
-            f"`{spec.model.name[:80]}` reads images, and {method} trains only text models here",
+            f"`{spec.model.name[:80]}` reads images, but xpc trains only text models with {method}",
             "write `method sft` or `method dpo`, or train a text model, such as `qwen2.5-3b`",
             (spec.model.label,),
         )
@@ -120,7 +120,7 @@ def images_in_joined_rows(spec: Spec) -> Iterator[Finding]:
         if spec.reads_images and spec.flag(path):
             yield Finding(
                 spec.location(path, "rows would be joined"),
-                f"rows with images cannot use `{path[6:]}`: TRL tokenizes them one by one, in the batch",
+                f"rows with images cannot use `{path[6:]}`: TRL tokenizes such rows only when it builds a batch",
                 f"leave `{path[6:]}` out",
                 (spec.model.label,),
             )
@@ -159,9 +159,9 @@ LIGER = "liger-kernel 0.8.5 cannot be imported for Qwen2.5-VL"
 UNREAD: dict[Path, str] = {
     "memory.liger": LIGER,
     "memory.offload_activations": "it was not tested with the part that reads images",
-    "lora.init": "initial weights were not tested with a part of the model that gets no adapters",
+    "lora.init": "`init` was not tested with image encoders, which get no adapters",
     "lora.from": "the saved adapter may be on the part that reads images",
-    "oft": "rotations were not tested with a part of the model that gets no adapters",
+    "oft": "OFT was not tested with image encoders, which get no adapters",
     "lora.bits": "a quantized base was not tested with the part that reads images",
     "freeze": "the part that reads images is always frozen, and the other weights are trained",
     "model.compile": "the number of patches differs from batch to batch",
@@ -170,7 +170,7 @@ UNREAD: dict[Path, str] = {
     "data.unique": "equal texts may have different images",
     "method.max_prompt": "the lengths of prompts are known only with their images",
     "method.precompute": "TRL computes the reference's log-probabilities in advance for texts only",
-    "method.sync_reference": "a reference that follows the model was not tested with images",
+    "method.sync_reference": "updating the reference during training was not tested with images",
     "data.min_tokens": "the lengths of rows are known only with their images",
     "data.max_tokens": "the lengths of rows are known only with their images",
     "data.long": "an image cannot be cut",
@@ -178,7 +178,7 @@ UNREAD: dict[Path, str] = {
     "data.system_column": "rows with images are conversations",
     "data.omit": "the chat template of a processor writes every text and image",
     "eval.tasks": "lm-evaluation-harness would load the model as a text model",
-    "optimizer.targets": "projected gradients were not tested with a frozen part of the model",
+    "optimizer.targets": "projected gradients were not tested with a frozen image encoder",
 }
 """Settings that cannot be combined with rows with images, each with the reason."""
 

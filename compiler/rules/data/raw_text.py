@@ -64,9 +64,7 @@ def lines_as_documents(spec: Spec) -> Iterator[Finding]:
             continue
         count = rows.count(source)
         many = "" if count is None else f": {count:,} documents"
-        more = (
-            "" if spec.written("data.long") else "; longer than `seq`, they are cut unless `long = chunk` splits them"
-        )
+        more = "" if spec.written("data.long") else "; documents longer than `seq` are cut unless `long = chunk` is set"
         yield Finding(
             source.label,
             f"each line of `{source.name[:80]}` counts as one document{many}",

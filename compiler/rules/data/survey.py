@@ -202,7 +202,7 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
         one = found.tallies.get("repeated")
         if one is not None:
             held_out = spec.get("data.holdout") is not None and source in spec.data
-            what = f"an earlier prompt and answer{', so held-out rows may also be trained on' if held_out else ''}"
+            what = "the prompt and answer of an earlier row" + ", so held-out rows may also be trained on" * held_out
             yield Finding(
                 source.label,
                 _in_words(one, found, source, "repeats", "repeat", what),

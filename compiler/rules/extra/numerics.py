@@ -45,7 +45,7 @@ def half_evaluation(spec: Spec) -> Iterator[Finding]:
             message = f"DeepSpeed reads `{name}` as {dtype} training, but the run trains in {precision}"
             related = (*related, spec.label("strategy", "the strategy"))
         elif dtype == "bf16" and gpu is not None and gpu.capability < (8, 0):
-            message = f"{gpu.name} is older than Ampere and cannot evaluate in bf16"
+            message = f"{gpu.name} is older than Ampere, so it cannot evaluate in bf16"
             related = (spec.label("hardware", "the GPU"),)
         else:
             message, severity = f"`{name}` has no effect on evaluations during training", "warning"
@@ -207,7 +207,7 @@ def batching_out_of_reach(spec: Spec) -> Iterator[Finding]:
     if (wrapped or spec.on_cpu) and _batches_continuously(spec) and not facts.continuous_batching_anywhere:
         yield Finding(
             spec.extra_location("trl", facts.continuous_batching, "needs one process on a GPU"),
-            "continuous batching cannot use a wrapped model"
+            "continuous batching cannot use a model that DDP or DeepSpeed wraps"
             if wrapped
             else "continuous batching cannot generate on a CPU",
             f"leave `{facts.continuous_batching}` out",

@@ -126,7 +126,7 @@ def batch_that_shrinks(spec: Spec) -> Iterator[Finding]:
     if spec.get("eval.every") != NEVER:
         yield Finding(
             spec.extra_location("trl", "auto_find_batch_size", "for training only"),
-            f"the micro-batch of evaluation stays {spec.integer('eval.micro')}, whatever fits",
+            f"the micro-batch of evaluation stays {spec.integer('eval.micro')}, even if that is too large",
             write("auto_find_batch_size = false"),
             (spec.label("eval.micro") or spec.label("eval.every", "evaluated here"),),
         )

@@ -50,5 +50,5 @@ def likelihood(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("method.loss", "adds the likelihood of the chosen answer"),
             "`loss = simpo` also learns the likelihood of the chosen answer",
-            "write `likelihood = 0` for SimPO as published, or `likelihood = 1` for both",
+            "write `likelihood = 0` for SimPO as published, or `likelihood = 1` to learn the likelihood, too",
         )

@@ -132,7 +132,7 @@ def divergence_out_of_range(spec: Spec) -> Iterator[Finding]:
     if not 0 <= beta <= 1:
         yield Finding(
             spec.location("method.beta", "from 0 (forward KL) to 1 (reverse KL)"),
-            f"`beta = {beta:g}` is not a divergence",
+            f"`beta = {beta:g}` is outside of 0 to 1",
             write("beta = 1"),
         )
 
@@ -212,7 +212,7 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     """
     if spec.zero_stage == 3 and spec.lora and not spec.stack.facts.distill_adapters_under_zero3:
         yield Finding(
-            spec.location("strategy", "misses modules once the student has generated"),
+            spec.location("strategy", "DeepSpeed loses the order of modules when the student generates"),
             f"a student's adapters cannot be trained under zero3 on {spec.stack.name}",
             write("zero2") if spec.written("strategy") else "write `strategy zero2`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
