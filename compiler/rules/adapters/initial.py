@@ -56,7 +56,7 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     """A method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With adapters, the
     reference is the base model: the trained model with its adapters switched off. PiSSA and OLoRA change the base: they
-    subtract the initial adapter from its weights.
+    subtract the initial adapter from its weights. So the reference would lack what the initial adapter contains.
 
     Why it is bad: the reference would be a damaged model.
 
@@ -88,8 +88,8 @@ def divided(spec: Spec) -> Iterator[Finding]:
     decomposed.
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
-    OLoRA quantizes the base again after its subtraction, so that the saved adapter does not fit the published base.
-    Under FSDP, all processes but the first decompose weights that are not loaded yet.
+    OLoRA subtracts its initial adapter and quantizes the base again, so the saved adapter does not fit the published
+    base. Under FSDP, all processes but the first decompose weights that are not loaded yet.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
@@ -128,8 +128,8 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
     Why it is bad: these adapters would not start with the initial weights that `init` states.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
-    embeddings, peft also subtracts a part from the embeddings. For stacked experts, peft raises AttributeError. OLoRA
-    on Conv1D ends with RuntimeError in the first step.
+    embeddings, peft also subtracts the head's initial adapter from the embeddings. For stacked experts, peft raises
+    AttributeError. OLoRA on Conv1D ends with RuntimeError in the first step.
 
     Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
     """

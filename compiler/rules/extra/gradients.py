@@ -17,10 +17,10 @@ WHEN = extra("deepspeed")
 
 @rule("XP445", "half-precision-master-weights")
 def half_precision_masters(spec: Spec) -> Iterator[Finding]:
-    """Master weights in half precision need an offloaded optimizer, because only DeepSpeed's CPU Adam supports them.
-    bf16 master weights may stay on the GPU if the optimizer's states are bf16, too. bf16 states need bf16 master
-    weights. Before DeepSpeed 0.19, fp16 master weights work under ZeRO-2 only. From DeepSpeed 0.18 on, this rule checks
-    both keys in every precision, because DeepSpeed reads them in every precision.
+    """Master weights in half precision (`bf16_master_weights_and_grads`, `fp16_master_weights_and_grads`) need an
+    offloaded optimizer, because only DeepSpeed's CPU Adam supports them. Only bf16 master weights may stay on the GPU,
+    if the optimizer's states are bf16, too. bf16 states need bf16 master weights. Before DeepSpeed 0.19, fp16 master
+    weights work under ZeRO-2 only. DeepSpeed 0.18 and later read both keys in every precision.
 
     Why it is bad: the run ends before its first step.
 
