@@ -165,8 +165,8 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP146", "init-of-a-high-rank", reads=("lora.rank", "lora.targets"))
 def high_rank(spec: Spec) -> Iterator[Finding]:
-    """With `init`, an adapter's `rank` must not exceed the layer's input size. For PiSSA and OLoRA, it must not exceed
-    the output size either.
+    """An adapter that starts from PiSSA, OLoRA or EVA (`init`) must not have a higher `rank` than the layer's input
+    size. For PiSSA and OLoRA, `rank` must not exceed the output size either.
 
     Why it is bad: each rank starts with another component of the layer: a component of its weight (PiSSA, OLoRA) or of
     its inputs (EVA). The layer does not have as many components as `rank`.

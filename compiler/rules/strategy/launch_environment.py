@@ -94,9 +94,9 @@ def secret(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP912", "not-of-its-shape")
 def shapes(spec: Spec) -> Iterator[Finding]:
-    """The entries of three settings must have the form that the scheduler reads. Taints must be KEY=VALUE:EFFECT or
-    KEY:EFFECT as in kubectl, where EFFECT is NoSchedule, PreferNoSchedule or NoExecute. Labels must be KEY=VALUE.
-    Mounts must be HOST:CONTAINER, two absolute folders, with `:ro` at the end for a read-only mount.
+    """`tolerations`, `node_selector` and `mounts` must have the form that the scheduler reads. A toleration is
+    KEY=VALUE:EFFECT or KEY:EFFECT as in kubectl, where EFFECT is NoSchedule, PreferNoSchedule or NoExecute. A node
+    selector is KEY=VALUE. A mount is HOST:CONTAINER, two absolute folders, with `:ro` at the end for a read-only mount.
 
     Why it is bad: the scheduler does not understand other forms.
 
