@@ -147,8 +147,8 @@ def smoothing_not_read(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP635", "reference-of-no-strength")
 def no_beta(spec: Spec) -> Iterator[Finding]:
-    """`beta` must not be 0 in dpo and kto. In cpo, it must not be 0 with `loss = ipo` or `loss = simpo`, nor without
-    `likelihood`.
+    """`beta` must not be 0 in dpo and kto. In cpo, `beta = 0` is accepted only if the loss also has a likelihood term
+    (`likelihood` is not 0) and is not `ipo` or `simpo`.
 
     Why it is bad: `beta` multiplies the term from which the model learns, so with 0 every gradient is 0; some losses
     divide by `beta`.
@@ -219,8 +219,8 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24 and 0.18, kto cannot precompute its reference with a 4-bit base in bf16.
 
-    Why it is bad: these versions compute the reference before the first step, without autocast. The norms are float32
-    and the head is bfloat16, and only autocast can multiply one by the other.
+    Why it is bad: these versions compute the reference before the first step, without autocast. The norms of such a
+    model give float32, and its head has bfloat16 weights. Only autocast casts the one to the other.
 
     Without this rule: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
 
@@ -358,8 +358,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
 @rule("XP172", "no-room-for-answers")
 def room_for_answers(spec: Spec) -> Iterator[Finding]:
     """Before TRL 1, orpo, cpo and kto need a `max_prompt` below `seq`; dpo needs it only with `truncation_mode =
-    keep_start`. If the spec of orpo, cpo or kto does not state `max_prompt`, xpc sets it to half of `seq`, unless the
-    stack's own default is below `seq`.
+    keep_start`. If the spec leaves `max_prompt` out, TRL's default holds for dpo. For orpo, cpo and kto, xpc writes
+    half of `seq` if TRL's default is not below `seq`.
 
     Why it is bad: if a row is longer than `seq`, orpo, cpo and kto keep only the first `seq - max_prompt` tokens of its
     answers, even if the prompt is short. If this difference is 0, no token of the answers is left. If it is negative,

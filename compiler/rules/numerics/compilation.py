@@ -93,8 +93,8 @@ def _backend(spec: Spec) -> str:
 
 @rule("XP353", "compile-before-ampere", "warning")
 def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
-    """Compilation should run on a GPU of the Ampere generation or later. On a GPU before Volta, the backend inductor is
-    an error.
+    """Compilation should run on a GPU of the Ampere generation or later. Before Volta, this rule reports an error for
+    the backend inductor.
 
     Why it is bad: compilation gains little before Ampere, and inductor's Triton has no kernels before Volta.
 
@@ -122,9 +122,9 @@ def compile_before_ampere(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP354", "compile-switched-on")
 def compile_switched_on(spec: Spec) -> Iterator[Finding]:
-    """`torch_compile = false` contradicts a mode or a backend of the compiler.
+    """`torch_compile = false` contradicts `torch_compile_mode` and `torch_compile_backend`.
 
-    Why it is bad: a mode or a backend switches compilation on.
+    Why it is bad: a mode or a backend of the compiler switches compilation on.
 
     Without this rule: the model is compiled although `torch_compile` is false.
 
@@ -142,13 +142,13 @@ def compile_switched_on(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP355", "graphs-of-changing-lengths", "warning")
 def graphs_of_changing_lengths(spec: Spec) -> Iterator[Finding]:
-    """CUDA graphs need rows of the same length, which only `packing(strategy=wrapped)` makes.
+    """A run that records CUDA graphs needs batches of one length, which only `packing(strategy=wrapped)` makes. CUDA
+    graphs are recorded by the compile modes `reduce-overhead` and `max-autotune` and by the backend `cudagraphs`.
 
-    Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length of rows records another
-    graph.
+    Why it is bad: a CUDA graph is recorded for one shape of the batch, so each new length records another graph.
 
-    Without this rule: trl 1.16 and 0.18 pad to the longest row or flatten, so the length of the rows changes from batch
-    to batch, and graphs are recorded again and again.
+    Without this rule: TRL pads each batch to its longest row, or joins its rows into one. So the length changes from
+    batch to batch, and graphs are recorded again and again.
 
     Source: torch 2.13 `_inductor` (the modes reduce-overhead and max-autotune turn graphs on); the collators of trl
     1.16 and 0.18.

@@ -83,9 +83,10 @@ def fp8_target(spec: Spec) -> Iterator[Finding]:
 def fp8_strategy(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs `strategy ddp` or `strategy fsdp`, without context parallelism.
 
-    Why it is bad: an fp8 run does not set the argument `bf16`. Under ZeRO, transformers then requires `bf16.enabled` to
-    be off, so DeepSpeed computes the layers that are not in fp8 in fp32. Under FSDP1, weights are flattened, and
-    torchao cannot multiply flattened weights. xpc has not tested fp8 with hybrid sharding or context parallelism.
+    Why it is bad: DeepSpeed cannot combine fp8 layers with bf16 for the other layers: an fp8 run does not set the
+    argument `bf16`, and transformers then requires `bf16.enabled` to be off, so the other layers would compute in fp32.
+    FSDP1 flattens weights, and torchao cannot multiply flattened weights. Hybrid sharding and context parallelism are
+    refused because xpc has not tested them with fp8.
 
     Without this rule: under ZeRO with bf16, ValueError before the first step ("bf16.enabled=True vs hf
     bf16|bf16_full_eval=False").
@@ -140,11 +141,12 @@ def fp8_frozen_base(spec: Spec) -> Iterator[Finding]:
 def fp8_two_models(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a method that trains one model alone: sft, reward, orpo or cpo.
 
-    Why it is bad: only the trained model computes in fp8. A reference model, a teacher, and a generating vLLM compute
-    in bf16, so the loss would contain the difference between fp8 and bf16 rounding, already before the first step.
+    Why it is bad: only the trained model computes in fp8. A reference model, a teacher, and a vLLM that generates
+    compute in bf16. So two models with the same weights give different log-probabilities, and the loss contains this
+    rounding error.
 
-    Without this rule: nothing is reported; with a tiny model and its copy, the log-probabilities of 64 tokens
-    differed by up to 0.49 before the first step.
+    Without this rule: nothing is reported. In a test with a tiny model and a copy of it as the reference, the
+    log-probability of an answer of 64 tokens differed by up to 0.49 before the first step.
 
     Source: accelerate 1.15 `accelerator.py` (`prepare` converts layers, `prepare_model` does not), trl 1.16
     `dpo_trainer.py` (the reference goes through `prepare_model`); confirmed by running it on a CPU.
@@ -157,7 +159,7 @@ def fp8_two_models(spec: Spec) -> Iterator[Finding]:
 @rule("XP365", "fp8-without-layers")
 def fp8_layers(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a model whose layers are plain linear layers with sizes that are multiples of 16. Mixtures
-    of experts, GPT-2 and models that read images are refused.
+    of experts, GPT-2 (whose layers are of the class `Conv1D`) and models that read images are refused.
 
     Why it is bad: torchao replaces only linear layers of these sizes. The experts of a mixture are one stacked weight,
     which stays in bf16, and accelerate would also replace the layers that read images.

@@ -35,17 +35,19 @@ def _finding(spec: Spec, why: str, label: Label | None) -> Finding:
 
 @rule("XP489", "fused-dpo")
 def fused_dpo(spec: Spec) -> Iterator[Finding]:
-    """dpo's fused loss on trl 0.24 can be used only where it computes the same as the normal loss.
+    """dpo's fused loss on trl 0.24 needs a single process or ZeRO-1 or 2, and one loss that Liger implements. It cannot
+    be combined with a precomputed reference, `padding_free`, label smoothing, `rpo` or a divergence, nor with adapters
+    whose layers are recomputed without reentrant checkpointing.
 
-    Why it is bad: the fused loss calls the decoder directly and bypasses the wrapper of the model. DDP then sees no
-    forward pass and never averages the gradients, so each process trains another model, and only one of these models is
-    saved. ZeRO-3 and FSDP have not gathered the weights of the head.
+    Why it is bad: the fused loss calls the decoder directly, not through the wrapper that DDP, ZeRO-3 or FSDP puts
+    around the model. Without a call of its wrapper, DDP never averages the gradients, so each process trains another
+    model, and only one of these models is saved. Without a call of theirs, ZeRO-3 and FSDP do not gather the weights of
+    the output head.
 
     Without this rule: nothing is reported in most cases. A precomputed reference is not read, so the model is compared
-    with itself and the loss stays at log 2; label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are
-    ignored; flattened pairs are split at a wrong position. Only two cases end the run: losses that the fused loss does
-    not have (ValueError), and adapters with recomputation, because the reference pass computes gradients
-    (CheckpointError).
+    with itself, and the loss stays at log 2. Label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are
+    ignored. Flattened pairs are split at a wrong position. Losses that Liger does not implement raise ValueError.
+    Adapters with recomputation raise CheckpointError, because the reference pass computes gradients.
 
     Source: trl 0.24 `dpo_trainer.py` `_compute_loss_liger`; confirmed by running it.
     """
@@ -80,9 +82,8 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, kto's fused loss works only with the loss `kto`. It does not work with adapters, a precomputed
-    reference or ZeRO-3. It works only in a single process, because several processes need DDP's wrapper, which the
-    fused loss bypasses. grpo's fused loss, which goes through the wrapper, is not concerned.
+    """On trl 0.18, kto's fused loss needs a single process or ZeRO-1 or 2, and the loss `kto`. It cannot be combined
+    with adapters or a precomputed reference.
 
     Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. It
     does not find them in DDP's wrapper, and under ZeRO-3 the head's weights are not gathered.

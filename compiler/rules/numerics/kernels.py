@@ -55,7 +55,7 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
     Why it is bad: Triton, in which Liger's kernels are written, is not tested on older GPUs.
 
     Without this rule: Triton still compiles Liger's norm, rotary embedding and gated MLP for capability 6.0, in fp32
-    and fp16, but nobody tests them. torch.compile refuses such GPUs.
+    and fp16, but is not tested there.
 
     Source: Triton 3.9, liger-kernel 0.8.5; confirmed by compiling the kernels for capability 6.0, without such a GPU.
     """
@@ -71,8 +71,8 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP692", "liger-of-a-reward-model")
 def liger_of_scores(spec: Spec) -> Iterator[Finding]:
-    """`liger` cannot be used with a reward model on trl 0.18. On trl 1.16 the runtime applies only Liger's kernels for
-    layers.
+    """`liger` cannot be used with a reward model on trl 0.18. It can on trl 1.16, where the bundle's runtime replaces
+    layers by Liger's kernels and leaves the model's forward pass as it is.
 
     Why it is bad: trl 0.18 lets Liger replace the model's forward pass by a language model's forward pass with a fused
     loss. Such a forward pass needs an output head, which a model that gives scores does not have.

@@ -21,16 +21,16 @@ USUAL = {"rope_theta": 10000.0, "partial_rotary_factor": 1.0}
 
 @rule("XP568", "saved-by-newer-transformers")
 def newer_files(spec: Spec) -> Iterator[Finding]:
-    """A model that transformers 5 saved may not load with an older stack. transformers 4 fails on the tokenizer class
-    `TokenizersBackend` and on a list in `extra_special_tokens`, and ignores rotary positions in `rope_parameters`, such
-    as their base, their scaling and the rotated part of a head. A model whose values are the defaults of its class is
-    accepted.
+    """A model that transformers 5 saved may not load on a target with transformers 4. transformers 4 fails on the
+    tokenizer class `TokenizersBackend` and on a list in `extra_special_tokens`. It also ignores `rope_parameters`,
+    which holds the base of the rotary positions, their scaling, and the part of each head that is rotated. If these
+    values are the defaults of the model's class, the rule accepts the model.
 
     Why it is bad: if `rope_parameters` is ignored, the model trains without an error on positions with another base or
     without scaling.
 
-    Without this rule: "Tokenizer class TokenizersBackend does not exist", "'list' object has no attribute 'keys'", or,
-    without an error, rotary positions with another base; in this case the bundle's runtime stops the run.
+    Without this rule: ValueError, "Tokenizer class TokenizersBackend does not exist", or AttributeError, "'list' object
+    has no attribute 'keys'". For `rope_parameters`, transformers reports nothing; the bundle's runtime stops the run.
 
     Source: transformers 4.57.6 and 4.52.3 `AutoTokenizer` and `AutoConfig`; confirmed by running them.
     """

@@ -26,10 +26,10 @@ PACKED_NAME = re.compile(
 
 @rule("XP171", "quantized-by-its-name")
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
-    """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. With
-    adapters, this rule refuses only two kinds: GGUF, and FP8 if the adapters are merged or the target cannot train on
-    fp8 weights. If the model's config.json is known, this rule does nothing, and the rules XP450 and XP167 decide by
-    that file.
+    """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. Adapters
+    can be trained on most of these models. GGUF is refused even with adapters. FP8 is refused with `save(merge)`, and
+    on targets that cannot train adapters on fp8 weights. If the model's config.json is known, the rules XP450 and XP167
+    check it instead of the name.
 
     Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
     safetensors.
@@ -56,8 +56,7 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
 @rule("XP301", "bf16-before-ampere")
 def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
     """bf16 needs a GPU of compute capability 8.0 (Ampere) or later. This rule checks the precision of the run, the
-    dtypes of the weights and of a teacher, and keys of `extra deepspeed`. If a library would choose bf16 by itself, the
-    bundle's runtime keeps the dtype that the bundle states.
+    dtype of the weights, the dtype of a teacher, and the keys of `extra deepspeed` that set the dtype of gradients.
 
     Why it is bad: older GPUs emulate bf16 in software and train very slowly.
 
@@ -215,8 +214,9 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     """fp16 weights cannot be trained in bf16 under ddp, if some layers are 4-bit or if the adapters are of another kind
     than LoRA. ZeRO and FSDP do not have this problem, because they cast the weights to the dtype of the run.
 
-    Why it is bad: the output of these layers has the dtype of their input, fp16. bf16 autocast refuses operations on
-    several fp16 tensors, such as the rotation of queries and keys by their positions.
+    Why it is bad: the output of these layers has the dtype of their input, fp16. Under bf16 autocast, torch refuses an
+    operation on several fp16 tensors, for example the addition of two. Queries and keys are rotated by their positions
+    with such operations.
 
     Without this rule: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 
@@ -307,9 +307,9 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP576", "zero-widens-the-score")
 def widened_score(spec: Spec) -> Iterator[Finding]:
-    """A reward model with adapters, trained under ZeRO-1 or 2 with `precision fp32`, needs a base in the dtype of the
-    adapters: fp32, or bf16 for a quantized base on trl-1.16. In `precision` bf16 or fp16 the rule does not apply,
-    because DeepSpeed casts all weights to one dtype.
+    """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base whose dtype is the dtype of the
+    adapters. Adapters are fp32, but bf16 on a quantized base on trl-1.16. In `precision` bf16 or fp16 the rule does not
+    apply, because DeepSpeed casts all weights to one dtype.
 
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head gets the dtype of the
     adapters, float32. Its input comes from the base and is in half precision.
@@ -358,7 +358,7 @@ def bf16_zero_on_cpu(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: bf16 on a CPU needs `use_cpu`, and `use_cpu` makes accelerate replace DeepSpeed by plain DDP.
 
-    Without this rule: building the arguments raises ValueError, or the run has no ZeRO at all.
+    Without this rule: ValueError while the training arguments are built, or the run silently uses DDP without ZeRO.
 
     Source: transformers 5.23 `training_args.py`, accelerate 1.15 `state.py`; confirmed by running it.
     """

@@ -73,13 +73,13 @@ def quantized_trained(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP451", "quantized-twice")
 def quantized_twice(spec: Spec) -> Iterator[Finding]:
-    """A model whose weights are stored quantized cannot be quantized again by bitsandbytes; weights that bitsandbytes
-    itself has stored in 4 or 8 bits keep them. xpc recognizes OpenAI's gpt-oss by its id on the hub.
+    """`bits` and `qlora` cannot be used for a model whose weights are already quantized by a method such as GPTQ, AWQ
+    or MXFP4. For a model that bitsandbytes has stored, `bits` must be the stored number, 4 or 8.
 
     Why it is bad: transformers cannot apply a second quantization to weights that are already quantized.
 
-    Without this rule: ValueError while the model is loaded; for weights of bitsandbytes nothing is reported, and the
-    stored number of bits is trained on.
+    Without this rule: ValueError while the model is loaded. A model of bitsandbytes is loaded without a message, and
+    keeps its stored number of bits.
 
     Source: transformers 5.23 and 4.52 `quantizers/auto.py` (`merge_quantization_configs`); confirmed by running it.
     """
@@ -127,10 +127,10 @@ def in_fp8(spec: Spec) -> Iterator[Finding]:
     """A model that is stored in fp8 can be trained only on trl-1.16, with adapters that are not merged. xpc reads the
     config.json in the folder of a local model, or the file that the setting `config` names.
 
-    Why it is bad: weights in fp8 have no gradient. If transformers unpacks the weights while loading them, they can be
-    trained, but they are saved in fp8 although the saved config.json does not say so. A program that loads the saved
-    model does not apply the scales, so the weights are wrong (up to 448 instead of 0.07). With transformers before 5,
-    adapters on fp8 weights cannot be trained either. Weights of the method `fbgemm_fp8` are for inference only.
+    Why it is bad: weights in fp8 have no gradient. On GPUs that cannot compute in fp8, and on CPUs, transformers
+    unpacks the weights while loading them. They can be trained then, but they are saved in fp8 again, and the saved
+    config.json does not say so. A program that loads this model does not multiply by the scales, so its weights are
+    wrong (up to 448 instead of 0.07). transformers before 5 cannot train adapters on fp8 weights either.
 
     Without this rule: ValueError in the trainer's constructor on a GPU of compute capability 8.9 or later; on other
     hardware nothing is reported, and every checkpoint is useless. transformers before 5 raises RuntimeError or
@@ -187,9 +187,10 @@ def _stays(spec: Spec) -> str | None:
 
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
-    """For a model that is stored in fp8, `dtype` must be the dtype that its config.json states, because its unquantized
-    weights are stored in that dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. This rule does not apply
-    if neither `dtype` nor `precision` is bf16, because the bundle's runtime then converts bf16 weights to `dtype`.
+    """A model that is stored in fp8 also has weights that are not quantized. `dtype` must be the dtype of these
+    weights, which the model's config.json states. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. Neither limit
+    applies to a run in which both `dtype` and `precision` are fp32 or fp16: there the bundle's runtime converts bf16
+    weights to `dtype`.
 
     Why it is bad: transformers converts unpacked weights to `dtype`, but leaves the embeddings and norms of an fp8
     checkpoint in the dtype in which they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.
@@ -223,7 +224,7 @@ def _unpacked_from_fp8(spec: Spec) -> bool:
 @rule("XP624", "unpacked-when-loaded", "note")
 def unpacked(spec: Spec) -> Iterator[Finding]:
     """Weights in MXFP4, as gpt-oss is published, are unpacked when they are loaded: to the model's `dtype`, or to bf16
-    on trl-0.24. So a GPU needs at least about four times the memory that the files take on disk. Weights in fp8 are
+    on trl-0.24. In bf16, the model needs three to four times the memory that its files take on disk. Weights in fp8 are
     unpacked to `dtype` on a CPU, and on a GPU with a compute capability below 8.9.
 
     Why it is bad: a model of 13 GiB on the hub takes 39 GiB in memory and in each checkpoint.

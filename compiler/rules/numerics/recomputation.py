@@ -85,7 +85,7 @@ def other_attention(spec: Spec) -> Iterator[Finding]:
 def partly_frozen_recomputed(spec: Spec) -> Iterator[Finding]:
     """Under ZeRO-3 before DeepSpeed 0.19, partly frozen layers must be recomputed with reentrant checkpointing. A layer
     is partly frozen if it has adapters, or if `freeze` trains only some of its modules. The reward trainer of trl 0.18
-    runs the model twice, so if `freeze` trains some modules, it cannot recompute activations at all.
+    cannot recompute layers that `freeze` freezes in part, because it runs the model twice in each step.
 
     Why it is bad: non-reentrant checkpointing compares recomputed tensors with saved ones, and raises an error if they
     differ. The weights of partly frozen layers are gathered either in the forward pass or in the recomputation, but not

@@ -33,8 +33,8 @@ def _scaling(spec: Spec) -> str | None:
 
 @rule("XP132", "rope-scaled-twice")
 def scaled_twice(spec: Spec) -> Iterator[Finding]:
-    """A model whose config.json already scales positions must not be scaled again. Examples are Llama 3.1, Phi 3 with a
-    context of 128k, and models that a run with `rope` saved.
+    """`rope` cannot be set for a model whose config.json already scales its positions. Examples are Llama 3.1, Phi 3
+    with a context of 128k, and a model that was trained with `rope` and saved.
 
     Why it is bad: the new scaling would replace the scaling with which the weights were trained.
 
@@ -56,9 +56,9 @@ def scaled_twice(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP133", "rope-not-known-later")
 def not_known_later(spec: Spec) -> Iterator[Finding]:
-    """`rope` cannot be combined with vLLM, and with adapters it needs `save { merge }`, which writes the complete
-    model. The scaling must be in the config.json of the model that is loaded. vLLM loads the original model, without
-    the scaling. An adapter that is not merged is used with its original base, also without the scaling.
+    """`rope` cannot be used with vLLM, and a run with adapters needs `save(merge)`. `rope` changes the config.json of
+    the trained model only. vLLM loads the original model, whose config.json has no scaling. The folder of an adapter
+    has no config.json of the model, so the adapter is later used with its original base, also without the scaling.
 
     Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
 
@@ -85,14 +85,13 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP134", "positions-not-scaled")
 def not_scaled(spec: Spec) -> Iterator[Finding]:
-    """`rope` needs a family whose code in the target's transformers can apply all four kinds of scaling. Families
-    without rotary positions have no code for scaling, and some other families compute rotary positions in a different
-    way.
+    """`rope` needs a model family for which the target's transformers implements all four kinds of scaling. Families
+    without rotary positions have no code for scaling, and some families compute rotary positions in a way of their own.
 
     Why it is bad: the setting would have no effect, or the model would fail.
 
-    Without this rule: the family's code silently ignores the scaling. A bundle's trainer stops if the model's scaling
-    differs from the stated one.
+    Without this rule: the family's code silently ignores the scaling. The trainer of a bundle checks the loaded model,
+    and stops if its positions are not scaled as the spec says.
 
     Source: tested with a tiny model of every family and each scaling (`tests/stacks/test_stack_families.py`).
     """
