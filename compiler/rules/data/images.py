@@ -24,7 +24,7 @@ METHODS = {"sft": IMAGES, "dpo": IMAGE_PAIRS}
 
 @rule("XP212", "images-not-in-the-target")
 def images_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """A model that reads images needs a target whose trainer gives it images: trl-1.16.
+    """A model that reads images can be trained only on trl-1.16.
 
     Why it is bad: trl 0.24 and 0.18 prepare images in other ways, which xpc does not test.
 
@@ -213,11 +213,12 @@ def setting_without_images(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP218", "shortest-image", "warning")
 def shortest_image(spec: Spec) -> Iterator[Finding]:
-    """The longest sequence (`seq`) should leave room for images: at least 1,024 tokens, or more than the tokens of an
-    image of `max_pixels`. A photograph has hundreds of tokens. An image cannot be cut, so a row with more than `seq`
-    tokens ends the run before its first step.
+    """`seq` should leave room for the tokens of an image, which are hundreds for a photograph. This rule demands a
+    `seq` of at least 1,024. If the spec sets `max_pixels`, it demands instead that `seq` is larger than the number of
+    tokens of an image with that many pixels.
 
-    Why it is bad: an image of 1,000 x 1,000 pixels has 1,296 tokens in Qwen2.5-VL (28 x 28 pixels each).
+    Why it is bad: a row with more than `seq` tokens ends the run, because an image cannot be cut. In Qwen2.5-VL, 28 x
+    28 pixels are one token, so an image of 1,000 x 1,000 pixels has 1,296 tokens.
 
     Without this rule: the run counts the tokens of every row before it loads the model, and stops at a row that is too
     long.

@@ -57,13 +57,13 @@ def _not_there(source: DataSource, name: str, location: Label) -> Finding:
 
 @rule("XP770", "prompt-template-without-a-prompt")
 def template_without_prompt(spec: Spec) -> Iterator[Finding]:
-    """`prompt_template` needs rows with a prompt column, in a format that adds no words of its own around the prompt.
-    Rows of messages cannot have a `prompt_template`, because a chat template renders them.
+    """`prompt_template` needs rows with a prompt column. It cannot be combined with `format = alpaca` or `context`,
+    which add words or a column to the prompt themselves. Rows of messages cannot have a `prompt_template`, because a
+    chat template renders them.
 
     Why it is bad: the template could not build a prompt for these rows.
 
-    Without this rule: the run could not build prompts. No library has such templates, so there is no behaviour to
-    compare with.
+    Without this rule: the run could not build prompts.
 
     Source: the runtime's `prompt_template.py`.
     """

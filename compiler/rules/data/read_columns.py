@@ -187,16 +187,16 @@ def _unread_keys(source: DataSource, found: Survey | None, template: str) -> Ite
 
 @rule("XP549", "column-not-read", "warning")
 def column_not_read(spec: Spec) -> Iterator[Finding]:
-    """Some columns say how a row is to be learned, but no trainer reads them: `history` next to a prompt and its
-    completion (LLaMA-Factory's alpaca rows), `documents` next to a conversation, a `weight` of a row, a weight of a
-    turn such as 0.5, other keys of a turn whose name contains `weight`, `loss` or `mask`, such as `loss_weight`, a
-    `label` of false for sft, and scores of a pair (`chosen_score` or `score_chosen`) by which `rejected` is better. If
-    all pairs without `prompt` have their question in another column, such as `instruction`, this is an error. Two texts
-    that begin differently, without a prompt, are reported, too. Other keys of a turn that the chat template does not
-    read are a note, or a warning if their name, such as `thought`, seems to say that they have reasoning.
+    """This rule reports columns and keys that say how a row is to be learned, but that no trainer reads. Examples are a
+    `weight` of a row, a turn's weight of 0.5, a turn's key `loss_weight`, a `label` of false in rows for sft,
+    `documents` next to a conversation, and `history` next to a prompt (as in LLaMA-Factory's alpaca rows). In
+    preference pairs, the rule reports scores, such as `score_chosen`, by which the rejected answer is better, and
+    answers without a prompt that begin differently. If all preference pairs of a file lack `prompt` and have their
+    question in another column, such as `instruction`, this is an error. Any other key of a turn that the chat template
+    does not read is a note, or a warning if its name suggests reasoning, such as `thought`.
 
-    Why it is bad: answers that the row calls wrong are learned, every row counts the same, or an answer is learned
-    without the turns that it refers to.
+    Why it is bad: bad answers are learned, all rows count the same, or an answer is learned without the earlier turns
+    to which it refers.
 
     Without this rule: the column is silently dropped.
 

@@ -50,11 +50,12 @@ def listed(names: Sequence[str]) -> str:
 
 @rule("XP776", "roles-without-turns", reads=PATHS)
 def without_turns(spec: Spec) -> Iterator[Finding]:
-    """Names of speakers need conversations, because rows of plain text have no turns.
+    """`user_roles`, `assistant_roles` and `tool_roles` name the speakers of turns, so they need conversations. Rows of
+    plain text have no turns.
 
     Why it is bad: the setting would have no effect.
 
-    Without this rule: the runtime does not change plain text, so the names would be unused.
+    Without this rule: the runtime does not change plain text, so nothing would read the names.
 
     Source: the runtime's `named_roles.py`.
     """

@@ -53,10 +53,10 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP553", "column-not-there")
 def column_not_there(spec: Spec) -> Iterator[Finding]:
-    """A local file must have the columns of its rows' shape, or the columns that `columns` names. The first row may
-    lack a column if a later row has it.
+    """A local file must have the columns that its format needs, such as `prompt` and `completion`, or the columns that
+    `columns` names. The first row may lack a column if a later row has it.
 
-    Why it is bad: the rows cannot be read in this shape.
+    Why it is bad: the rows cannot be read in this format.
 
     Without this rule: KeyError (`'text'`, `'chosen'`) in a tokenizing worker.
 
@@ -81,8 +81,9 @@ def column_not_there(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP554", "row-of-another-shape")
 def row_of_another_shape(spec: Spec) -> Iterator[Finding]:
-    """Each row must have the shape of its format: turns have a known speaker, a text is a string, and tools are a list
-    of objects that each have a name (or its JSON text). All rows of a local file are checked.
+    """Each row must have the form that its format demands. The speaker of each turn must be known, a text must be a
+    string, and `tools` must be a list of objects with a name, or the JSON text of such a list. All rows of a local file
+    are checked.
 
     Why it is bad: one wrong row ends the run.
 
@@ -186,10 +187,10 @@ MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 
 @rule("XP556", "images-not-read")
 def images_not_read(spec: Spec) -> Iterator[Finding]:
-    """Rows for a model that reads only text must contain text only. Columns of images, videos or sound are accepted if
-    the spec lists the columns to train on (`columns`) without them. An image within a message is an error of another
-    rule (XP554). A model that reads images (Qwen2.5-VL) reads the column `images`. A text with `<image>`, `<video>` or
-    `<audio>` in rows without such a column is a warning.
+    """A model that reads only text cannot be trained on a file with a column of images, videos or sound, unless
+    `columns` lists the other columns to train on. A model that reads images (Qwen2.5-VL) may have the column `images`,
+    but no column of videos or sound. A text with `<image>`, `<video>` or `<audio>` is a warning if no such column
+    exists. Another rule (XP554) reports images inside messages.
 
     Why it is bad: the model would be trained without the images or sounds.
 

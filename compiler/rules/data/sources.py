@@ -239,13 +239,13 @@ def always_shuffled(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP550", "two-evaluation-sets")
 def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows must have only one origin: a held-out share, a split of the data, or separate data. For several
-    sets, write a list of names, `eval(data=[easy, hard])`; a holdout has no name for its metric.
+    """Evaluation rows must have only one origin: a held-out share (`holdout`), a split of the training data
+    (`eval.split`), or separate data (`eval.data`). To evaluate several sets, name each of them in `eval.data`:
+    `eval(data=[easy, hard])`.
 
     Why it is bad: the run evaluates the rows of only one origin.
 
-    Without this rule: the holdout is evaluated, and the split is silently never read. Other trainers refuse the
-    combination.
+    Without this rule: the holdout is evaluated, and the split is silently never read.
 
     Source: LLaMA-Factory `data_args.py`, axolotl `validation.py`; running it confirmed which rows are evaluated.
     """

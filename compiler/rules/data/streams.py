@@ -112,12 +112,12 @@ def epochs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP194", "loader-of-a-stream")
 def loader(spec: Spec) -> Iterator[Finding]:
-    """A stream is read by the training process, in the order of the stream. A stream cannot be combined with worker
-    processes of the data loader, other samplers, shared sequences (`context_parallel`), or a resume that does not skip
-    rows.
+    """A stream is read by the training process, in the order of the stream. So a spec with a stream cannot set
+    `dataloader_num_workers`, `train_sampling_strategy`, `group_by_length`, `ignore_data_skip` or `context_parallel`.
 
-    Why it is bad: each worker process would read the whole stream, so that every row is trained on once for each
-    worker. A sampler has no effect. Without the skip a resumed run starts with the first row again.
+    Why it is bad: each worker process would read the complete stream, so every row would be trained on once for each
+    worker. Sampling and grouping need all rows, so they have no effect on a stream. With `ignore_data_skip`, a resumed
+    run starts with the first row again.
 
     Without this rule: nothing is reported. With two workers, each of the first rows was in the batches twice.
 
@@ -148,8 +148,8 @@ def loader(spec: Spec) -> Iterator[Finding]:
 def buffer_without_stream(spec: Spec) -> Iterator[Finding]:
     """`shuffle_buffer` needs `streaming`, and rows that are shuffled.
 
-    Why it is bad: complete rows are shuffled as a whole, and `shuffle = false` keeps the stored order, so that the
-    setting has no effect.
+    Why it is bad: without `streaming`, all rows are shuffled at once and no buffer is used. With `shuffle = false`, no
+    rows are shuffled.
 
     Without this rule: nothing is reported.
 

@@ -69,8 +69,7 @@ def built_in(spec: Spec) -> str | None:
 def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     """The chat template should write everything that the rows of a local file contain: tool calls, tools, reasoning,
     and turns of each role in any order. The templates of Mistral and Gemma, for example, refuse two consecutive turns
-    of the user. What each built-in template writes is recorded in a table, which a test compares with rendered rows.
-    `data { omit }` allows the template to leave something out.
+    of the user. `data(omit=[reasoning])`, for example, lets the template leave out the reasoning.
 
     Why it is bad: the model does not learn the missing content; a turn whose tool call is dropped is learned as an
     empty answer.
@@ -232,7 +231,7 @@ ODD_CALLS = {
 def odd_arguments(spec: Spec) -> Iterator[Finding]:
     """A tool call must name its function, and its `arguments` must be a JSON object, or a string that contains one:
     `{"name": "weather", "arguments": {"city": "Paris"}}`. For a call without arguments, the key may be missing, null or
-    an empty string. `data { omit = [tool_calls] }` allows other calls.
+    an empty string. With `data(omit=[tool_calls])`, tool calls are not checked.
 
     Why it is bad: the model learns to write calls that no tool can read, or calls without their arguments.
 

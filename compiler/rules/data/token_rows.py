@@ -58,8 +58,9 @@ def outside_the_vocabulary(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP151", "labels-of-other-tokens", "warning")
 def other_labels(spec: Spec) -> Iterator[Finding]:
-    """Each label must be the token id at the same position, or -100 for a token that is not learned, because the loss
-    itself shifts the labels by one. On a stack whose trainer does not read labels, other labels are an error.
+    """Each label must be the token id at the same position, or -100 for a token that is not learned. The labels must
+    not be shifted, because the loss shifts them by one. Shifted labels are a warning on a stack whose trainer reads
+    labels, and an error on the others.
 
     Why it is bad: labels that were shifted before the run are shifted twice, and the model learns to predict the token
     after the next one.

@@ -27,8 +27,8 @@ PASSED = (
 @rule("XP513", "end-token-never-seen", "warning")
 def end_token(spec: Spec) -> Iterator[Finding]:
     """The chat template should end a turn with the tokenizer's end token; otherwise no row of a conversation contains
-    that token. The end token of a local model is read from its tokenizer_config.json. The end tokens of registered base
-    models are known, and are checked if a local file has conversations.
+    that token. For a local model, this rule reads the end token from tokenizer_config.json. For a registered base
+    model, xpc knows the end token, and the rule applies if a local file has conversations.
 
     Why it is bad: the model never learns to write the token at which a server ends the answer.
 

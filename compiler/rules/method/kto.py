@@ -14,8 +14,8 @@ WHEN = chosen("method", "kto")
 
 @rule("XP638", "one-row-without-a-neighbour")
 def kto_batch(spec: Spec) -> Iterator[Finding]:
-    """kto needs at least two rows in a micro-batch. Accumulation does not help, because it adds micro-batches and not
-    rows to one. The loss `apo_zero_unpaired` needs only one row, because it has no KL term.
+    """kto needs at least two rows in a micro-batch. A larger number of accumulation steps does not help, because each
+    micro-batch still has one row. The loss `apo_zero_unpaired` needs only one row, because it has no KL term.
 
     Why it is bad: kto estimates its KL term from the completions of the other rows in the micro-batch. A micro-batch of
     one row has no other rows.
@@ -39,8 +39,8 @@ def kto_batch(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP639", "kto-out-of-order")
 def kto_order(spec: Spec) -> Iterator[Finding]:
-    """The rows of kto must keep their order, so `train_sampling_strategy` must be unset or `sequential`. The runtime
-    shuffles the rows once, before kto pairs them.
+    """`train_sampling_strategy` must be unset or `sequential` for kto, because kto's rows must keep the order in which
+    they were paired. Rows are still shuffled once: the bundle's runtime does this before kto pairs them.
 
     Why it is bad: kto pairs each completion with its neighbour in the same micro-batch before training.
 

@@ -241,11 +241,12 @@ def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP637", "precomputed-reference-with-zero3")
 def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
-    """On trl-0.18, `precompute` cannot be combined with ZeRO-3. On the other targets, this is forbidden only over a
+    """On trl-0.18, `precompute` cannot be combined with ZeRO-3. The other targets can combine them, but not with a
     4-bit base on a CPU.
 
-    Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU, bitsandbytes repacks 4-bit
-    weights for AVX512-BF16 when the model leaves training mode, but ZeRO-3 has already changed their type.
+    Why it is bad: trl 0.18 cannot compute the reference of a sharded model. On a CPU with AVX512-BF16, bitsandbytes
+    repacks 4-bit weights as soon as the model is set to evaluation mode, and fails because ZeRO-3 has changed the dtype
+    of these weights.
 
     Without this rule: trl 0.18 raises ValueError in the trainer's constructor, after the data is tokenized. With 4 bits
     on a CPU, a model whose layers have a bias raises RuntimeError ("a view of a leaf Variable") at once, and any other

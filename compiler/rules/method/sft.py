@@ -22,11 +22,11 @@ tokenized, the rule XP153 refuses the setting.
 
 @rule("XP504", "loss-mask-without-turns")
 def loss_mask(spec: Spec) -> Iterator[Finding]:
-    """`assistant_only` needs conversations, and `completion_only` needs prompts with completions, which may be
-    conversations. If sources or evaluation sets have different shapes, each of the two settings applies only to the
-    rows whose shape it needs, and the training data must contain such rows.
+    """`assistant_only` needs conversations, and `completion_only` needs rows with a prompt and a completion. If the
+    sources or evaluation sets of the spec have several formats, each of the two settings applies only to the rows that
+    it can mask. At least one training source must have such rows.
 
-    Why it is bad: rows of another shape do not contain what the mask selects.
+    Why it is bad: other rows do not contain the turns or the completion that the mask selects.
 
     Without this rule: `completion_only` on conversations silently masks nothing and trains on all tokens, in trl 1.16
     and 0.18; `assistant_only` on text raises ValueError after the model is loaded.
@@ -65,10 +65,10 @@ def _is_plain(source: DataSource) -> bool:
 def template_marks(spec: Spec) -> Iterator[Finding]:
     """`assistant_only` needs a chat template with `{% generation %}` marks. trl recognizes some templates by their
     exact text (Qwen 2.5 and 3, Llama 3, Gemma, Phi 3 and others), and replaces each by a version with marks. It does
-    not recognize the templates of Llama 3.1 and 3.2.
+    not recognize the templates of Llama 3.1 and 3.2. If xpc cannot read a model's template, the bundle's preflight
+    checks it.
 
-    Why it is bad: without the marks, the assistant's tokens cannot be found. If xpc cannot read the template, the
-    preflight checks the template of the loaded tokenizer.
+    Why it is bad: without the marks, the assistant's tokens cannot be found.
 
     Without this rule: ValueError after the model is loaded.
 

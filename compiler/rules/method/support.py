@@ -25,16 +25,16 @@ INSTEAD = {
 
 @rule("XP127", "method-not-in-the-target", reads=(*(row.path for row in TABLE if row.methods and row.args), *CALLED))
 def method_of_the_target(spec: Spec) -> Iterator[Finding]:
-    """The target must have the method, and the method's configuration class must have an argument for each setting in
-    the spec.
+    """The target must have the method, and the method's configuration class must have an argument for each of the
+    method's settings in the spec. For example, trl-0.18 has no rloo with reward functions, no choice of loss in sft,
+    and only one dpo loss at a time. trl-1.16 has neither `rpo` nor `reference_free`, and no `padding_free` for dpo. On
+    trl-0.24, a reward model cannot be trained under ZeRO-3.
 
-    Why it is bad: a setting without an argument cannot take effect.
+    Why it is bad: a setting without an argument cannot take effect. On trl-0.24, transformers does not initialize the
+    score head of a reward model under ZeRO-3, so its weights are arbitrary numbers (losses of 1e29).
 
-    Without this rule: building the arguments raises TypeError for the unknown name, or nothing reads the value. For
-    example, trl-0.18 has no rloo with reward functions, no choice of loss in sft, and only one dpo loss at a time.
-    trl-1.16 has neither `rpo` nor `reference_free`, and its dpo warns about `padding_free` and pads anyway. With
-    transformers 4.57, a reward model cannot start under ZeRO-3: newly initialized weights are not gathered, so the
-    score head is uninitialized memory (losses of 1e29).
+    Without this rule: a setting without an argument raises TypeError while the training arguments are built, or is
+    silently ignored. trl 1.16 warns about `padding_free` for dpo, and pads the rows anyway.
 
     Source: the configuration classes of trl 0.18 and 1.16, `dpo_trainer.py` and `grpo_trainer.py`; transformers 4.57
     `modeling_utils.py` (`_initialize_missing_keys`), confirmed by running it.

@@ -16,8 +16,8 @@ from xpc.compiler.spec import Spec
 @rule("XP701", "remote-code-unpinned", "warning")
 def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
     """A model with `trust_remote_code` must be pinned to the full hash of a commit, because a branch or a tag can be
-    moved to other code. For a model in the registry, this rule only warns, because transformers has the model's classes
-    and runs no code from the repository today.
+    moved to other code. For a model in the registry, this rule only warns: transformers has classes for these models,
+    and does not run the code in their repositories.
 
     Why it is bad: the code runs on your machines, and without a commit it can change between two runs.
 
@@ -126,7 +126,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a stopped run cannot resume from pickled weights.
 
-    Without this rule: a run under ddp that is stopped has to start again from the beginning.
+    Without this rule: a run that is stopped has to start again from the beginning.
 
     Source: transformers 4.52.3 `Trainer._save`; the runtime's `checkpoints.missing`; confirmed by running it.
     """
@@ -222,13 +222,13 @@ def nothing_to_merge(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP708", "merge-of-parts")
 def merge_of_parts(spec: Spec) -> Iterator[Finding]:
-    """`merge` needs all weights in one process, in the dtype in which they were loaded: it works neither under ZeRO-3
-    or FSDP nor with a quantized base.
+    """`merge` cannot be used under ZeRO-3 or FSDP, nor with a quantized base.
 
     Why it is bad: under ZeRO-3 and FSDP no process has all weights, so none can merge. A base of 4 or 8 bits has to be
     quantized again after merging, and the result is not the trained model.
 
-    Without this rule: RuntimeError for shapes that differ, or silently other logits.
+    Without this rule: under ZeRO-3 and FSDP, RuntimeError about the shapes of weights; with a quantized base, nothing
+    is reported, and the merged model computes other logits than the trained one.
 
     Source: peft 0.21 and 0.17 `tuners/lora/layer.py`, `tuners/lora/bnb.py` (`merge` dequantizes, adds, and quantizes);
     confirmed by running it.

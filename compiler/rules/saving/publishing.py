@@ -42,8 +42,8 @@ def folder_no_repository(spec: Spec) -> Iterator[Finding]:
 def repository_by_folder(spec: Spec) -> Iterator[Finding]:
     """`hub` should name the repository to which the run pushes.
 
-    Why it is bad: without a name, the run pushes to a repository in the token's account with the name of the output
-    folder.
+    Why it is bad: if `hub` names no repository, the run pushes to the account of the token, into a repository with the
+    name of the output folder.
 
     Without this rule: nothing is reported.
 

@@ -68,7 +68,8 @@ def _texts(spec: Spec) -> Iterator[tuple[Path, str]]:
 
 @rule("XP791", "name-like-a-key", "warning")
 def like_a_key(spec: Spec) -> Iterator[Finding]:
-    """The name and the project of a run should not be 40 hexadecimal digits. Revisions are not checked.
+    """The name and the project of a run should not be 40 hexadecimal digits. The revision of a model or a dataset may
+    be 40 digits.
 
     Why it is bad: older keys of Weights & Biases have 40 hexadecimal digits. A commit has as many, but a name of this
     form is more likely a key that was entered by mistake. Everybody who can see the run can read its name.

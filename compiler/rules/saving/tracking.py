@@ -60,7 +60,7 @@ def swanlab_project(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the error comes late, because SwanLab opens the project when training begins, after the model is
     loaded and the data is tokenized.
 
-    Without this rule: `train` of the trainer raises ValueError, `Project name ... is invalid`.
+    Without this rule: ValueError, `Project name ... is invalid`, when training begins.
 
     Source: swanlab 0.7.20 `formatter.py` (`check_proj_name_format`); confirmed by running it.
     """

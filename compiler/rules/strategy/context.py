@@ -62,8 +62,8 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     number of processes that share one copy of the model, and divide it. Under ZeRO on CPUs, it must be equal to the
     number of processes.
 
-    Why it is bad: all groups of ranks that share a sequence must have the same size. Under hsdp, accelerate does not
-    support a copy of the model that is spread over only one such group.
+    Why it is bad: all groups of ranks that share a sequence must have the same size. If one such group were a complete
+    replica of hsdp, no rank would be left to shard its weights over, and accelerate refuses this.
 
     Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
     pass.
@@ -174,10 +174,11 @@ def packing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP418", "context-parallel-window")
 def window(spec: Spec) -> Iterator[Finding]:
-    """Context parallelism needs a model whose layers all attend to the complete past.
+    """Context parallelism needs a model in which every layer attends to the complete past. Models with a sliding
+    window, attention in chunks, or state-space layers are refused.
 
-    Why it is bad: context parallelism drops the attention mask. Layers with a sliding window or with chunks need the
-    mask, and a state cannot be passed on between ranks.
+    Why it is bad: context parallelism drops the attention mask, which layers with a sliding window or with chunks need.
+    A state-space layer needs the state of the tokens before, which is not passed from rank to rank.
 
     Without this rule: accelerate refuses such a model inside `train()`, after it is loaded and the data tokenized;
     under ZeRO, sdpa silently attends to the complete past.
@@ -220,15 +221,16 @@ def method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism, `pad_to_multiple_of` must be a multiple of 2 x `context_parallel` under FSDP, and of
-    `context_parallel` under ZeRO. Under ZeRO on CPUs, it must be a multiple of `seq`, rounded up to a multiple of
-    `context_parallel`. Under FSDP, an odd multiple of `context_parallel` is only a warning.
+    """With context parallelism, sequences must be padded to a length that the ranks can share. Under FSDP,
+    `pad_to_multiple_of` must be a multiple of 2 x `context_parallel`; for an odd multiple of `context_parallel`, this
+    rule only warns. Under ZeRO, it must be a multiple of `context_parallel`. Under ZeRO on CPUs, all sequences must
+    have one length, so it must be a multiple of `seq` (rounded up to a multiple of `context_parallel`).
 
-    Why it is bad: ring attention exchanges pieces of one length, and each rank needs two pieces so that all ranks have
-    the same amount of work.
+    Why it is bad: the ranks exchange pieces of the sequence, which must have one length. Under FSDP, each rank gets one
+    piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of work.
 
-    Without this rule: with an odd multiple, the first rank gets the first tokens, which attend to few others, and so
-    has less work. Other numbers give pieces of different lengths, which cannot be exchanged.
+    Without this rule: with other lengths, the pieces differ and cannot be exchanged. With an odd multiple under FSDP,
+    the first rank gets only the first tokens, which attend to few others, so it has less work than the other ranks.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.
@@ -317,9 +319,9 @@ def mean(spec: Spec) -> Iterator[Finding]:
     """With context parallelism under ZeRO and several micro-batches in a step, the spec should write
     `batch(mean=local_tokens)`.
 
-    Why it is bad: with `context_parallel`, transformers does not count the tokens of a step. So the loss of a step is
-    the mean of the means of its micro-batches, instead of the mean over its tokens, and tokens of short rows weigh
-    more. `mean=local_tokens` says so.
+    Why it is bad: with `context_parallel`, transformers does not count the tokens of a step. The loss of a step is the
+    mean of its micro-batches' means, not the mean over its tokens, so a token in a short row weighs more. Of the
+    choices of `mean`, `local_tokens` is the nearest to what the run computes.
 
     Without this rule: nothing is reported.
 

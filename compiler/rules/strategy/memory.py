@@ -106,10 +106,10 @@ def states_beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP960", "beyond-the-card", reads=REFERENCES)
 def beyond_the_card(spec: Spec) -> Iterator[Finding]:
-    """The memory that the plan predicts must fit in the GPU; the low end of the predicted range is compared. For each
-    phase of a run with rows as long as `seq`, the plan counts weights, gradients, optimizer states, activations,
-    logits, and gathered or recomputed tensors. `xpc plan` shows the components, and `--allow-oom` turns the error into
-    a note. The memory of families without measured coefficients is not predicted.
+    """The memory that the plan predicts must fit in the GPU. The prediction is a range, and this rule compares its low
+    end with the GPU's memory. The plan counts weights, gradients, optimizer states, activations, logits, and gathered
+    or recomputed tensors, for rows as long as `seq`. `xpc plan` shows these components. `--allow-oom` turns the error
+    into a note. For a model family without measured coefficients, nothing is predicted, and the rule does nothing.
 
     Why it is bad: a run that needs more memory than its GPU has cannot finish.
 
@@ -125,8 +125,8 @@ def beyond_the_card(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP961", "tight-memory", "warning", reads=REFERENCES)
 def tight_memory(spec: Spec) -> Iterator[Finding]:
-    """The predicted memory should be at most 80 % of the GPU's memory. The memory of families without measured
-    coefficients is not predicted.
+    """The predicted memory should be at most 80 % of the GPU's memory. For a model family without measured
+    coefficients, nothing is predicted, and the rule does nothing.
 
     Why it is bad: if lengths vary, the allocator reserves more memory than is in use. Of 40 public runs that ran out of
     memory, all were predicted to need more than 80 %.

@@ -345,7 +345,8 @@ def _adapter_lost(spec: Spec) -> str:
 
 @rule("XP413", "checkpointing-not-in-the-family")
 def checkpointing_family(spec: Spec) -> Iterator[Finding]:
-    """Activation checkpointing needs a family that supports it. For the other families, its default is off.
+    """Activation checkpointing needs a family that supports it. If a family does not, xpc leaves checkpointing off
+    unless the spec turns it on.
 
     Why it is bad: the model classes of a few families cannot recompute their layers.
 
