@@ -29,7 +29,7 @@ def unsafe(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: there is no sandbox, so the code runs with your permissions, your files and your network.
 
-    Without this rule: the harness raises ValueError once the model and the data of all tasks are loaded.
+    Without this rule: lm-eval raises ValueError once the model and the data of all tasks are loaded.
 
     Source: lm-eval 0.4.13 `evaluator.py` (`UNSAFE_CODE`); read, not run.
     """
@@ -90,7 +90,7 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a copy of withdrawn data may differ from the original, or disappear.
 
-    Without this rule: the harness ends with the loader's exception when the copy is gone.
+    Without this rule: lm-eval ends with an exception when the copy is gone.
 
     Source: lm-eval 0.4.13 `tasks/leaderboard/math/_template_yaml`; read, not run.
     """
@@ -105,11 +105,11 @@ def withdrawn(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP524", "tasks-for-a-reward-model")
 def scores(spec: Spec) -> Iterator[Finding]:
-    """A reward model cannot run tasks of the harness: it returns a score, and the tasks need likelihoods of words.
+    """A reward model cannot run lm-eval's tasks: it returns a score, and the tasks need likelihoods of words.
 
     Why it is bad: the results would be those of random guesses.
 
-    Without this rule: the harness loads the reward model as a language model with a new head of random weights. Only a
+    Without this rule: lm-eval loads the reward model as a language model with a new head of random weights. Only a
     message of transformers about newly initialized weights shows this.
 
     Source: lm-eval 0.4.13 `models/huggingface.py` (AutoModelForCausalLM); read, not run.

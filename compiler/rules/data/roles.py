@@ -26,7 +26,7 @@ def of_two_roles(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a turn would be trained with the wrong role.
 
-    Without this rule: in axolotl's `roles`, the last role that lists a name silently gets it.
+    Without this rule: in axolotl, whose setting is called `roles`, the last role that lists a name silently gets it.
 
     Source: axolotl 0.18.0 `prompt_strategies/chat_template.py`; read, not run.
     """

@@ -219,7 +219,7 @@ def nothing_to_prefer(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: two equal answers leave nothing to prefer.
 
-    Without this rule: a pair of equal answers silently always has a margin of 0 and no gradient.
+    Without this rule: nothing is reported; a pair of equal answers has a margin of 0 and no gradient.
 
     Source: the losses of `dpo_trainer.py` and `reward_trainer.py`; confirmed by running it.
     """

@@ -121,8 +121,8 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the setting has no effect on these rows.
 
-    Without this rule: trl 1.16 and 0.24 silently read the labels; with `completion_only = false`, trl 1.16 ignores a
-    `completion_mask`.
+    Without this rule: trl 1.16 and 0.24 read the labels and silently ignore `completion_only = true`. With
+    `completion_only = false`, trl 1.16 silently ignores a `completion_mask`.
 
     Source: trl 1.16 and 0.24 `sft_trainer.py`; confirmed by running it.
     """

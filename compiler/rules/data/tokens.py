@@ -130,8 +130,8 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rows would be padded, or ended, with the wrong token.
 
-    Without this rule: trl 1.16 raises ValueError after the model is loaded; trl 0.18 takes the unknown token and pads
-    or ends with it.
+    Without this rule: trl 1.16 raises ValueError after the model is loaded. trl 0.18 silently pads or ends rows with
+    the tokenizer's token for unknown words instead.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
@@ -183,10 +183,10 @@ def template_token(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP131", "template-argument-not-read")
 def template_argument(spec: Spec) -> Iterator[Finding]:
-    """An argument of the chat template should be a name that the template reads: `qwen3(enable_thinking=false)`. A name
+    """An argument of the chat template must be a name that the template reads: `qwen3(enable_thinking=false)`. A name
     that transformers passes itself, such as `messages`, cannot be an argument.
 
-    Why it is bad: the rows would be rendered as without the argument.
+    Why it is bad: the argument has no effect on the rendered rows.
 
     Without this rule: nothing is reported; a name that the template does not read has no effect.
 

@@ -184,8 +184,9 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the teacher gives no probability for an added token.
 
-    Without this rule: if the vocabulary grows, the run fails as with a teacher of another vocabulary. If the vocabulary
-    has unused rows, the student silently learns from rows of the teacher that were never trained.
+    Without this rule: if the student's vocabulary grows, the run stops with an error, because the teacher's vocabulary
+    is smaller. If the vocabulary has unused rows, the student silently learns from rows of the teacher that were never
+    trained.
 
     Source: trl 1.16 `distillation_trainer.py`, trl 0.18 `gkd_trainer.py`.
     """

@@ -51,8 +51,8 @@ def divergence(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP631", "unknown-divergence")
 def unknown_divergence(spec: Spec) -> Iterator[Finding]:
-    """On trl 1.16, `f_divergence_type` must be one of four names. This rule is not needed on trl 0.18, where the
-    argument's type lists the names, so that the rule XP104 checks them.
+    """On trl 1.16, `f_divergence_type` must be one of four names, such as `js_divergence`. On trl 0.18, the type of the
+    argument lists the legal names, and the rule XP104 checks them.
 
     Why it is bad: trl 1.16 reads the name only in the first step.
 
@@ -74,7 +74,8 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
 def weights_of_sorted(spec: Spec) -> Iterator[Finding]:
     """The `aot` losses cannot be combined with `use_weighting`.
 
-    Why it is bad: these losses sort the rows of a batch, and the weights (WPO) are in the order of the unsorted rows.
+    Why it is bad: the `aot` losses sort the rows of a batch, and the weights (WPO) are in the order of the unsorted
+    rows.
 
     Without this rule: trl 1.16 raises NotImplementedError in the trainer's constructor; trl 0.18 silently multiplies
     each loss by the weight of another row.
@@ -278,9 +279,11 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
 def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
     """`generate_during_eval` needs the tracker wandb.
 
-    Why it is bad: trl reports the completions only to wandb, as a table.
+    Why it is bad: trl writes the completions that it generates in evaluation into a table in wandb or Comet, and a spec
+    cannot name Comet as a tracker.
 
-    Without this rule: ValueError in the trainer's constructor if neither wandb nor comet is installed.
+    Without this rule: if neither wandb nor Comet is installed, ValueError in the trainer's constructor. Otherwise
+    nothing is reported, and the completions are generated and dropped.
 
     Source: trl 0.18 `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`; trl 1.16 `experimental/orpo`; confirmed by
     running it.
@@ -298,8 +301,8 @@ def generate_without_wandb(spec: Spec) -> Iterator[Finding]:
 def grouped_pairs(spec: Spec) -> Iterator[Finding]:
     """Preference pairs cannot be grouped by length (`group_by_length`).
 
-    Why it is bad: rows are grouped by the length of their `input_ids`, but a prepared pair has no `input_ids`, because
-    it contains two answers.
+    Why it is bad: `group_by_length` compares the lengths of the rows' `input_ids`, but a prepared pair has no
+    `input_ids`, because it contains two answers.
 
     Without this rule: ValueError when training begins, after the data is tokenized. Before trl 1, kto groups rows only
     in evaluation, so the error comes at the first evaluation.

@@ -164,8 +164,8 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 
-    Without this rule: trl 1.16 silently drops such rows and fails with `num_samples=0` if no other row is left; trl
-    0.18 trains on them with every label masked.
+    Without this rule: trl 1.16 silently drops rows whose prompt fills the sequence, and fails with `num_samples=0` if
+    no other row is left. trl 0.18 trains on them with every label masked.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """

@@ -43,11 +43,11 @@ WHEN = has_advisory
     ),
 )
 def known_wrong(spec: Spec) -> Iterator[Finding]:
-    """This spec should not use the pinned version of a library, which is known to compute a wrong result for it. Cases
-    that another rule refuses, or that the trainer of a bundle corrects, are not reported.
+    """The target pins a version of a library that is known to compute a wrong result for this spec. `xpc list
+    advisories` prints all such errors with their GitHub issues, versions and measured sizes. An error is not reported
+    here if another rule refuses the spec, or if the bundle's trainer corrects the result.
 
-    Why it is bad: the results are wrong; `xpc list advisories` prints the known errors with their GitHub issues,
-    versions and measured sizes.
+    Why it is bad: the results are wrong.
 
     Without this rule: nothing is reported.
 

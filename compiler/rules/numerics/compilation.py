@@ -45,10 +45,11 @@ def layers_not_compiled(spec: Spec) -> Iterator[Finding]:
     """`compile` needs a target whose accelerate can compile layer by layer. accelerate 1.4 cannot do so, and accelerate
     1.11 cannot do so under FSDP.
 
-    Why it is bad: the run would compile the complete model, or layers without FSDP's hooks.
+    Why it is bad: with accelerate 1.4, the run would compile the complete model. With accelerate 1.11, FSDP's hooks
+    would not run in the compiled layers.
 
-    Without this rule: accelerate 1.4 silently compiles the complete model; accelerate 1.11 gives FSDP2 compiled layers
-    whose hooks never run, so that their weights are not gathered one by one.
+    Without this rule: accelerate 1.4 silently compiles the complete model. Under accelerate 1.11, FSDP2 does not gather
+    the weights of compiled layers one by one.
 
     Source: accelerate 1.15 `utils/other.py` (`compile_regions_fsdp2` and its reason), 1.11 `accelerator.py`, 1.4
     `utils/dataclasses.py`; confirmed by running it for 1.4.

@@ -40,9 +40,9 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
     whose layers are recomputed without reentrant checkpointing.
 
     Why it is bad: the fused loss calls the decoder directly, not through the wrapper that DDP, ZeRO-3 or FSDP puts
-    around the model. Without a call of its wrapper, DDP never averages the gradients, so each process trains another
-    model, and only one of these models is saved. Without a call of theirs, ZeRO-3 and FSDP do not gather the weights of
-    the output head.
+    around the model. If its wrapper is not called, DDP never averages the gradients, so each process trains another
+    model, and only one of these models is saved. ZeRO-3 and FSDP do not gather the weights of the output head in this
+    case.
 
     Without this rule: nothing is reported in most cases. A precomputed reference is not read, so the model is compared
     with itself, and the loss stays at log 2. Label smoothing, an f-divergence, `rpo_alpha` and `use_weighting` are

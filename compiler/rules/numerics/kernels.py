@@ -71,8 +71,8 @@ def liger_before_volta(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP692", "liger-of-a-reward-model")
 def liger_of_scores(spec: Spec) -> Iterator[Finding]:
-    """`liger` cannot be used with a reward model on trl 0.18. It can on trl 1.16, where the bundle's runtime replaces
-    layers by Liger's kernels and leaves the model's forward pass as it is.
+    """`liger` cannot be used with a reward model on trl 0.18. It can be used on trl 1.16, where the bundle's runtime
+    replaces layers by Liger's kernels and leaves the model's forward pass as it is.
 
     Why it is bad: trl 0.18 lets Liger replace the model's forward pass by a language model's forward pass with a fused
     loss. Such a forward pass needs an output head, which a model that gives scores does not have.

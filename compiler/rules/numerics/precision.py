@@ -308,8 +308,8 @@ def loaded_wide(spec: Spec) -> Iterator[Finding]:
 @rule("XP576", "zero-widens-the-score")
 def widened_score(spec: Spec) -> Iterator[Finding]:
     """A reward model with adapters under ZeRO-1 or 2 and `precision fp32` needs a base whose dtype is the dtype of the
-    adapters. Adapters are fp32, but bf16 on a quantized base on trl-1.16. In `precision` bf16 or fp16 the rule does not
-    apply, because DeepSpeed casts all weights to one dtype.
+    adapters. Adapters are fp32; on a quantized base on trl-1.16, they are bf16. With `precision` bf16 or fp16, the rule
+    does not apply, because DeepSpeed casts all weights to one dtype.
 
     Why it is bad: ZeRO-1 and 2 keep all trained weights in one flat tensor, so the score head gets the dtype of the
     adapters, float32. Its input comes from the base and is in half precision.

@@ -60,7 +60,8 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
     the trained model only. vLLM loads the original model, whose config.json has no scaling. The folder of an adapter
     has no config.json of the model, so the adapter is later used with its original base, also without the scaling.
 
-    Why it is bad: completions would be generated, or the adapter used, with other positions than in training.
+    Why it is bad: with vLLM, completions are generated with other positions than the trained model uses. An adapter is
+    used with other positions than those it was trained on.
 
     Without this rule: nothing is reported; the model computes with other positions than in training.
 
@@ -85,8 +86,9 @@ def not_known_later(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP134", "positions-not-scaled")
 def not_scaled(spec: Spec) -> Iterator[Finding]:
-    """`rope` needs a model family for which the target's transformers implements all four kinds of scaling. Families
-    without rotary positions have no code for scaling, and some families compute rotary positions in a way of their own.
+    """`rope` needs a model family for which the target's transformers implements all four kinds of scaling: linear,
+    dynamic, yarn and llama3. Families without rotary positions have no code for scaling, and some families compute
+    rotary positions in a way of their own.
 
     Why it is bad: the setting would have no effect, or the model would fail.
 

@@ -105,7 +105,7 @@ def branches_without_weights(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a model cannot be loaded from the weights in a sharded checkpoint.
 
-    Without this rule: nothing is reported; the branch contains a configuration and a tokenizer.
+    Without this rule: nothing is reported; a branch contains a configuration and a tokenizer, but no weights.
 
     Source: transformers 5.23 and 4.52 `Trainer.save_model` (nothing is written with SHARDED_STATE_DICT).
     """

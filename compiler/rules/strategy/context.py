@@ -62,8 +62,8 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     number of processes that share one copy of the model, and divide it. Under ZeRO on CPUs, it must be equal to the
     number of processes.
 
-    Why it is bad: all groups of ranks that share a sequence must have the same size. If one such group were a complete
-    replica of hsdp, no rank would be left to shard its weights over, and accelerate refuses this.
+    Why it is bad: all groups of ranks that share a sequence must have the same size. Under hsdp, the weights of a
+    replica are sharded over its groups. With a single group, no weight would be sharded, and accelerate refuses this.
 
     Without this rule: ValueError in every process after the launch. On CPUs, the error comes in the first backward
     pass.
@@ -253,9 +253,9 @@ def padding(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP495", "heads-that-processes-cannot-share")
 def heads(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism under ZeRO, `context_parallel` must divide the number of the model's heads, and the
-    number of its key heads must be a multiple or a divisor of `context_parallel`. The model's family must be one whose
-    attention DeepSpeed can replace.
+    """With context parallelism under ZeRO, `context_parallel` must divide the number of the model's query heads, and
+    the number of its key-value heads must be a multiple or a divisor of `context_parallel`. The model's family must be
+    one whose attention DeepSpeed can replace.
 
     Why it is bad: the processes that share a sequence divide the heads equally among themselves; each computes
     attention over all tokens for its heads.

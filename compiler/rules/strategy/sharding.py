@@ -370,7 +370,7 @@ def reference_of_experts(spec: Spec) -> Iterator[Finding]:
     tokens need. A run with adapters has no separate reference model, so this rule does not concern it.
 
     Why it is bad: processes whose tokens go to different experts gather different weights and wait for each other.
-    DeepSpeed can be configured to gather such a layer as a unit, and the bundle does so for the trained model
+    DeepSpeed can be configured to gather all experts of a layer together, and the bundle does so for the trained model
     (`deepspeed_moe_layer_cls_names`). But TRL gives the reference model a separate DeepSpeed engine without this
     configuration.
 
