@@ -51,7 +51,7 @@ def group_does_not_divide(spec: Spec) -> Iterator[Finding]:
     written = spec.written("method.generations")
     yield Finding(
         spec.location("method.generations", text) if written else spec.location("batch.gbs", text),
-        f"groups of {generations} completions do not fill a round of {micro * world * steps}",
+        f"a round of {micro * world * steps} completions cannot be divided into groups of {generations}",
         f"write `generations = {nearest}`" if nearest else f"write `gbs = {generations * world}`",
         related if written else (spec.label("method", f"{generations} completions a prompt"),),
         replace=f"generations = {nearest}" if nearest and written else None,
@@ -83,7 +83,8 @@ def eval_group(spec: Spec) -> Iterator[Finding]:
         spec.extra_location("trl", "num_generations_eval")
         if own
         else spec.label("eval.micro") or spec.location("method.generations"),
-        f"groups of {size} completions do not fill an evaluation batch of {micro} x {world} = {micro * world}",
+        f"an evaluation batch of {micro} x {world} = {micro * world} completions cannot be divided into groups of "
+        f"{size}",
         f"write `{better}`" if spec.written("eval.micro") else f"write `eval({better[5:].replace(' ', '')})`",
         (spec.label("method.generations", "completions of one prompt"),),
         replace=better if spec.written("eval.micro") and not own else None,
@@ -153,7 +154,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
         written = spec.written("method.level")
         yield Finding(
             spec.location("method.level") if written else spec.location("method.loss", "made for sequences"),
-            f"`{one.name}` is not made for {level}-level ratios",
+            f"the loss `{one.name}` is not made for {level}-level ratios",
             f"write `level = {better}`",
             (spec.label("method.loss", "the loss") if written else None,),
             replace=f"level = {better}" if written else None,

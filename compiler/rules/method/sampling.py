@@ -57,7 +57,7 @@ def reentrant_after_generation(spec: Spec) -> Iterator[Finding]:
     if spec.reentrant_after_generation and spec.flag("memory.checkpointing") and not spec.flag(path):
         yield Finding(
             spec.location(path, "only until the first completions"),
-            f"{spec.stack.name} uses reentrant recomputation after generating",
+            f"{spec.stack.name} switches to reentrant checkpointing after it generates",
             write("reentrant = true", ", or `memory(checkpointing=false)`"),
             (spec.label("method", "generates completions"),),
         )

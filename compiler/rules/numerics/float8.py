@@ -172,7 +172,7 @@ def fp8_layers(spec: Spec) -> Iterator[Finding]:
     """
     facts, kind = spec.model.facts, spec.model.model_type
     if kind in NOT_LINEAR:
-        why = "its layers are no linear layers"
+        why = "its layers are not linear layers"
     elif spec.reads_images:
         why = "it reads images"
     elif facts is not None and facts.experts:
@@ -221,7 +221,7 @@ def fp8_loaded_once(spec: Spec) -> Iterator[Finding]:
     if spec.sharded_by_fsdp and spec.extra_value("accelerate", LOADS_ONCE) is True:
         yield Finding(
             spec.extra_location("accelerate", LOADS_ONCE),
-            "accelerate cannot load the model in one process only in fp8",
+            "a model in fp8 cannot be loaded by process 0 alone",
             write(f"{LOADS_ONCE} = false"),
             (spec.label("precision", "fp8"),),
         )

@@ -41,7 +41,7 @@ def newer_files(spec: Spec) -> Iterator[Finding]:
             able = stacks.able(lambda stack: stack.facts.reads_newer_files)
             yield Finding(
                 model.label,
-                f"{what} of `{model.name[:80]}` was saved by transformers 5, which {spec.stack.name} does not read",
+                f"{what} of `{model.name[:80]}` was saved by transformers 5, and {spec.stack.name} cannot read it",
                 f"write `target {able}`, or {help}",
             )
 
@@ -54,7 +54,10 @@ def _unread(model: Model, stack: stacks.Stack) -> tuple[str, str] | None:
     if CLASS.search(tokens):
         return "the tokenizer", 'write `"tokenizer_class": "PreTrainedTokenizerFast"` in its tokenizer_config.json'
     if TOKENS.search(tokens):
-        return "the tokenizer", "rename `extra_special_tokens` in its tokenizer_config.json `additional_special_tokens`"
+        return (
+            "the tokenizer",
+            "rename `extra_special_tokens` to `additional_special_tokens` in its tokenizer_config.json",
+        )
     from xpc.runtime.features.model.newer_config import ignored, written
 
     config = model.config.get("text_config")

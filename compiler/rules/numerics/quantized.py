@@ -88,7 +88,7 @@ def quantized_twice(spec: Spec) -> Iterator[Finding]:
     if stored is not None and spec.bits not in (None, stored):
         yield Finding(
             spec.location("lora.bits" if spec.written("lora.bits") else "qlora", f"{spec.bits} bits"),
-            f"{spec.model.name} is stored in {stored} bits, which stay",
+            f"{spec.model.name} is stored and always loaded in {stored} bits",
             f"write `lora(bits={stored})`, or name the unquantized model",
             (spec.model.label,),
         )

@@ -35,7 +35,9 @@ def muon_of_shards(spec: Spec) -> Iterator[Finding]:
     strategy, sharded = spec.text("strategy"), spec.sharded_by_fsdp
     if not sharded and (not spec.zero_stage or spec.stack.facts.zero_muon):
         return
-    where = "FSDP divides each matrix" if sharded else f"the DeepSpeed of {spec.stack.name} has no Muon for shards"
+    where = (
+        "FSDP divides each matrix" if sharded else f"DeepSpeed on {spec.stack.name} has no Muon for sharded matrices"
+    )
     other = "" if sharded else f", or `target {able(lambda one: one.facts.zero_muon)}`"
     yield Finding(
         spec.location("strategy", where),
@@ -186,7 +188,7 @@ def muon_of_newer_torch(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: tuple(map(int, one.requirements(vllm=True)["torch"].split(".")[:2])) >= FIRST_TORCH)
         yield Finding(
             spec.location("optimizer", f"torch {version}"),
-            f"the torch of {spec.stack.name} with vLLM has no Muon",
+            f"{spec.stack.name} with vLLM pins a torch without Muon",
             f"write `target {other}`, or {_adamw(spec)}",
             (spec.label("method.vllm", "vLLM's torch"), spec.label("target", "the target")),
         )

@@ -252,7 +252,7 @@ def projection_of_adapters(spec: Spec) -> Iterator[Finding]:
         ranks = f"{spec.integer('optimizer.rank')} >= {spec.integer('lora.rank')}"
         yield Finding(
             spec.location("optimizer", ranks),
-            f"{name} saves nothing on adapters of rank {spec.integer('lora.rank')}",
+            f"{name} saves no memory on adapters of rank {spec.integer('lora.rank')}",
             f"write `rank = {max(1, spec.integer('lora.rank') // 2)}`, or another optimizer",
             (spec.label("lora.rank", "the adapters") or spec.label("lora", "the adapters"),),
         )

@@ -159,7 +159,7 @@ def _unsuitable(path: str) -> str:
         return "" if location.startswith(tuple(f"{one}/" for one in OPEN)) else "a system folder"
     if location.startswith(("/", "../")):
         hidden = next((one for one in parts if one.startswith(".") and one != ".."), None)
-        return f"`{hidden}` is a hidden folder outside of the folder of the launch" if hidden else ""
+        return f"`{hidden}` is a hidden folder outside of the folder in which the run starts" if hidden else ""
     return ""
 
 
@@ -193,7 +193,9 @@ def save_place(spec: Spec) -> Iterator[Finding]:
     why = _unsuitable(spec.text("save"))
     if why:
         yield Finding(
-            spec.location("save", why), "`save` names a folder that is not for runs", 'write `save "out/NAME"`'
+            spec.location("save", why),
+            "`save` names a folder into which a run must not write",
+            'write `save "out/NAME"`',
         )
     for path in TEXTS:
         variable = VARIABLE.search(str(spec.get(path) or ""))

@@ -333,7 +333,7 @@ def mean(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location(SETTING, "the sequence is shared"),
             f"the loss of a step is the mean of {parts} micro-batches' means, however many tokens each has",
-            "write `batch(mean=local_tokens)`, the nearest choice, to accept this",
+            "write `batch(mean=local_tokens)`, the nearest of the means, to accept this",
             (spec.label("batch.mean", "not possible here"),),
         )
 

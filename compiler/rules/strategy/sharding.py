@@ -386,6 +386,6 @@ def reference_of_experts(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             location,
             f"a reference model of {spec.model.model_type} hangs under ZeRO-3",
-            "write `lora`: adapters need no second model",
+            "write `lora`: adapters need no separate reference model",
             (spec.location("method", "compares with a reference model"),),
         )
