@@ -75,7 +75,7 @@ def _with_example(text: str, code: str) -> str:
     out += f"{lead[1:]}{source}\n" if lead else ""
     if "holds" in found:
         out += (
-            f"\nApplies on {', '.join(found['holds'])}. Its cases, and what happens in each without the rule:\n"
+            f"\nApplies on {', '.join(found['holds'])}. Its cases: what happens without the rule, or why no proof shows it.\n"
             + "".join(f"  {row}\n" for row in found["rows"])
         )
     return out

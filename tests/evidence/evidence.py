@@ -35,6 +35,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
+NO_PROOF = "no proof in tests/proof/violations"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -96,8 +97,8 @@ def proof_of(outcome: TableRow, code: str) -> str:
     lines = [
         shown.format(any_of(map(moment, sorted(by_stage.items(), key=order)))) for shown, by_stage in moments.items()
     ]
-    lines += dict.fromkeys(f"not proven here: a proof needs {proof.needs}" for proof in own if proof.needs)
-    return "; ".join(lines) or f"not proven here: {outcome.unproven}"
+    lines += dict.fromkeys(f"{NO_PROOF}: it needs {proof.needs}" for proof in own if proof.needs)
+    return "; ".join(lines) or f"{NO_PROOF}: {outcome.unproven}"
 
 
 def any_of(texts: Iterable[str]) -> str:

@@ -223,7 +223,7 @@ def explained(one: Entry, rows: list[TableRow], holds: Mapping[str, list[str]]) 
         lines += [f"**Applies on** {stacks}.", ""]
         lines += [
             "<details markdown>",
-            "<summary>Cases of this rule, and what happens in each without the rule</summary>",
+            "<summary>Cases of this rule: what happens without it, or why no proof shows it</summary>",
             "",
         ]
         lines += [f"- {outcome.row} ({cell(outcome.name)}): {proof_of(outcome, one.code)}" for outcome in rows]
