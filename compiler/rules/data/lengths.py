@@ -16,7 +16,7 @@ WHEN = written("data.min_tokens", "data.max_tokens")
 def no_length_left(spec: Spec) -> Iterator[Finding]:
     """`min_tokens` must not be larger than `max_tokens`.
 
-    Why it is bad: no row can satisfy both limits, so all rows are dropped.
+    Why it is bad: no row can satisfy both `min_tokens` and `max_tokens`, so all rows are dropped.
 
     Without this rule: RunError after every row was tokenized.
 

@@ -61,7 +61,7 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
     which add words or a column to the prompt themselves. Rows of messages cannot have a `prompt_template`, because a
     chat template renders them.
 
-    Why it is bad: the template could not build a prompt for these rows.
+    Why it is bad: the template could not build a prompt for rows without a prompt column.
 
     Without this rule: the run could not build prompts.
 

@@ -159,10 +159,11 @@ def mixed_shapes(spec: Spec) -> Iterator[Finding]:
     """All sources of a mixture must have the same shape, except for sft, whose rows are tokenized before they are
     joined. `messages` and from/value conversations count as one shape, because the runtime converts from/value.
 
-    Why it is bad: the rows of all sources are concatenated, and rows of one shape lack the columns of the other shapes.
+    Why it is bad: the rows of all sources are concatenated. A row lacks the columns of the sources that have another
+    shape.
 
-    Without this rule: the joined rows have None in the columns of the other shapes, and the trainer raises
-    AttributeError ("'NoneType' object has no attribute 'endswith'").
+    Without this rule: the joined rows have None in the columns that they lack, and the trainer raises AttributeError
+    ("'NoneType' object has no attribute 'endswith'").
 
     Source: trl 1.16; confirmed by running it (`tests/proof/violations/idle.py`).
     """

@@ -197,7 +197,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a wrong answer that its row excludes would be learned.
 
-    Without this rule: launch.sh stops at the first such row.
+    Without this rule: launch.sh stops at the first row with such a turn.
 
     Source: trl 1.16, 0.24 and 0.18 read no such key of a message; confirmed by running it.
     """
@@ -235,7 +235,7 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model learns to write calls that no tool can read, or calls without their arguments.
 
-    Without this rule: launch.sh stops at the first such row.
+    Without this rule: launch.sh stops at the first row with such a call.
 
     Source: the runtime's `call_forms.py`; confirmed by rendering such calls with the templates of qwen2.5 and qwen3.
     """

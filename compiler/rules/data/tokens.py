@@ -103,7 +103,7 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
 def template_never_used(spec: Spec) -> Iterator[Finding]:
     """A chat template needs conversations to render; plain text is tokenized as it is.
 
-    Why it is bad: the template is saved with the model, although the model did not learn its format.
+    Why it is bad: the saved model would contain a template whose format it did not learn.
 
     Without this rule: the template is silently saved with the tokenizer, although no row was rendered with it.
 

@@ -19,8 +19,8 @@ def _simpo(spec: Spec) -> bool:
 def margin(spec: Spec) -> Iterator[Finding]:
     """`margin`, the difference that SimPO demands between the scores of the two answers, needs `loss = simpo`.
 
-    Why it is bad: the other losses of cpo have no margin, so the setting has no effect. A value equal to the default is
-    not reported.
+    Why it is bad: the other losses of cpo have no margin, so `margin` has no effect. If the spec states the default
+    value, this rule reports nothing.
 
     Without this rule: the trainer silently ignores `simpo_gamma`.
 

@@ -82,8 +82,8 @@ def prompts_without_completions(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a row with only a prompt has no completion to learn from.
 
-    Without this rule: the first such batch raises KeyError for `messages`, or trains on an empty completion, with a
-    loss of nan.
+    Without this rule: the first batch of completions from the data raises KeyError for `messages`, or trains on an
+    empty completion, with a loss of nan.
 
     Source: trl 0.18 `gkd_trainer.py` (`training_step`), `trainer/utils.py` (`DataCollatorForChatML`); confirmed by
     running it.
@@ -203,8 +203,8 @@ def tokens_that_the_teacher_lacks(spec: Spec) -> Iterator[Finding]:
 def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
     """Before deepspeed 0.19, a student with adapters cannot be trained under ZeRO-3.
 
-    Why it is bad: these versions record the order in which modules run. When the student generates during training,
-    modules are missing from that order.
+    Why it is bad: deepspeed before 0.19 records the order in which modules run. When the student generates during
+    training, modules are missing from that order.
 
     Without this rule: IndexError "pop from an empty deque" in the first step.
 

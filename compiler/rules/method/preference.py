@@ -220,7 +220,7 @@ def sync_and_precompute(spec: Spec) -> Iterator[Finding]:
 def precompute_of_four_bits(spec: Spec) -> Iterator[Finding]:
     """On trl 0.24 and 0.18, kto cannot precompute its reference with a 4-bit base in bf16.
 
-    Why it is bad: these versions compute the reference before the first step, without autocast. The norms of such a
+    Why it is bad: trl 0.24 and 0.18 compute the reference before the first step, without autocast. The norms of a 4-bit
     model give float32, and its head has bfloat16 weights. Only autocast casts the one to the other.
 
     Without this rule: RuntimeError before the first step ("expected m1 and m2 to have the same dtype").
@@ -335,8 +335,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     """On trl 0.18, the reward trainer cannot use reentrant checkpointing under ddp and ZeRO-2. It cannot use it under
     ZeRO-3 either, if one bucket of gradients contains the complete model.
 
-    Why it is bad: this trainer runs the model twice before the backward pass, once per answer, so reentrant
-    checkpointing delivers every gradient twice. trl 1.16 runs the model once.
+    Why it is bad: the reward trainer of trl 0.18 runs the model twice before the backward pass, once per answer, so
+    reentrant checkpointing delivers every gradient twice. trl 1.16 runs the model once.
 
     Without this rule: RuntimeError or AssertionError in the first step. Under ZeRO-1, and with smaller buckets under
     ZeRO-3, the two gradients are added, which is correct.

@@ -26,7 +26,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     sources or evaluation sets of the spec have several formats, each of the two settings applies only to the rows that
     it can mask. At least one training source must have such rows.
 
-    Why it is bad: other rows do not contain the turns or the completion that the mask selects.
+    Why it is bad: rows of another format do not contain the turns or the completion that the mask selects.
 
     Without this rule: `completion_only` on conversations silently masks nothing and trains on all tokens, in trl 1.16
     and 0.18; `assistant_only` on text raises ValueError after the model is loaded.
@@ -134,7 +134,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
 def no_assistant(spec: Spec) -> Iterator[Finding]:
     """With `assistant_only`, every conversation needs a turn of the assistant. All rows of a local file are checked.
 
-    Why it is bad: the loss includes only the assistant's turns, so such a row has nothing to learn.
+    Why it is bad: the loss includes only the assistant's turns, so a row without such a turn has nothing to learn.
 
     Without this rule: RuntimeError when tokenizing reaches that row.
 

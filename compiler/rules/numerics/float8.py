@@ -161,8 +161,8 @@ def fp8_layers(spec: Spec) -> Iterator[Finding]:
     """`precision fp8` needs a model whose layers are plain linear layers with sizes that are multiples of 16. Mixtures
     of experts, GPT-2 (whose layers are of the class `Conv1D`) and models that read images are refused.
 
-    Why it is bad: torchao replaces only linear layers of these sizes. The experts of a mixture are one stacked weight,
-    which stays in bf16, and accelerate would also replace the layers that read images.
+    Why it is bad: torchao replaces only linear layers whose sizes are multiples of 16. The experts of a mixture are one
+    stacked weight, which stays in bf16, and accelerate would also replace the layers that read images.
 
     Without this rule: nothing is reported, and most of the run computes in bf16. Before the first step, the bundle's
     runtime stops a run without any layer in fp8.

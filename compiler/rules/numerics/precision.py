@@ -31,8 +31,8 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     on targets that cannot train adapters on fp8 weights. If the model's config.json is known, the rules XP450 and XP167
     check it instead of the name.
 
-    Why it is bad: such a repository has packed weights, which have no gradient; a GGUF repository also has no
-    safetensors.
+    Why it is bad: a repository with such a name has packed weights, which have no gradient; a GGUF repository also has
+    no safetensors.
 
     Without this rule: loading the model or building the trainer fails after the download.
 
@@ -108,7 +108,7 @@ def bf16_before_ampere(spec: Spec) -> Iterator[Finding]:
 def bf16_positions(spec: Spec) -> Iterator[Finding]:
     """The first Falcon models (falcon-rw) need a GPU of compute capability 8.0 or later.
 
-    Why it is bad: these models use ALiBi, and transformers multiplies the slopes of ALiBi in bf16, whatever the
+    Why it is bad: falcon-rw models use ALiBi, and transformers multiplies the slopes of ALiBi in bf16, whatever the
     precision of the run is. Older GPUs only emulate bf16.
 
     Without this rule: nothing is reported.
@@ -214,9 +214,9 @@ def mixed_halves(spec: Spec) -> Iterator[Finding]:
     """fp16 weights cannot be trained in bf16 under ddp, if some layers are 4-bit or if the adapters are of another kind
     than LoRA. ZeRO and FSDP do not have this problem, because they cast the weights to the dtype of the run.
 
-    Why it is bad: the output of these layers has the dtype of their input, fp16. Under bf16 autocast, torch refuses an
-    operation on several fp16 tensors, for example the addition of two. Queries and keys are rotated by their positions
-    with such operations.
+    Why it is bad: the output of a 4-bit layer, or of a layer with adapters other than LoRA, has the dtype of its input,
+    fp16. Under bf16 autocast, torch refuses an operation on several fp16 tensors, for example the addition of two.
+    Queries and keys are rotated by their positions with such operations.
 
     Without this rule: RuntimeError in the first step ("Unexpected floating ScalarType in at::autocast::prioritize").
 

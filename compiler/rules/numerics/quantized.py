@@ -231,9 +231,9 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: transformers only writes a warning to the log.
 
-    Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py` (`validate_environment`: without the package
-    `kernels`, which no bundle for this family installs, `dequantize` becomes true); 5.23 `quantizer_finegrained_fp8.py`
-    (the same without a GPU of compute capability 8.9); confirmed by running it on a CPU.
+    Source: transformers 5.23 and 4.57 `quantizers/quantizer_mxfp4.py`: `validate_environment` sets `dequantize` if the
+    package `kernels` is missing, and no bundle for gpt-oss installs it. transformers 5.23
+    `quantizer_finegrained_fp8.py` sets it without a GPU of compute capability 8.9. Confirmed by running it on a CPU.
     """
     if _packed(spec, *FP8) == "fp8" and spec.stack.facts.fp8_bases and _unpacked_from_fp8(spec):
         yield Finding(

@@ -97,7 +97,7 @@ def pickle_unpinned(spec: Spec) -> Iterator[Finding]:
     this restriction has had holes (CVE-2025-32434). safetensors files contain no instructions. A commit keeps the file
     that was inspected; a branch may contain another file tomorrow.
 
-    Without this rule: nothing is reported; transformers loads pickled weights if it finds them, and asks a service of
+    Without this rule: nothing is reported. transformers loads pickled weights if it finds them, and asks a service of
     the hub to convert them to safetensors.
 
     Source: transformers 5.23 and 4.52.3 `modeling_utils.py` (`_get_resolved_checkpoint_files`), huggingface_hub guide

@@ -180,8 +180,8 @@ def window(spec: Spec) -> Iterator[Finding]:
     Why it is bad: context parallelism drops the attention mask, which layers with a sliding window or with chunks need.
     A state-space layer needs the state of the tokens before, which is not passed from rank to rank.
 
-    Without this rule: accelerate refuses such a model inside `train()`, after it is loaded and the data tokenized;
-    under ZeRO, sdpa silently attends to the complete past.
+    Without this rule: under FSDP2, accelerate refuses the model inside `train()`, after it is loaded and the data
+    tokenized. Under ZeRO, sdpa silently attends to the complete past.
 
     Source: accelerate 1.15 `big_modeling._attach_context_parallel_hooks`; deepspeed 0.19.8 `ulysses_sp.py`
     (`uattn_wrapper`); confirmed by running it on Mistral, Gemma 2 and Gemma 3.
@@ -200,11 +200,11 @@ def window(spec: Spec) -> Iterator[Finding]:
 def method(spec: Spec) -> Iterator[Finding]:
     """Context parallelism works only with sft.
 
-    Why it is bad: transformers splits only input_ids, labels, attention_mask and position_ids. The batches of other
-    methods contain further tensors, which are not split.
+    Why it is bad: transformers splits only input_ids, labels, attention_mask and position_ids. The batches of methods
+    other than sft contain further tensors, which are not split.
 
-    Without this rule: grpo and rloo build their inputs after generation and raise ValueError; the preference trainers
-    split the tokens but not the masks, and a reward model reads its score from the last token of one rank's piece.
+    Without this rule: grpo and rloo build their inputs after generation and raise ValueError. The preference trainers
+    split the tokens but not the masks. A reward model reads its score from the last token of one rank's piece.
 
     Source: trl 1.16 `grpo_config.py`, `dpo_trainer.py`, `kto_trainer.py`, `reward_trainer.py`; transformers 5.23
     `Trainer._prepare_context_parallel_inputs`.
@@ -229,8 +229,9 @@ def padding(spec: Spec) -> Iterator[Finding]:
     Why it is bad: the ranks exchange pieces of the sequence, which must have one length. Under FSDP, each rank gets one
     piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of work.
 
-    Without this rule: with other lengths, the pieces differ and cannot be exchanged. With an odd multiple under FSDP,
-    the first rank gets only the first tokens, which attend to few others, so it has less work than the other ranks.
+    Without this rule: if the length of a sequence is not such a multiple, its pieces differ and cannot be exchanged.
+    With an odd multiple under FSDP, the first rank gets only the first tokens, which attend to few others, so it has
+    less work than the other ranks.
 
     Source: torch 2.13 `_context_parallel/_load_balancer.py`, `_attention.py`; confirmed by running it: pieces of 17 and
     16 tokens.

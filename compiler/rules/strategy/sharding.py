@@ -350,7 +350,7 @@ def checkpointing_family(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: the model classes of a few families cannot recompute their layers.
 
-    Without this rule: ValueError when it is switched on, after the model is loaded and the data tokenized.
+    Without this rule: if the spec turns checkpointing on, ValueError after the model is loaded and the data tokenized.
 
     Source: `supports_gradient_checkpointing` of every causal model of transformers 5.23 and 4.52; confirmed by running
     it.
