@@ -55,8 +55,8 @@ def complete_rows(spec: Spec) -> Iterator[Finding]:
     `holdout`, `unique`, `long = chunk`, `workers`, tokenized rows, and `init = eva`. A stream is one source, whose rows
     are read in their order or shuffled in a buffer.
 
-    Why it is bad: `take`, `holdout`, `unique` and the other settings in this list count, select or compare all rows,
-    and a stream is never complete.
+    Why it is bad: `take`, `holdout`, `unique` and the rule's other settings count, select or compare all rows, and a
+    stream is never complete.
 
     Without this rule: AttributeError or TypeError from the datasets library, whose streams have neither a length nor
     row numbers; `workers` has no effect.

@@ -260,7 +260,7 @@ def precompute_with_zero3(spec: Spec) -> Iterator[Finding]:
         return
     if spec.bits == 4 and spec.on_cpu:
         yield Finding(
-            spec.location("method.precompute", "repacks the base for the CPU"),
+            spec.location("method.precompute", "bitsandbytes repacks the base for the CPU"),
             "under zero3, the reference cannot be precomputed with a 4-bit base on a CPU",
             "write `strategy zero2`, or leave `precompute` out",
             (spec.label("strategy", "the strategy"), spec.label("hardware", "the hardware")),

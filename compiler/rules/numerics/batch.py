@@ -162,7 +162,7 @@ def warmup_past_the_end(spec: Spec) -> Iterator[Finding]:
     elif steps is None and warmup.unit == "share" and warmup.value >= 1:
         yield Finding(
             spec.location("schedule.warmup", "all of the run"),
-            "the warm-up is the whole run",
+            "the warm-up lasts for the complete run",
             write("warmup = 3%"),
             severity="error" if spec.text("schedule") == "polynomial" else None,
         )

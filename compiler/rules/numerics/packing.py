@@ -57,13 +57,13 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
-        ways.append(f"`{mask}`, which is exact for this model and costs attention over the complete row")
+        ways.append(f"`{mask}`, whose mask is exact for this model, though attention then covers the complete row")
     if can_run_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
     location = spec.location("batch.packing", f"{attn} attention does not see where documents end")
     yield Finding(
         location,
-        "packing needs flash attention or an exact mask",
+        "packing needs flash attention, or a mask that keeps documents apart",
         "write " + ", or ".join(ways) if ways else "leave `packing` out",
         (spec.label("model.attn", "the attention"),),
         mask if mask_is_exact(spec) and not cut and location.typed == "packing" else None,

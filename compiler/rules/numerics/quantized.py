@@ -248,5 +248,5 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.model.label,
             f"{spec.model.name} is published in MXFP4 and is unpacked to {dtype} when it is loaded{size}",
-            "name a copy in bf16 to download the weights that are trained",
+            "name a copy in bf16, which needs no unpacking",
         )

@@ -47,7 +47,7 @@ def evaluations_longer_than_training(spec: Spec) -> Iterator[Finding]:
     least = max(1, int(SHARE * FORWARD * trained / number))
     yield Finding(
         spec.location("eval.every", f"{number:,} times"),
-        f"{number:,} evaluations of {rows:,} rows take longer than training on {trained:,}",
+        f"{number:,} evaluations of {rows:,} rows take longer than training on {trained:,} rows",
         f"{often}evaluate about {least:,} rows",
         (spec.label("data.holdout", "the rows of an evaluation"),) if spec.get("data.holdout") else (),
     )
