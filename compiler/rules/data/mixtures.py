@@ -166,9 +166,9 @@ def _rows(source: DataSource, used: int, held: int) -> str:
 
 @rule("XP542", "source-named-twice", "note")
 def named_twice(spec: Spec) -> Iterator[Finding]:
-    """Two sources should not contain the same rows. They do if they are one file under two names, a folder and a file
-    in that folder, or two parts of one split (every part begins with the split's first row). This note becomes a
-    warning if the spec has a holdout or `unique`.
+    """Two sources should not contain the same rows. They do if they are one file under two names, or a folder and a
+    file in that folder. Two parts of one split share rows, too, because every part begins with the split's first row.
+    This note becomes a warning if the spec has a holdout or `unique`.
 
     Why it is bad: with a holdout, held-out rows are also trained on. Without a holdout, each row is trained on twice in
     an epoch, unless `unique` drops the second copy.

@@ -195,7 +195,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
     `mask` or `masked` of true. Only `method sft(assistant_only)` reads these keys, in the answers of a conversation; no
     other run can leave out a turn.
 
-    Why it is bad: a wrong answer that its row excludes would be learned.
+    Why it is bad: a wrong answer would be learned, although its row says that it must not be.
 
     Without this rule: launch.sh stops at the first row with such a turn.
 

@@ -81,7 +81,7 @@ def not_utf_8(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a single byte of another encoding stops the reading.
 
-    Without this rule: UnicodeDecodeError at the launch, which does not name the row.
+    Without this rule: UnicodeDecodeError at the launch; its message does not name the row.
 
     Source: datasets 5.2 and 5.0 `packaged_modules/json`, `csv` and `text`; confirmed by running it.
     """

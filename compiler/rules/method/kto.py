@@ -63,8 +63,7 @@ def kto_balance(spec: Spec) -> Iterator[Finding]:
     """kto's weights `desirable` and `undesirable` should make up for different numbers of good and bad answers, as in
     equation 8 of the kto paper. This rule counts the labels in local files.
 
-    Why it is bad: if one kind of answer is more frequent and the weights do not make up for this, it dominates the
-    loss.
+    Why it is bad: the more frequent kind of answer dominates the loss, unless the weights make up for the difference.
 
     Without this rule: trl only warns, after the data is tokenized.
 

@@ -221,10 +221,10 @@ def method(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP490", "context-parallel-padding")
 def padding(spec: Spec) -> Iterator[Finding]:
-    """With context parallelism, sequences must be padded to a length that the ranks can share. Under FSDP,
-    `pad_to_multiple_of` must be a multiple of 2 x `context_parallel`; for an odd multiple of `context_parallel`, this
-    rule only warns. Under ZeRO, it must be a multiple of `context_parallel`. Under ZeRO on CPUs, all sequences must
-    have one length, so it must be a multiple of `seq` (rounded up to a multiple of `context_parallel`).
+    """With context parallelism, sequences must be padded to a length that the ranks can share, so `pad_to_multiple_of`
+    must have a legal value. Under FSDP, this is a multiple of 2 x `context_parallel`; for an odd multiple of
+    `context_parallel`, the rule only warns. Under ZeRO, it is a multiple of `context_parallel`. Under ZeRO on CPUs, all
+    sequences must have one length, so it is a multiple of `seq`, rounded up to a multiple of `context_parallel`.
 
     Why it is bad: the ranks exchange pieces of the sequence, which must have one length. Under FSDP, each rank gets one
     piece from the beginning and one from the end of the sequence, so that all ranks have the same amount of work.
