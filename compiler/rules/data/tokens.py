@@ -130,8 +130,8 @@ def token_not_in_vocabulary(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: rows would be padded, or ended, with the wrong token.
 
-    Without this rule: trl 1.16 raises ValueError after the model is loaded. trl 0.18 silently pads or ends rows with
-    the tokenizer's token for unknown words instead.
+    Without this rule: trl 1.16 raises ValueError after the model is loaded. trl 0.18 raises ValueError only if the
+    tokenizer has no token for unknown words; otherwise it silently pads or ends rows with that token.
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
