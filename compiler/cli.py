@@ -310,6 +310,7 @@ def is_denied(options: argparse.Namespace | SimpleNamespace, problems: Sequence[
 
 
 if __name__ == "__main__":
-    from xpc.compiler.cli import main as entry  # use the imported module, not this copy with the name __main__
+    # import `main` from the package: this file, run as a program, is a second copy of the module
+    from xpc.compiler.cli import main as entry
 
     sys.exit(entry())

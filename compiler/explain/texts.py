@@ -25,7 +25,7 @@ def explain(what: str) -> str | None:
         return spec_values(path, name)
     rows, of_source = setting_rows(what), source_setting(what)
     if not rows and of_source is None:
-        # imported only here, because other names of the registry or of a library are asked for less often
+        # imported only here, because most calls explain a setting
         from xpc.compiler.explain.names import explain_name
 
         return explain_name(what) or _slug(what)

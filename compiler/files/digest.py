@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256 as sha256
 else:
-    try:  # `random` of Python 3.12 imports SHA-2 in the same way
+    try:  # `random` in Python 3.12 imports SHA-2 from `_sha2`, too
         from _sha2 import sha256
     except ImportError:
         try:

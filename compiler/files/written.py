@@ -41,7 +41,7 @@ def lines(text: str) -> list[Line]:
     out = []
     for number, line in enumerate(text.split("\n"), 1):
         note = starts.get(number)
-        # the user has written a comment that begins with `# xpc:`
+        # the comment begins with `# xpc:`, but the user wrote it
         if note is not None and note.text.startswith("# xpc:"):
             note = None
         code = line if note is None else line[: len(line) - len(note.text)]

@@ -37,7 +37,7 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
-    @cache  # `--partial` reads a script again for each decision
+    @cache  # cached, because `--partial` reads a script again for each decision
     def read(name: str) -> bytes | None:
         if not name or "\0" in name:
             return None

@@ -71,7 +71,7 @@ def _integer(row: Setting, item: Item, node: Value | None, tokens: bool = False)
         exact, binary = _scaled(row, item, node, scale), _scaled(row, item, node, 1024)
         found = _wrong_unit(row, item, node, f"{binary if unit == 'k' else exact:.0f}")
         readings = f"{binary:.0f}, {node.value:g}Ki or " if unit == "k" else ""
-        # the help suggests no edit for an ambiguous value
+        # the value is ambiguous, so the help names the choices and an editor applies none
         found.help, found.edit = f"write {readings}{exact:.0f}", not readings
         raise found
     if unit != (node.unit or ""):

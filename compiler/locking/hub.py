@@ -64,7 +64,7 @@ class Hub:
 
     def pin(self, kind: str, id: str, requested: str, part: str) -> Pin:
         """Pin a repository at the branch, tag or commit `requested`; "" means the default branch."""
-        # a repository without a branch in its reference is that of a model
+        # a kernel without a requested revision is looked up as a model repository
         repository = MODEL if kind == KERNEL and not requested else kind
         path = f"/api/{NAMES[repository]}/{quote(id)}/revision/{quote(requested or 'main', safe='')}"
         answer = self._json(path, f"{id}{f'@{requested}' if requested else ''}")

@@ -25,9 +25,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only SFTConfig has, and arguments that this class accepts only to warn about them. If a
-        # setting of the spec needs such an argument, a rule refuses the setting, or the setting is about data, and the
-        # runtime applies it to the rows.
+        # Drop arguments that only SFTConfig has, and those that this class deprecates. If a setting needs a dropped
+        # argument, a rule refuses the setting, or the runtime applies it to the rows.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}
@@ -116,8 +115,8 @@ def _batch(spec: Spec) -> dict[str, Json]:
         "per_device_train_batch_size": spec.integer("batch.micro"),
         "per_device_eval_batch_size": spec.integer("eval.micro"),
         "gradient_accumulation_steps": spec.integer("batch.accum"),
-        # If such a row were cut, tokens of its images would be lost. So the trainer cuts no rows with images, and the
-        # runtime checks their length.
+        # Truncation could cut off image tokens. So the trainer does not truncate rows with images, and the runtime
+        # checks their length.
         _named(spec, "seq"): None if uncut or spec.reads_images else spec.integer("batch.seq"),
         "packing": packing,
         "eval_packing": spec.flag("batch.packing.eval"),

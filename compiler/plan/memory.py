@@ -107,8 +107,8 @@ def _layer(load: Load, attention: str) -> float | str:
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
         # this kind was not measured; it saves as much as torch's fused kernel without a mask
         return _layer(load, "sdpa")
-    # With adapters, only one kind of attention was measured. For another kind, the difference between the two kinds in
-    # full training is added.
+    # With adapters, only one kind of attention was measured. For another kind, add the difference that full training
+    # shows between the two.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)
@@ -123,7 +123,7 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # if only the norms are float32, a layer needs at most as much as if embeddings and norms are float32
+    # no measurement with float32 norms: use the one with float32 norms and embeddings, which is an upper bound
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found
@@ -234,7 +234,8 @@ def _casts(load: Load) -> float:
     if not load.amp or load.engine != "none" or load.weight != 4:
         return own
     if tuned is not None and load.checkpointing:
-        return own + load.facts.layer_params * 2.0  # autocast does not cache frozen weights
+        # autocast does not cache casts of frozen weights, so one layer's copy exists at a time
+        return own + load.facts.layer_params * 2.0
     return own + load.facts.params * 2.0
 
 
@@ -314,8 +315,7 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         kept, again = layers * layer, 0.0
     working = _working(load, layer) * (sets if load.checkpointing else 1)
     casts, scores = _casts(load), logits(load)
-    # The memory of adapters that does not depend on tokens. Its parts belong to each layer, to a layer's forward pass,
-    # and to a layer's backward pass.
+    # the adapters' memory that does not depend on tokens: in total, per layer, in a forward pass, in a backward pass
     own, each, passing, backwards = component(load), of_layer(load), in_forward(load), in_backward(load)
     computed = 2 if load.engine == "fsdp" and load.shard > 1 else 1
     kept_adapters = each * (computed if load.checkpointing else layers)

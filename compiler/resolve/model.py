@@ -129,7 +129,8 @@ def _unregistered(node: Ref, label: Label) -> Diagnostic:
     """The finding for a model of the hub that is not in the registry. It is a warning if the name is probably a
     misspelling of another model's name.
     """
-    from xpc.compiler.suggest.registry_names import hub_typo  # imported only here, because only such a model needs it
+    # imported only here, because only an unregistered model needs it
+    from xpc.compiler.suggest.registry_names import hub_typo
 
     message = f"`{node.name[:80]}` is not in the registry: its architecture is not checked"
     help, near = '`config = file("config.json")` gives the architecture', hub_typo(node.name)

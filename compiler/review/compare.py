@@ -228,9 +228,6 @@ def _only_in_either(before: Counter[str], after: Counter[str]) -> tuple[tuple[st
     return tuple((before - after).elements()), tuple((after - before).elements())
 
 
-# The first line of a comparison
-
-
 def _headline(found: Difference, settings: str, memory: str) -> str:
     """The first line of the comparison. It says what changed, and what a reviewer must know about the change. Empty
     only for equal runs.

@@ -22,7 +22,7 @@ def with_value(text: str, name: str, spec: Spec, path: str, value: str) -> str:
         start, end = label.span.start, label.span.end
         stated, equals, _ = text[start:end].partition("=")
         if not equals and isinstance(found.value, bool):  # type: ignore[union-attr]
-            if text[end : end + 1] == "(":  # the settings of the flag follow in parentheses
+            if text[end : end + 1] == "(":  # the parentheses contain the settings of the flag
                 end = text.index(")", end) + 1
             equals = "="
         return f"{text[:start]}{f'{stated.rstrip()} = ' if equals else ''}{value}{text[end:]}"

@@ -98,7 +98,7 @@ class Upgrade:
                 if found is None or (one.argument and stated(found).get(one.argument) != one.value):
                     continue
                 closer = self.difference(found)
-                if _differing(closer) < _differing(left):  # this pin removes a difference, and adds none
+                if _differing(closer) < _differing(left):  # keep a pin only if it reduces the number of differences
                     self.text, after, left = text, found, closer
                     self.pins.append(one)
                     done |= {one.argument} - {""}

@@ -88,7 +88,7 @@ def worker(expected: str | None, passed: dict[str, str]) -> Callable[[], int]:
         if bundle is None:
             raise RuntimeError(f"neither {os.getcwd()} nor {BUNDLE} is the bundle of this job")
         job, context = settings(bundle), ray.train.get_context()
-        # launch.sh must not retry, because the job does
+        # launch.sh must not retry, because the Ray job retries
         environment = {"XPC_NODE_WAIT": "1800", **inherited(bundle), **passed, "XPC_RETRIES": "0"}
         environment["XPC_RAY_NODE"] = ray.get_runtime_context().get_node_id()
         if job["nodes"] > 1:
@@ -185,7 +185,7 @@ def supervise(status_out: int) -> None:
             while child.poll() is None and time.monotonic() < until:
                 time.sleep(0.2)
         status = -signal.SIGKILL if child.returncode is None else child.returncode
-        with suppress(BrokenPipeError):  # ignored if the worker has ended
+        with suppress(BrokenPipeError):  # if the worker has ended, nobody reads the status
             os.write(status_out, str(128 - status if status < 0 else status).encode())
         os.killpg(0, signal.SIGKILL)  # kills this process and all remaining processes of the run
 

@@ -80,7 +80,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         draft.note(entry, AUTO)
         return
     head, _, last = key.rpartition(".")
-    # names that are deprecated, and that DeepSpeed accepts nevertheless
+    # DeepSpeed still accepts these deprecated names
     older = KEYS.block("zero_optimization").column("renamed")
     name = f"{head}.{older[last]}" if last in older else key
     why = extras.removed(draft.stack, "deepspeed", name)

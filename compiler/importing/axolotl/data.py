@@ -300,7 +300,7 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
         draft.differs("datasets.system", "axolotl writes the column `system` as a system turn, even if it is empty, "
                       "and the spec writes none", location)  # fmt: skip
         return ("input", "chosen", "rejected")
-    # both axolotl and xpc pass the rows to TRL unchanged, so nothing needs to be set
+    # axolotl and xpc both pass these rows to TRL unchanged, so there is nothing to write
     if word == "passthrough" and draft.method == "dpo":
         return ()
     _chat_template(draft, word.removeprefix("bradley_terry."), location, texts=True)

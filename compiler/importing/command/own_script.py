@@ -86,7 +86,7 @@ def draft(
     try:
         near = evolve(
             overrides.below(posixpath.dirname(program)),
-            # an argument such as `--set 1=x` belongs to the shell script; the program gets its own words
+            # numbered arguments such as `1=x` are those of the shell script, and not those of the program it starts
             sets={**given, **{key: one for key, one in overrides.sets.items() if not key.isdecimal()}},
             hardware=hardware,
             launch=started,

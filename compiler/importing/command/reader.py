@@ -176,8 +176,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     named = [one for one in rest if one.text.endswith((".yaml", ".yml", ".json"))]
     if config is None and len(named) == 1 and len(rest) == 1 + len(empty):
         config = Entry("config", named[0].text, file, named[0].line, unset=named[0].open)
-        # the only word for the parser is the name of the file; an argument such as `$5`, which nothing gives, is no
-        # word
+        # the parser reads only the name of the file; an argument without a value, such as an unset `$5`, is ignored
         rest, line = [], evolve(line, rest=(named[0],), dropped=(*line.dropped, *empty))
     overridden: list[Entry] = []
     lost = config is not None and overrides.read(text(config) or "") is None
@@ -234,8 +233,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
             draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
     if chat:
         entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # FastChat's scripts were written for those versions of transformers that have the argument
-        # `evaluation_strategy`
+        # FastChat's scripts use `evaluation_strategy`, so they need a version of transformers that has this argument
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launch_file(draft, named_launch, launch)
     launch = launcher(draft, line, found, launch)

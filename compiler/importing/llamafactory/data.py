@@ -127,8 +127,8 @@ def streamed(draft: Draft, packs: bool) -> None:
         "tokenizer",
         "LLaMA-Factory writes no first token (such as <s>) before a text; the spec does if the tokenizer has one",
     )
-    # Remove the difference that `families.nearest` reported about packing several rows: pretraining packs one stream of
-    # texts.
+    # `families.nearest` reported a difference in packing, but pretraining packs one stream of texts: drop that
+    # difference.
     dropped = draft.differences.pop("sample_packing", None)
     draft.messages = [one for one in draft.messages if dropped is None or dropped not in one.text]
     if not packs:

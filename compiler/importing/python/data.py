@@ -123,7 +123,7 @@ def _of_frame(out: Data, step: Object) -> bool:
             return False
         out.shuffled, out.take = True, drawn
     elif name == "sample" and _is_number(step.argument("frac", 1), 1):
-        out.shuffled = True  # all rows, in another order
+        out.shuffled = True  # `sample(frac=1)` keeps all rows and shuffles them
     elif name == "sample" and (drawn := step.argument("n", 0)) is not None and isinstance(drawn.value, int):
         out.shuffled, out.take = True, drawn
     elif name == "head" and isinstance((first := step.argument("n", 0) or Argument(5, step.location)).value, int):

@@ -47,7 +47,7 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         _encoder(model.name)
         entries.add("model_name_or_path", model.name)
     elif merged and model.continued is not None:
-        entries.add("model_name_or_path", model.continued)  # the folder of the adapter, which a person merges
+        entries.add("model_name_or_path", model.continued)  # the user merges this adapter into its base
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):
             locations = getattr(owner.value, "locations", {})

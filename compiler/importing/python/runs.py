@@ -32,7 +32,7 @@ def trainers_of(machine: Machine) -> list[Object]:
     the script calls twice with other settings makes two runs.
     """
     made: list[Object] = []
-    for one in machine.calls:  # interpreting a function twice creates its trainer twice
+    for one in machine.calls:  # a function may be interpreted twice, so the same call is kept once
         if functions.is_trainer(one.path) and not any(one.location == other.location for other in made):
             made.append(one)
     trained: list[Object] = []

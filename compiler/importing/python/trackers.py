@@ -59,7 +59,7 @@ def gather(entries: Entries, machine: Machine) -> None:
         project = start.argument(project_argument, first) or project
         name = start.argument(name_argument, second)
         if name is not None and name.value is not None and not unread(name.value):
-            entries.values.pop("run_name", None)  # the call that starts the tracker takes precedence over this value
+            entries.values.pop("run_name", None)  # the name in the call that starts the tracker replaces `run_name`
             entries.add("run_name", name)
     if project is not None and isinstance(project.value, str) and key not in entries.values:
         entries.add("project" if "project" in entries.values else key, project)

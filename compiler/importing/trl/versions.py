@@ -138,7 +138,7 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     """
     order = numbers()
     if name == "bf16" and known:
-        return True  # null means bf16, but only if fp16 is off
+        return True  # null stands for true here: bf16 is on unless fp16 is on
     if name == "average_tokens_across_devices" and not known:
         return at >= order.index("0.23")  # transformers changed this default around TRL 0.23
     if not known:

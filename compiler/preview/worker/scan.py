@@ -270,7 +270,8 @@ class Scan:
                 out.append([])
             locations: list[int] = batch["places"] if isinstance(batch, Mapping) else batch
             shown = [_times(names[location], many) for location, many in Counter(locations).items()]
-            if not (generates and shown in out[-1]):  # several micro-batches use the completions of one batch
+            # several micro-batches share the completions of one generation batch, which is shown once
+            if not (generates and shown in out[-1]):
                 out[-1].append(shown)
         return out
 

@@ -76,7 +76,7 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
     at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
     texts = [[*one, ""] for one in texts]  # one of the two texts may have fewer lines
     here, recompiled = (_line(one[at]) for one in texts)
-    # the lines differ only in spaces, or after the part that is shown
+    # the lines look equal as shown: they differ in spaces, or beyond the part that is shown
     if here == recompiled and texts[0][at] != texts[1][at]:
         lines = [one[at] for one in texts]
         location = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)

@@ -171,7 +171,7 @@ def _strings(values: Iterable[object]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    # index.py is written first: `table` imports modules that import index.py
+    # write index.py first, because `table` imports modules that import it
     for path, text in ((INDEX, index), (TABLE, table)):
         with open(path, "w", encoding="utf-8") as handle:
             handle.write(text())

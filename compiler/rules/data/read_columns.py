@@ -71,7 +71,7 @@ def two_readable(spec: Spec) -> Iterator[Finding]:
         read += ["prompt"] if source.shape == "preference" else []
         if {*ALPACA} <= {*source.found}:
             names = CONTENTS + ALPACA
-        if spec.method.shapes[0] == "prompt":  # all other columns are for reward functions
+        if spec.method.shapes[0] == "prompt":  # online methods pass all other columns to reward functions
             names = UNREADABLE
         others = [name for name in names if name in source.found and name not in read]
         if others:

@@ -69,7 +69,7 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    for name in LAUNCHERS:  # accelerate runs launchers as programs, so each fork would import their modules again
+    for name in LAUNCHERS:  # remove the launchers: accelerate runs each as a program, so each fork must import it again
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
