@@ -74,10 +74,9 @@ def _with_example(text: str, code: str) -> str:
             out += f"\n{title}:\n{indent(chr(10).join(found[name]) or '(the spec without what follows)', '    ')}\n"
     out += f"{lead[1:]}{source}\n" if lead else ""
     if "holds" in found:
-        out += (
-            f"\nApplies on {', '.join(found['holds'])}. Its cases: what happens without the rule, or why no proof shows it.\n"
-            + "".join(f"  {row}\n" for row in found["rows"])
-        )
+        out += f"\nApplies on {', '.join(found['holds'])}. "
+        out += "Its cases: what happens without the rule, or why no proof shows it.\n"
+        out += "".join(f"  {row}\n" for row in found["rows"])
     return out
 
 

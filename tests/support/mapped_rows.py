@@ -2,8 +2,8 @@
 folder with the bundles' model and data.
 
 Prints one line of JSON for each call of `Dataset.map` or `Dataset.filter` whose function gets single rows. The line has
-the name of the function, whether the function was called in batches, whether a function of Arrow columns replaced it, and
-whether types and values equal those of `Dataset.map` itself.
+the name of the function, whether the function was called in batches, whether a function of Arrow columns replaced it,
+and whether types and values equal those of `Dataset.map` itself.
 """
 
 from __future__ import annotations

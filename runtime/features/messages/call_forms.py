@@ -15,6 +15,15 @@ CALLERS = ("function_call", "tool_call")
 """Speakers of from/value conversations whose turns are tool calls as JSON text (LLaMA-Factory's ShareGPT rows)."""
 
 
+def has_callers(column: Any) -> bool:
+    """Whether any turn in a column of conversations is from a speaker in `CALLERS`, whose turns are tool calls."""
+    import pyarrow
+    import pyarrow.compute as compute
+
+    speakers = compute.struct_field(compute.list_flatten(column), "from")
+    return bool(compute.any(compute.is_in(speakers, value_set=pyarrow.array(CALLERS))).as_py())
+
+
 def from_caller(turn: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The assistant's turn for a turn of a speaker in `CALLERS`. Raises RunError if its value is not a call."""
     calls = turn.get("value")

@@ -21,6 +21,7 @@ from ..messages.call_forms import (
     doubles,
     found_forms,
     from_caller,
+    has_callers,
     in_form,
     with_arguments,
     wrong_call,
@@ -83,20 +84,11 @@ def _has_fields(stored: Any) -> bool:
         keys = turn if isinstance(turn, dict) else {}
         plain = set(keys) in ({"role", "content"}, {"from", "value"})
         texts = all(getattr(one, "dtype", None) == "string" for one in keys.values())
-        if plain and "from" in keys and _has_callers(stored.data.column(column)):
+        if plain and "from" in keys and has_callers(stored.data.column(column)):
             return True
         if column in (*KEPT, "functions") or (turn is not None and not (plain and texts)):
             return True
     return False
-
-
-def _has_callers(column: Any) -> bool:
-    """Whether any turn in a column of conversations is from a speaker in `CALLERS`, whose turns are tool calls."""
-    import pyarrow
-    import pyarrow.compute as compute
-
-    speakers = compute.struct_field(compute.list_flatten(column), "from")
-    return bool(compute.any(compute.is_in(speakers, value_set=pyarrow.array(CALLERS))).as_py())
 
 
 def _read(
