@@ -74,5 +74,5 @@ def test_a_reward_model_learns_no_turn_of_a_user(
     bundle: Any = SimpleNamespace(arguments={}, method=method, data={})
     source = {"id": None, "path": "pairs.jsonl", "split": "train"}
     turn_notes.check(bundle, source, [{"chosen": turns, "rejected": turns}], doubles=False)
-    said = capsys.readouterr()
-    assert (said.out + said.err).count("which are learned with it") == notes
+    output = capsys.readouterr()
+    assert (output.out + output.err).count("which are learned with it") == notes
