@@ -104,6 +104,8 @@ def test_rows_are_dropped_before_they_are_drawn() -> None:
     bundle: Any = SimpleNamespace(
         data={"sources": sources, "min_tokens": 5, "exhausted": "stop", "seed": 42, "shuffle": True, "holdout": None},
         sources=lambda: sources,
+        method="sft",
+        arguments={},
         plan={"method": {"unpaired": False}},
     )
     tokenizer: Any = lambda text: {"input_ids": text.split()}  # noqa: E731
