@@ -13,7 +13,7 @@ from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Unknown
-from xpc.compiler.importing.python.sources import KINDS, source_of
+from xpc.compiler.importing.python.sources import KINDS, refuse_arrow, source_of
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.methods import METHODS
 
@@ -143,11 +143,7 @@ def _source(
 ) -> None:
     location = chain.loaded.location if chain.loaded is not None else trainer.location
     if chain.loaded is not None and chain.loaded.last == "load_from_disk":
-        draft.error(
-            Entry("load_from_disk", None, location.file, location.line),
-            "a folder of Arrow files is no data of a spec",
-            "save it as JSONL or Parquet, and name that file",
-        )
+        refuse_arrow(draft, chain.loaded, data)
     source = source_of(draft, chain, data)
     if source is None:
         return

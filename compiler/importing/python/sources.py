@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from math import ceil
 
 from xpc.compiler import registry
@@ -150,9 +151,33 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
         draft.error(Entry("load_dataset", None, location.file, location.line), why, "`--data NAME` names the data")
         return None, call.location
     name = given.value
-    if call.last == "load_from_disk" and not name.startswith((".", "/", "~")):
-        name = f"./{name}"  # a folder, not a Hub name
+    if call.last == "load_from_disk":
+        name = _exported(name, data)
+        name = name if name.startswith((".", "/", "~")) else f"./{name}"  # a file, not a Hub name
     return Entry("load_dataset", name, given.location.file, given.location.line), call.location
+
+
+def _exported(folder: str, data: Data) -> str:
+    """The Parquet file next to a folder of `save_to_disk`, such as `rows-train.parquet` for the split `train`."""
+    return folder.rstrip("/") + (f"-{data.split}" if data.split else "") + ".parquet"
+
+
+def refuse_arrow(draft: Draft, call: Object, data: Data) -> None:
+    """Report that a spec does not read a folder of `save_to_disk`, with the command that exports the folder's rows to
+    the Parquet file that the spec names.
+    """
+    given = call.argument("dataset_path", 0)
+    folder = given.value if given is not None and isinstance(given.value, str) else None
+    help = "save it as JSONL or Parquet, and name that file"
+    if folder is not None:
+        source, split, target = (
+            json.dumps(one, ensure_ascii=False) for one in (folder, data.split, _exported(folder, data))
+        )
+        rows = f"load_from_disk({source})" + (f"[{split}]" if data.split else "")
+        code = f"from datasets import load_from_disk; {rows}.to_parquet({target})"
+        help = f"`python -c {shlex.quote(code)}` writes the file that the spec names"
+    entry = Entry("load_from_disk", folder, call.location.file, call.location.line)
+    draft.error(entry, "a spec does not read the folder of Arrow files that `save_to_disk` writes", help)
 
 
 def split_of(call: Object, data: Data) -> str:

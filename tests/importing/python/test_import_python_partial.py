@@ -337,10 +337,20 @@ def test_rows_that_accelerate_prepares(tmp_path: Path, line: str) -> None:
     assert "on org/rows" in found.text
 
 
-def test_a_folder_of_arrow_files_is_no_name_of_the_hub(tmp_path: Path) -> None:
-    found = script(tmp_path, "from datasets import load_from_disk", data="load_from_disk('data/train')")
-    assert 'on "./data/train"' in found.text
+@pytest.mark.parametrize("data, file, rows", [
+    ("load_from_disk('data/train')", "./data/train.parquet",
+     'load_from_disk("data/train").to_parquet("data/train.parquet")'),
+    ("load_from_disk('pairs/')['train']", "./pairs-train.parquet",
+     'load_from_disk("pairs/")["train"].to_parquet("pairs-train.parquet")'),
+])  # fmt: skip
+def test_a_folder_of_arrow_files_is_a_decision_with_the_command_that_exports_it(
+    tmp_path: Path, data: str, file: str, rows: str
+) -> None:
+    found = script(tmp_path, "from datasets import load_from_disk", data=data)
+    assert f'on "{file}"' in found.text
     assert len(decisions(found)) == 1
+    (decision,) = found.draft.decisions
+    assert f"`python -c 'from datasets import load_from_disk; {rows}'`" in decision.help
 
 
 def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Path) -> None:
