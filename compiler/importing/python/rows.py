@@ -163,9 +163,21 @@ def _copied(labels: object, call: Object) -> bool:
     for _ in range(20):
         if at is call or not isinstance(at, Object):
             break
+        if _has_other_items(at):
+            return False
         first = at.positional[0].value if at.positional else None
         at = at.receiver if isinstance(at.receiver, Object) else first
     return at is call and isinstance(labels, Object) and "input_ids" in str(_keys(labels))
+
+
+def _has_other_items(labels: Object) -> bool:
+    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that was only read is an
+    object of `labels`.
+    """
+    return any(
+        name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels
+        for name, one in labels.attributes.items()
+    )
 
 
 def _keys(value: Object) -> list[object]:

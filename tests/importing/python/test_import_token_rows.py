@@ -90,3 +90,34 @@ def test_other_ways_of_writing_it(old: str, new: str) -> None:
 def test_other_rows_are_not_taken_for_it(old: str, new: str) -> None:
     assert old in FUNCTION
     assert script(FUNCTION.replace(old, new)).draft.wrong
+
+
+LABELS = """\
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+def process(example):
+    row = tokenizer(example["text"], truncation=True, max_length=384)
+    labels = list(row["input_ids"])
+    {change}
+    row["labels"] = labels
+    return row
+
+rows = load_dataset("org/rows", split="train").map(process, remove_columns=["text"])
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=TrainingArguments(output_dir="out"),
+        train_dataset=rows).train()
+"""
+
+
+@pytest.mark.parametrize("change", [
+    "for i in range(len(tokenizer(example['text'].split('Answer:')[0])['input_ids'])): labels[i] = -100",
+    "labels[0] = -100",
+])  # fmt: skip
+def test_labels_with_an_item_of_the_script_are_not_the_tokens(change: str) -> None:
+    found = script(LABELS.format(change=change))
+    assert any("the script makes the labels itself" in one for one in found.messages)
+
+
+@pytest.mark.parametrize("change", ["print(labels[0])", "labels[labels == tokenizer.pad_token_id] = -100"])
+def test_labels_without_the_padding_are_the_tokens(change: str) -> None:
+    found = script(LABELS.format(change=change))
+    assert not found.draft.wrong, found.messages

@@ -27,12 +27,19 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
         machine.define(target.id, value)
     elif isinstance(target, ast.Attribute):
         set_attribute(machine, machine.evaluate(target.value), target.attr, value, machine.location(target))
-    elif isinstance(target, ast.Subscript):
+    elif isinstance(target, ast.Subscript) and not _is_padding(target.slice):
         set_item(
             machine, machine.evaluate(target.value), machine.evaluate(target.slice), value, machine.location(target)
         )
     elif isinstance(target, ast.Tuple | ast.List):
         _unpack(machine, target.elts, value, target)
+
+
+def _is_padding(index: ast.expr) -> bool:
+    """Whether an index selects the padding, as in `labels[labels == tokenizer.pad_token_id] = -100`. No loss is on
+    padding, whether the script leaves it out or the collator.
+    """
+    return isinstance(index, ast.Compare) and "pad_token" in ast.unparse(index)
 
 
 def set_attribute(machine: Machine, owner: object, name: str, value: object, location: Location) -> None:
