@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.python.interpreter.row_lists import source_of
-from xpc.compiler.importing.python.interpreter.values import Argument, Bound, Location, Object, Row, Scalar, Unknown
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Bound,
+    Column,
+    Location,
+    Object,
+    Row,
+    Scalar,
+    Unknown,
+)
 from xpc.grammar.record import field, mutable
 
 MOST = 60
@@ -60,6 +69,7 @@ class Chain:
 def chain_of(value: object, depth: int = 0) -> Chain:
     """Trace a dataset back to the call or file that loads it."""
     out = Chain()
+    frames: list[Object] = []
     for _ in range(MOST):
         if isinstance(value, Unknown):
             out.unknown.append(value)
@@ -88,6 +98,8 @@ def chain_of(value: object, depth: int = 0) -> Chain:
             continue
         if not isinstance(value, Object):
             break
+        if value.path.startswith("pandas.") or ".to_pandas" in value.path:
+            frames.append(value)
         if value.last in ("load_dataset", "load_from_disk"):
             out.loaded = value
             break
@@ -119,7 +131,35 @@ def chain_of(value: object, depth: int = 0) -> Chain:
         below = value.receiver if isinstance(value.receiver, Object) else first
         value = below
     out.steps.reverse()
+    for frame in reversed(frames):
+        out.columns.update(_set_columns(frame))
     return out
+
+
+def _set_columns(frame: Object) -> dict[str, object]:
+    """The columns that a script sets on a pandas frame, as in `frame["text"] = frame["answer"]`. A column that is not a
+    copy of another one is unknown.
+    """
+    out: dict[str, object] = {}
+    for name, value in frame.attributes.items():
+        column = _column_name(name)
+        source = _item_of(value) if isinstance(value, Object) and value.receiver is frame else None
+        if column is None or column == source:
+            continue  # the column was only read
+        why = f"the script computes the column `{column}` of its table"
+        out[column] = Column(source) if source is not None else Unknown(why, frame.location)
+    return out
+
+
+def _column_name(attribute: str) -> str | None:
+    """The key of an item, such as `text` for `['text']`; None for other attributes."""
+    return attribute[2:-2] if attribute.startswith("['") and attribute.endswith("']") else None
+
+
+def _item_of(value: Object) -> str | None:
+    """The column that `frame["name"]` reads; None for other values."""
+    key = value.positional[0].value if value.path.endswith("[]") and len(value.positional) == 1 else None
+    return key if isinstance(key, str) else None
 
 
 def _of_several_files(value: object) -> list[object]:

@@ -109,6 +109,29 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=Datas
     assert setting in found.text
 
 
+@pytest.mark.parametrize("value", [
+    "'<s>' + pd.Series(asked) + frame['completion']", "frame.apply(joined, axis=1)", "[one for one in asked]",
+])  # fmt: skip
+def test_a_column_that_the_script_computes_is_an_error(value: str) -> None:
+    found = script(FRAME + f"""
+frame["text"] = {value}
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"),
+           train_dataset=Dataset.from_pandas(frame[["text"]])).train()
+""")  # fmt: skip
+    assert any("the script computes the column `text` of its table" in one for one in found.messages)
+
+
+def test_a_column_that_copies_another_one() -> None:
+    found = script("""
+frame = pd.read_csv("rows.csv")
+frame["text"] = frame["story"]
+print(frame["title"])
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=Dataset.from_pandas(frame)).train()
+""")
+    assert not found.draft.wrong, found.messages
+    assert "columns = [story]" in found.text
+
+
 def test_rows_that_a_data_frame_drops_are_an_error() -> None:
     assert script(FRAME + """
 frame = frame.drop(frame[frame.prompt.isna()].index)
