@@ -337,7 +337,7 @@ def test_rows_that_accelerate_prepares(tmp_path: Path, line: str) -> None:
     assert "on org/rows" in found.text
 
 
-@pytest.mark.parametrize("data, file, rows", [
+@pytest.mark.parametrize(("data", "file", "rows"), [
     ("load_from_disk('data/train')", "./data/train.parquet",
      'load_from_disk("data/train").to_parquet("data/train.parquet")'),
     ("load_from_disk('pairs/')['train']", "./pairs-train.parquet",
