@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
+    Schema = list[dict[int, Any]]
 
 MOST = 2**24
 """Maximum size in bytes of a footer that is read."""
@@ -33,31 +36,34 @@ def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
     """The columns and the number of rows of a Parquet file, or None if they cannot be read. `tail(n)` must return the
     last n bytes of the file.
     """
-    try:
-        size = int.from_bytes(tail(8)[:4], "little")
-        return None if size > MOST else _facts(_Compact(tail(size + 8)[:-8]))
-    except (IndexError, KeyError, ValueError, TypeError, AttributeError):
-        return None
+    return _read(tail, _columns)
 
 
 def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
     """The columns of a Parquet file with the keys inside them, such as `id` and `messages[].role`. None if they cannot
     be read. `tail` is the same function as for `footer`.
     """
+    return _read(tail, _keys)
+
+
+def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
+    """What `make` returns for the elements of the schema and the number of rows. None if they cannot be read."""
     try:
         size = int.from_bytes(tail(8)[:4], "little")
-        if size > MOST:
-            return None
-        schema, _ = _schema(_Compact(tail(size + 8)[:-8]))
-        found, at = dict[str, None](), 1
-        for _ in range(schema[0][CHILDREN]):
-            at = _add_keys(schema, at, "", 0, found)
-        return tuple(found)
+        return None if size > MOST else make(*_schema(_Compact(tail(size + 8)[:-8])))
     except (IndexError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _add_keys(schema: list[dict[int, Any]], at: int, above: str, skipped: int, found: dict[str, None]) -> int:
+def _keys(schema: Schema, rows: int) -> tuple[str, ...]:
+    """The columns with the keys inside them."""
+    found, at = dict[str, None](), 1
+    for _ in range(schema[0][CHILDREN]):
+        at = _add_keys(schema, at, "", 0, found)
+    return tuple(found)
+
+
+def _add_keys(schema: Schema, at: int, above: str, skipped: int, found: dict[str, None]) -> int:
     """Add the keys of the schema's element `at` and of those inside it; return the position of the next element. The
     names of the two levels between a list and its elements are skipped, because each writer has its own.
     """
@@ -76,7 +82,7 @@ def _add_keys(schema: list[dict[int, Any]], at: int, above: str, skipped: int, f
     return at
 
 
-def _schema(data: _Compact) -> tuple[list[dict[int, Any]], int]:
+def _schema(data: _Compact) -> tuple[Schema, int]:
     """The elements of the schema, and the number of rows."""
     found: dict[int, object] = {}
     for number, value in data.fields(0):
@@ -89,8 +95,8 @@ def _schema(data: _Compact) -> tuple[list[dict[int, Any]], int]:
     return schema, rows
 
 
-def _facts(data: _Compact) -> tuple[list[str], int]:
-    schema, rows = _schema(data)
+def _columns(schema: Schema, rows: int) -> tuple[list[str], int]:
+    """The columns and the number of rows."""
     names, at = [], 1
     for _ in range(schema[0][CHILDREN]):
         names.append(schema[at][NAME].decode("utf-8"))

@@ -326,9 +326,7 @@ def _folder(
     first = (folders.of_split(tuple(names), source.split) or names)[0]
     found, problems = _local(String(node.span, f"{path}/{first}"), label, shape, block, named)
     parts = tuple(
-        evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=_keys(f"{path}/{one}", block.workspace))
-        if one.lower().endswith(".parquet") and number < MANY
-        else evolve(found, path=f"{path}/{one}", found=None, rows=None)
+        evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=_keys(f"{path}/{one}", number, block.workspace))
         for number, one in enumerate(names)
     )
     return evolve(found, path=node.value, parts=parts, rows=None), problems
@@ -338,8 +336,12 @@ MANY = 256
 """The most Parquet files of a folder whose columns are compared."""
 
 
-def _keys(path: str, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns of a Parquet file with the keys inside them; None if they cannot be read."""
+def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
+    """The columns, with the keys inside them, of the folder's file with this number. None if they cannot be read, or if
+    they are not compared.
+    """
+    if not path.lower().endswith(".parquet") or number >= MANY:
+        return None
     from xpc.compiler.data.parquet import keys
 
     try:

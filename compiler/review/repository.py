@@ -117,6 +117,10 @@ class Repository:
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 
+    def from_here(self, path: str) -> str:
+        """The path relative to the working directory, for a path relative to the top folder."""
+        return os.path.relpath(os.path.join(self.top, path))
+
     def link(self, path: str) -> str | None:
         """The target of a symbolic link in the working tree; None if the path is no link."""
         try:
@@ -359,6 +363,14 @@ def find(folder: str) -> Repository | None:
         if os.path.dirname(top) == top:
             return None
         top = os.path.dirname(top)
+
+
+def of_folder(folder: str = ".") -> Repository:
+    """The repository that contains a folder. Raises UsageError if there is none."""
+    repository = find(folder)
+    if repository is None:
+        raise UsageError(f"{'this folder' if folder == '.' else folder} is not in a git repository")
+    return repository
 
 
 def _pointed_to(path: str) -> str:

@@ -199,9 +199,9 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
         why = reason(error, output_dir)
         if rank() == 0:
             checkpoint_integrity.clear(output_dir)
-        good = f"the same command {f'resumes from checkpoint-{saved[-1]}' if saved else 'starts again'}"
+        good = f"resumes from checkpoint-{saved[-1]}" if saved else "starts again"
         failed = f"{what} cannot be written to {os.path.abspath(output_dir)}: {why}"
-        failure = RunError(f"{failed}; free some space, and {good}")
+        failure = RunError(f"{failed}; free some space, and the same command {good}")
         failure.local = True  # type: ignore[attr-defined]
         raise failure from error
 

@@ -106,10 +106,10 @@ def test_keys_of_turns_that_are_not_read(fields: dict[str, Any], kind: str | Non
 def test_a_question_in_an_answer_is_learned() -> None:
     row = {"prompt": [turn("user")], "completion": [turn(), turn("user"), turn()]}
     assert list(turn_notes.notes(row)) == [("turn", "turn 1 (user) of completion is learned")]
-    assert not list(turn_notes.notes(row, answers_only=True))
+    assert not list(turn_notes.notes(row, learned=turn_notes.learned_columns("sft", True)))
     assert not list(turn_notes.notes({"messages": row["completion"]}))
     whole = {"chosen": row["completion"], "rejected": row["completion"]}  # a reward model learns no turn of its answers
-    assert not list(turn_notes.notes(whole, answers=turn_notes.answer_columns("reward")))
+    assert not list(turn_notes.notes(whole, learned=turn_notes.learned_columns("reward", False)))
 
 
 @pytest.mark.parametrize("own", ["Be brief.", "Be polite.", None])

@@ -20,7 +20,7 @@ from xpc.compiler.preview.process import interpreter, progress
 from xpc.compiler.preview.rehearsal import show
 from xpc.compiler.preview.rehearsal.small_run import checked_run, rehearse, warm_interpreter
 from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head
-from xpc.compiler.review.repository import Repository, find
+from xpc.compiler.review.repository import Repository, of_folder
 from xpc.compiler.review.spec_finder import specs_of_commit, specs_of_work_tree
 from xpc.grammar.record import record
 
@@ -55,9 +55,7 @@ def rehearse_changed(paths: Sequence[str], base: str | None, python: str | None)
     """Rehearse those specs below `paths` that are affected by the changes since the commit `base`. If `base` is None,
     rehearse all specs below `paths`. Returns Markdown and the exit status. Raises UsageError.
     """
-    repository = find(".")
-    if repository is None:
-        raise UsageError("this folder is not in a git repository")
+    repository = of_folder()
     with ExitStack() as held:
         warm: dict[str, Forks] = {}
 

@@ -74,7 +74,7 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
     capture = Capture(session)
     out["verdicts"] += verdicts.lost(session, row)
     try:
-        with capture.watching(session):
+        with capture.watching():
             trainer = session.trainer(rows)
     except session.errors as error:
         out["excluded"] = str(error)

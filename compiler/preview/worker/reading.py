@@ -51,7 +51,7 @@ class Capture:
         self.session = session
 
     @contextmanager
-    def watching(self, session: Session) -> Iterator[None]:
+    def watching(self) -> Iterator[None]:
         """A context that stores the first dataset with tokens that `Dataset.map` gets or returns. This is the tokenized
         data before truncation.
         """

@@ -44,7 +44,7 @@ class Scan:
             given, _ = session.rows()
             self.given = len(given)
             say(f"{self.given:,} rows are converted; trl prepares them")
-            with self.capture.watching(session), self._packing():
+            with self.capture.watching(), self._packing():
                 self.trainer = session.trainer(given)
         self.prepared = self.trainer.train_dataset
         self.tokenized = _flat(self.capture.tokenized if self.capture.tokenized is not None else given)

@@ -207,9 +207,8 @@ def _notes(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     turn_notes = session.optional("features.messages.turn_notes")
     if turn_notes is None:  # the messages of this bundle have only a role and a text, so there is nothing to report
         return
-    answers_only = bool(session.stated.get("assistant_only_loss"))
-    answers = turn_notes.answer_columns(session.method)
-    for kind, what in dict(turn_notes.notes(row, answers_only, session.tokenizer, answers)).items():
+    learned = turn_notes.learned_columns(session.method, bool(session.stated.get("assistant_only_loss")))
+    for kind, what in dict(turn_notes.notes(row, session.tokenizer, learned)).items():
         found = verdict(NOTES[kind], what, HELPS.get(kind, ""))
         yield {**found, "severity": "note"} if kind == "unread" else found
     doubles = session.optional("features.messages.call_forms").doubles(session.tokenizer)

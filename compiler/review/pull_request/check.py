@@ -18,8 +18,8 @@ from xpc.compiler.render import FORMATS, render
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.review import fmt
-from xpc.compiler.review.pull_request.entries import affected, changed_files, excluded_copies, fork_and_head
-from xpc.compiler.review.repository import Commit, Repository, find
+from xpc.compiler.review.pull_request.entries import affected, changed_files, excluded_copies, fork_and_head, matching
+from xpc.compiler.review.repository import Commit, Repository, of_folder
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic
 from xpc.grammar.record import evolve
@@ -56,9 +56,7 @@ def check(arguments: Sequence[str]) -> int:
 def formatted(paths: Sequence[str]) -> int:
     """Format the files that are outside bundles. Returns the same exit status as `xpc fmt`."""
     try:
-        repository = find(".")
-        if repository is None:
-            raise UsageError("this folder is not in a git repository")
+        repository = of_folder()
         specs = specs_of_work_tree(repository, [repository.inside(one) for one in paths])
         own = [one for one in paths if repository.inside(one) in specs.files]
         text, status = fmt.run(fmt.parse(["--", *own])) if own else ("", 0)
@@ -70,9 +68,7 @@ def formatted(paths: Sequence[str]) -> int:
 
 
 def _checked(options: argparse.Namespace) -> int:
-    repository = find(".")
-    if repository is None:
-        raise UsageError("this folder is not in a git repository")
+    repository = of_folder()
     given = [repository.inside(one) for one in options.paths if os.path.isfile(one)]
     specs = specs_of_work_tree(repository, given)
     if options.hook:
@@ -95,7 +91,7 @@ def _checked(options: argparse.Namespace) -> int:
         return 0
     status = 0
     if files:
-        text, status = fmt.run(fmt.parse(["--check", "--", *(_from_here(repository, one) for one in files)]))
+        text, status = fmt.run(fmt.parse(["--check", "--", *map(repository.from_here, files)]))
         show(text)
     found, wrong = _findings(repository, runs, options)
     show_rendered(render(found, options.format))
@@ -121,18 +117,13 @@ def _selected(repository: Repository, specs: Specs, paths: Iterable[str]) -> tup
             start = repository.prefix(one)
             files |= dict.fromkeys(path for path in specs.files if path.startswith(start))
             continue
-        matching = sorted(glob.glob(one, recursive=True)) if glob.has_magic(one) and not os.path.exists(one) else [one]
-        for path in matching:
+        for path in matching(one):
             inside = repository.inside(path)
             if inside in specs.files:
                 files[inside] = None
             elif not glob.has_magic(one):  # the pattern may match files that are not specs
                 raise UsageError(f"{one} is not a spec")
     return list(files), [one for one in files if one in specs.runs]
-
-
-def _from_here(repository: Repository, path: str) -> str:
-    return os.path.relpath(os.path.join(repository.top, path))
 
 
 def _findings(
@@ -144,7 +135,7 @@ def _findings(
     found: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
     wrong = False
     for run in runs:
-        path = _from_here(repository, run)
+        path = repository.from_here(run)
         try:
             data, name, workspace = read_spec(path)
         except UsageError as error:  # an error in one spec must not hide the findings in the others

@@ -4,6 +4,7 @@ for which cause, and how its GPU-hours, disk space and cost change.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from xpc.compiler.review.differences.models import model_changes
 from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
 from xpc.compiler.review.pull_request.previews import preview_changes
-from xpc.compiler.review.repository import Commit, Repository, find, followed
+from xpc.compiler.review.repository import Commit, Repository, followed, of_folder
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
 from xpc.compiler.review.spec_finder import Specs, parents, specs_of_commit, specs_of_work_tree
@@ -79,9 +80,7 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
 
     Raises UsageError.
     """
-    repository = find(folder)
-    if repository is None:
-        raise UsageError(f"{folder} is not in a git repository")
+    repository = of_folder(folder)
     before, after = fork_and_head(repository, base)
     changed = changed_files(before, after)
     was, now = specs_of_commit(before), specs_of_work_tree(repository)
@@ -115,6 +114,13 @@ def excluded_copies(count: int) -> str:
     """The words after the name of the first spec that is left out because it is the `spec.xp` of a bundle."""
     more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
     return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"
+
+
+def matching(pattern: str) -> list[str]:
+    """The files that a glob matches, sorted. A path without special characters, or of a file that exists, is itself."""
+    if glob.has_magic(pattern) and not os.path.exists(pattern):
+        return sorted(glob.glob(pattern, recursive=True))
+    return [pattern]
 
 
 def _why_gone(path: str, after: Commit, now: Specs) -> str:

@@ -8,7 +8,6 @@ bundle, the sweep or the run that contains such a file, and the lock and the bun
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,12 +18,11 @@ from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show
 from xpc.compiler.review import verify as command
 from xpc.compiler.review.finished_run import SUMMARY
-from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head
-from xpc.compiler.review.repository import Repository, find
+from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head, matching
+from xpc.compiler.review.repository import Repository, of_folder
 from xpc.compiler.review.spec_finder import parents, specs_of_work_tree
 from xpc.compiler.review.verifying.chain import FolderContents, as_text, bundle_lines, by_name, spec_lines, spec_of
 from xpc.compiler.review.verifying.run_files import RUN
-from xpc.grammar.record import evolve
 
 NOTHING = "no bundle, lock or run to verify"
 
@@ -54,9 +52,7 @@ def verify(arguments: Sequence[str]) -> int:
 
 
 def _verified(options: argparse.Namespace) -> tuple[str, int]:
-    repository = find(".")
-    if repository is None:
-        raise UsageError("this folder is not in a git repository")
+    repository = of_folder()
     found = _tracked(repository)
     below = [repository.inside(one) for one in (_folders(options.paths) if options.all else options.paths)]
     wanted = _below(found, below) if options.all else _touched(repository, found, set(below))
@@ -98,8 +94,7 @@ def _folders(paths: Iterable[str]) -> list[str]:
         if os.path.isdir(one):
             out[one] = None
         else:
-            matching = glob.glob(one, recursive=True) if glob.has_magic(one) and not os.path.exists(one) else [one]
-            out |= dict.fromkeys(os.path.dirname(path) or "." for path in sorted(matching))
+            out |= dict.fromkeys(os.path.dirname(path) or "." for path in matching(one))
     return list(out)
 
 
@@ -127,8 +122,5 @@ def _touched(repository: Repository, found: FolderContents, changed: set[str]) -
 
 def _from_here(repository: Repository, found: FolderContents) -> FolderContents:
     """The same with paths relative to the working directory."""
-
-    def here(paths: Iterable[str]) -> list[str]:
-        return [os.path.relpath(os.path.join(repository.top, path)) for path in paths]
-
-    return evolve(found, specs=here(found.specs), bundles=here(found.bundles), runs=here(found.runs))
+    here = repository.from_here
+    return FolderContents([*map(here, found.specs)], [*map(here, found.bundles)], [*map(here, found.runs)])

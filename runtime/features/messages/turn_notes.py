@@ -37,18 +37,18 @@ PHRASES = {
 }
 
 
-def answer_columns(method: str) -> Collection[str]:
-    """The columns that have an answer without its prompt. In the rows of a reward model, answers begin with it."""
-    return () if method == "reward" else ANSWERS
+def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
+    """The columns with an answer of which every turn is learned. With ``assistant_only``, the chat template's masks
+    leave out the turns of others; the answers of a reward model begin with the prompt, and are learned as a whole."""
+    return () if assistant_only or method == "reward" else ANSWERS
 
 
 def notes(
-    row: Mapping[str, Any], answers_only: bool = False, tokenizer: Any = None, answers: Collection[str] = ANSWERS
+    row: Mapping[str, Any], tokenizer: Any = None, learned: Collection[str] = ANSWERS
 ) -> Iterator[tuple[str, str]]:
     """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
 
-    ``answers_only`` is whether only the assistant's tokens are learned, by the masks of the chat template. ``answers``
-    are the columns that have an answer without its prompt.
+    ``learned`` are the columns of which every turn is learned.
     """
     special = [one for one in getattr(tokenizer, "all_special_tokens", ()) if len(one) > 2]
     for column, turns in row.items():
@@ -66,7 +66,7 @@ def notes(
                 yield "unread", f"{place} has {' and '.join(unread)}"
             if written := [one for one in special if one in turn["content"]]:
                 yield "special", f"{place} contains {written[0]!r}"
-            if column in answers and turn["role"] != "assistant" and not answers_only:
+            if column in learned and turn["role"] != "assistant":
                 yield "turn", f"{place} is learned"
 
 
@@ -118,13 +118,13 @@ def check(bundle: Bundle, source: Mapping[str, Any], rows: Any, doubles: bool, t
     if rank() != 0 or not len(rows):
         return
     counts, first = dict[str, int](), dict[str, str]()
-    answers_only, sampled = bool(bundle.arguments.get("assistant_only_loss")), sampled_rows(rows)
-    answers = answer_columns(bundle.method)
+    learned = learned_columns(bundle.method, bool(bundle.arguments.get("assistant_only_loss")))
+    sampled = sampled_rows(rows)
     for number in sampled:
         row = rows[number]
         if doubles and (twice := doubled(row)) and "reasoning" not in bundle.data.get("omit", ()):
             raise RunError(f"{name(source)}, row {number}: {written_twice(*twice)}")
-        for kind, what in dict(notes(row, answers_only, tokenizer, answers)).items():
+        for kind, what in dict(notes(row, tokenizer, learned)).items():
             counts[kind] = counts.get(kind, 0) + 1
             first.setdefault(kind, f"row {number}: {what}")
     for kind, count in counts.items():

@@ -96,15 +96,15 @@ def joined(parts: list[Any]) -> Any:
 
 def _different(parts: Sequence[Any]) -> str:
     """The first column whose type differs between two sources, or that only some sources have."""
+    first: dict[str, tuple[int, Any]] = {}
     for number, part in enumerate(parts):
         for column, kind in part.features.items():
-            for other, there in ((at, one.features) for at, one in enumerate(parts[:number]) if column in one.features):
-                if there[column] != kind:
-                    kinds = (f"{str(one)[:80]} in source {at}" for one, at in ((there[column], other), (kind, number)))
-                    return (
-                        f"the column {column!r} is {' and '.join(kinds)} (counted from 0); write it with one type, or "
-                        "leave it out with `columns`"
-                    )
+            other, known = first.setdefault(column, (number, kind))
+            if kind != known:
+                return (
+                    f"the column {column!r} is {str(known)[:80]} in source {other} and {str(kind)[:80]} in source "
+                    f"{number} (counted from 0); write it with one type, or leave it out with `columns`"
+                )
     columns = "; ".join(", ".join(part.column_names) for part in parts)
     return f"their columns are {columns}"
 
