@@ -49,7 +49,8 @@ class LengthLimits(Feature):
         train, evaluation = sets
         if len(train) == 0:
             return sets
-        if (most := bundle.arguments.get("max_prompt_length")) is not None and bundle.method in CUT_FIRST:
+        most = bundle.arguments.get("max_prompt_length") if tokenizer is not None else None
+        if most is not None and bundle.method in CUT_FIRST:
             cut_prompts(train, tokenizer, most)
         streams = bundle.data.get("streaming")
         if not streams and not any(source.get("share") is not None for source in bundle.data["sources"]):
