@@ -5,13 +5,16 @@ with placeholders. If the function returns them unread, as SFT's does, they are 
 encoded. If the function reads a placeholder, for example ``len(ids)``, it is stopped there and called again later: the
 same calls then return the texts that were rendered and the ids that were encoded. So the function decides the result.
 
-Offsets of tokens in the text, which cost a third of the time, are computed once a function has asked for them.
+Offsets of tokens in the text are computed once a function has asked for them. `token_places.py` often does without.
 """
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import sha256
+from runpy import run_path
 from typing import Any
 
 ROWS = 200
@@ -27,6 +30,7 @@ COMPARED = 5
 """The number of texts that are encoded with and without offsets, to see that everything else is equal."""
 SEPARATE = ("text_pair", "return_tensors", "return_overflowing_tokens")
 """Arguments with which a text is not encoded together with others."""
+PLACES = run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "token_places.py"))
 PLAIN = (str, int, float, bool, type(None))
 """Types of values that contain no placeholders."""
 
@@ -37,6 +41,14 @@ class NotBatched(Exception):
 
 class Stopped(BaseException):
     """Raised in a function that reads what is not known yet. It is no Exception, so that functions do not handle it."""
+
+
+class OffsetsRead(Stopped):
+    """Raised in a function that reads the offsets of a text before they are known."""
+
+    def __init__(self, text: "Text") -> None:
+        super().__init__()
+        self.text = text
 
 
 class Placeholder:
@@ -89,11 +101,18 @@ class Text:
         """The names of the values that a call with this text returns."""
         return [*self.options.names, *([MASK] if self.spans is not None else [])]
 
-    def answer(self, values: dict[str, Any], encoding: Any) -> None:
-        """Set the values of the text, and its assistant mask."""
+    def answer(self, values: dict[str, Any], encoding: Any, lengths: Any) -> None:
+        """Set the values of the text, and its assistant mask if the places of its tokens are known: from the encoding,
+        or from the ``lengths`` of tokens in bytes."""
         self.values, self.encoding = values, encoding
-        if self.spans is not None and encoding is not None:
-            values[MASK] = assistant_mask(len(values["input_ids"]), self.spans, encoding)
+        if self.spans is None:
+            return
+        ids, places = values["input_ids"], encoding
+        if encoding is None:
+            chars = [at for begin, end in self.spans for at in (begin, end - 1)]
+            places = lengths and lengths.places(self.text, ids, chars)
+        if places is not None:
+            values[MASK] = assistant_mask(len(ids), self.spans, places)
 
 
 class Options:
@@ -113,8 +132,7 @@ class Encoding:
 
     def __getattr__(self, name: str) -> Any:
         if self._text.encoding is None:
-            self._text.options.offsets = True
-            raise Stopped
+            raise OffsetsRead(self._text)
         return getattr(self._text.encoding, name)
 
 
@@ -172,6 +190,11 @@ class Recorder:
 
         self.replaced = Replaced
 
+    @cached_property
+    def lengths(self) -> Any:
+        """The bytes of each token, which take the place of offsets; None if the tokenizer is no byte-level BPE."""
+        return PLACES["token_bytes"](self.tokenizer._tokenizer)
+
     def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
         """The rows that the function returns for these places. Raises NotBatched."""
         found, calls = dict[int, dict[str, Any]](), {place: Calls() for place in places}
@@ -184,7 +207,9 @@ class Recorder:
                     self.calls.restart()
                     try:
                         found[place] = function(place)
-                    except Stopped:
+                    except Stopped as reason:
+                        if isinstance(reason, OffsetsRead):
+                            reason.text.options.offsets = True
                         again.append(place)
                     else:
                         if any(one.values is None for one in self.calls.texts) and _hidden(found[place]):
@@ -233,7 +258,8 @@ class Recorder:
             if not expected or calls.texts[-1].values is not None:
                 raise
             text = calls.texts[-1]
-            text.spans, text.options.offsets = calls.rendered[-1][1][0], True
+            text.spans = calls.rendered[-1][1][0]
+            text.options.offsets = text.options.offsets if self.lengths else True
             out = self.last = self._made(text)
         calls.chat += 1
         if number == len(calls.chats):
@@ -269,11 +295,20 @@ class Recorder:
             if options.offsets is None and some:
                 ways = [self._batch(some[:COMPARED], options, offsets).data for offsets in (True, False)]
                 options.offsets = ways[0] != ways[1]
-            if some:
-                batch = self._batch(some, options, options.offsets)
-                for at, one in enumerate(some):
-                    values = {name: column[at] for name, column in batch.items()}
-                    one.answer(values, batch.encodings[at] if options.offsets else None)
+            self._answer(some, options)
+            without = [one for one in some if one.spans is not None and MASK not in (one.values or {})]
+            if without:
+                before, options.offsets = options.offsets, True
+                self._answer(without, options)
+                options.offsets = before if 2 * len(without) < len(some) else True
+
+    def _answer(self, texts: list[Text], options: Options) -> None:
+        """Encode texts together."""
+        if texts:
+            batch = self._batch(texts, options, options.offsets)
+            for at, one in enumerate(texts):
+                values = {name: column[at] for name, column in batch.items()}
+                one.answer(values, batch.encodings[at] if options.offsets else None, self.lengths)
 
     def _batch(self, texts: list[Text], options: Options, offsets: bool | None) -> Any:
         core = self.tokenizer._tokenizer

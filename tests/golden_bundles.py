@@ -41,7 +41,7 @@ SPECS = tuple(
 )
 VERBATIM = (
     "batched_calls.py", "batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py",
-    "stage.py",
+    "stage.py", "token_places.py",
 )  # fmt: skip
 """Files that a bundle contains as unchanged copies. The golden's bundle.toml has their digests."""
 NAMES = "trainer.txt"

@@ -23,7 +23,8 @@ RUNTIME = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 ALWAYS = ("README.md", "__init__.py", "enabled.py", "main.py", "launcher.py")
 """Files directly in `trainer/` that are in every bundle. `doctor.py` is not, because only `xpc doctor` runs it."""
 NEXT_TO_TRAINER = (
-    "stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "batched_calls.py", "picture.py", "result.py",
+    "stage.py", "rehearse.py", "prepare_rows.py", "batched_map.py", "batched_calls.py", "token_places.py", "picture.py",
+    "result.py",
 )  # fmt: skip
 """Files that a bundle has next to `trainer/`, and not in it: some work before a run (they fetch files, rehearse the run
 or prepare rows), the others after it (they plot a run or compute its result).
