@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from process_groups import together
 from stacks import interpreter
-from tiers import EACH_STACK
+from tiers import EACH_STACK, nightly_but
 
 from xpc.compiler import stacks
 from xpc.compiler.stacks import DEFAULT
@@ -36,7 +36,7 @@ crashes on a CPU).
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind == "fsdp2"))
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, kind: str, tmp_path: Path) -> None:
     facts = stacks.load(target).facts

@@ -13,6 +13,7 @@ from fault_runs import Runs, alive, checkpoints, children, events, sound, text
 from stacks import payload
 from terminal import CTRL_C, Terminal
 from test_interrupts import until
+from tiers import nightly_but
 
 from xpc.compiler.report.run_record import read_run
 from xpc.compiler.stacks import DEFAULT
@@ -43,7 +44,7 @@ def test_tokenizing(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "cache")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind == "accelerate"))
 def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     """The run finishes the save in progress, and the step at which the processes agree to stop."""
     here = runs(DEFAULT)
@@ -63,7 +64,7 @@ def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     assert record.status == "stopped on request"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind == "accelerate"))
 def test_the_final_save_is_finished(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     """No step is left to train, so the run ends normally, as without an interrupt."""
     here = runs(DEFAULT)

@@ -9,6 +9,7 @@ import pytest
 from fault_runs import GRPO, Runs, text
 from method_runs import SETTINGS, small
 from moments import killed, killed_launched
+from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -42,7 +43,7 @@ def test_killed_runs_end_as_one_that_was_left_alone(
     killed(here, here.compiled(source, f"kill-{kind}"), str(tmp_path), chance, wanted)
 
 
-@pytest.mark.parametrize("kind", LAUNCHED)
+@pytest.mark.parametrize("kind", nightly_but(LAUNCHED, lambda kind: kind == "accelerate"))
 def test_a_launcher_and_its_processes_end_with_each_other(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 from fault_runs import HANGS, Runs, alive, checkpoints, children, differences, events, result, signalled, text
 from ports import free_port
 from stacks import environment
+from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -65,7 +66,7 @@ WAYS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", nightly_but(WAYS, lambda way: way == "accelerate"))
 def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], tmp_path: object, way: str) -> None:
     source, who, numbers = WAYS[way]
     here = runs(DEFAULT)

@@ -164,15 +164,10 @@ def test_zero_goes_on_with_more_and_fewer_processes(
     chained(runs(target), lambda world: source(target, strategy, world, *more, **swaps), worlds, str(tmp_path), name)
 
 
-KEPT_ON = [
-    ("bf16", "none"),
-    pytest.param("fp16", "optimizer", marks=pytest.mark.nightly),
-    pytest.param("fp32", "none", marks=pytest.mark.nightly),
-    pytest.param("fp16", "none", marks=pytest.mark.nightly),
-    pytest.param("bf16", "all", marks=pytest.mark.nightly),
-]
+KEPT_ON = [("bf16", "none"), ("fp16", "optimizer"), ("fp32", "none"), ("fp16", "none"), ("bf16", "all")]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("precision", "offload"), KEPT_ON)
 def test_shards_are_cut_without_a_loss(tmp_path: Path, precision: str, offload: str) -> None:
     """Three processes load a checkpoint of two processes, and two processes load the checkpoint of the three. Every

@@ -12,6 +12,7 @@ import pytest
 from fault_runs import GRPO, Runs, checkpoints, text
 from method_runs import small
 from moments import stopped, stopped_launched
+from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -41,7 +42,7 @@ def test_stopped_runs_end_as_one_that_was_left_alone(
     stopped(here, here.compiled(source, f"stop-{kind}"), str(tmp_path), chance, wanted)
 
 
-@pytest.mark.parametrize("kind", LAUNCHED)
+@pytest.mark.parametrize("kind", nightly_but(LAUNCHED, lambda kind: kind == "simple"))
 def test_launcher_forwards_a_signal(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:

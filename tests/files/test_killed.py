@@ -41,7 +41,7 @@ def many(number: int) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("swap", [True, False], ids=["exchanged", "renamed"])
-@pytest.mark.parametrize("made", [small, pytest.param(many, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("made", [small, pytest.param(many, marks=pytest.mark.nightly)])
 def test_a_kill_at_any_call_leaves_the_old_or_the_new(made, swap: bool, tmp_path: Path) -> None:
     out, old, new = str(tmp_path / "b"), made(1), made(2)
 

@@ -149,7 +149,7 @@ DATA = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("target", "method"), nightly_but(MADE, lambda one: one[0] == DEFAULT or one[1] == "sft"))
+@pytest.mark.parametrize(("target", "method"), nightly_but(MADE, lambda one: one[0] == DEFAULT))
 def test_every_method_shows_the_rows_of_its_batches(warm: Warm, target: str, method: str) -> None:
     text = written(method, target, DATA[method], f"method {method}{SETTINGS.get(method, '')}")
     answer, batches = both(warm, f"{target}-{method}", text, target)

@@ -154,6 +154,7 @@ def test_a_bundle_trains_in_fp8_and_saves_plain_weights(location: Path) -> None:
     assert names["fp8"] == names["bf16"]
 
 
+@pytest.mark.nightly
 def test_a_run_in_fp8_goes_on_as_it_would_have(location: Path) -> None:
     made = bundle(location, "again", "fp8")
     first = run(os.path.join(made, "trainer", "main.py"), cwd=str(location), XPC_PREFLIGHT="passed")
@@ -169,6 +170,7 @@ def test_a_run_in_fp8_goes_on_as_it_would_have(location: Path) -> None:
     assert tensors(str(location / "again" / "model.safetensors")) == whole
 
 
+@pytest.mark.nightly
 def test_a_run_stops_if_the_libraries_convert_nothing(location: Path) -> None:
     made = bundle(location, "idle", "fp8")
     module = os.path.join(made, "trainer", "features", "model", "float8.py")

@@ -272,6 +272,7 @@ print("BATCH " + json.dumps({
 )
 
 
+@pytest.mark.nightly
 def test_dpo_prefers_answers_about_images(location: Path) -> None:
     printed = trained(location, "pairs", "method dpo(beta=0.5)", data="pairs")
     assert "12 rows with 12 images" in printed
