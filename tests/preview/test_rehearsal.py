@@ -38,7 +38,7 @@ def rehearsed(folder: str, spec: str, *words: str) -> tuple[dict[str, Any], int]
     return json.loads(done.stdout), done.returncode
 
 
-@pytest.mark.parametrize("recipe", ["sentence", "smollm3-3b-apo-16xh100"])
+@pytest.mark.parametrize("recipe", ["sentence", "vicuna-7b-sharegpt-lora-1xa100"])
 def test_a_recipe_rehearses_to_its_end(recipe: str) -> None:
     report, status = rehearsed(os.path.join(REPOSITORY, "specs"), recipe + ".xp")
     assert [one["step"] for one in report["exercised"]][:6] == STEPS
