@@ -71,7 +71,7 @@ class Lifter:
         self.diagnostics.append(Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy, edits=edits))
 
     def _span(self, node: Node) -> Span:
-        # `scan` closes unclosed blocks by braces after the end of the text
+        # `scan` closes an unclosed block with a brace that it adds after the end of the text
         return Span(node.start, node.end) if node.end <= self._end else Span(min(node.start, self._end), self._end)
 
     def _is_broken(self, span: Span) -> bool:

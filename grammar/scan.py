@@ -68,7 +68,7 @@ class _Scanner:
         self.found: list[Diagnostic] = []
         self.pairs: list[tuple[int, int]] = []
         self.open: list[int] = []
-        # each repair is an offset, and a text that replaces as many characters from this offset on
+        # each repair is an offset and a text, which replaces as many characters as it has
         self.patches: list[tuple[int, str]] = []
         self.broken: list[int] = []
 

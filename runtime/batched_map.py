@@ -222,7 +222,7 @@ def mapped(
         if unknown := options.keys() - KNOWN:
             raise NotBatched(f"the arguments of the call have {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
-    except Exception as error:  # calling the function row by row raises its own error, if it has one
+    except Exception as error:  # if the function itself raises an error, the row-by-row call raises it again
         note(_reason(error))
         return real(rows, **as_it_is)
 
@@ -244,7 +244,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
         some = rows if cores == 1 else rows.select(range(bounds[at], bounds[at + 1]))
         return _part(real, some, bounds[at], names[at], tokenizer, options)
 
-    gc.freeze()  # the libraries' objects are not garbage: the collector would look at all of them again and again
+    gc.freeze()  # exclude all existing objects from garbage collection, because each collection would scan them again
     children = {}
     try:
         for at in range(1, cores):
@@ -259,7 +259,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if failed:
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # for example, a part has only empty lists
+    if len({repr(one.features) for one in parts}) > 1:  # for example, one part contains only empty lists
         raise NotBatched("its results have other types in some parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 

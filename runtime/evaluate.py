@@ -93,7 +93,7 @@ def model_arguments(bundle: Bundle, plan: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of the harness's class for transformers models: the trained model, or its adapter on the base."""
     place, model = bundle.output_dir, bundle.model
     out: dict[str, Any] = {"pretrained": place}
-    if bundle.lora is not None and model.get("rope"):  # the base's own config.json does not contain the scaling
+    if bundle.lora is not None and model.get("rope"):  # the base's own config.json does not contain the RoPE scaling
         out = {"pretrained": os.path.join(place, "merged")}
     elif bundle.lora is not None:
         out = {"pretrained": bundle.model_path, "peft": place, "tokenizer": place}

@@ -56,7 +56,8 @@ def main(folder: str, words: Sequence[str]) -> int:
     os.environ[signals.LAUNCHER] = str(os.getpid())
     checked = os.environ.get(preflight.DONE)
     if os.environ.get("NODE_RANK", "0") == "0":
-        progress.watch(lambda: not (_started or (_process and _process().children())))  # the run prints its own lines
+        # as soon as the run has started, it reports its own progress
+        progress.watch(lambda: not (_started or (_process and _process().children())))
     progress.now("checking this machine")
     global _output_dir
     try:
@@ -83,7 +84,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         status = _preflight(folder)
         if status != 0:
             return status
-    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGQUIT"  # `_forward_signal` and `_interrupt` handle all others
+    # torch's agent handles SIGQUIT only; `_forward_signal` and `_interrupt` handle the other signals
+    os.environ["PET_SIGNALS_TO_HANDLE"] = "SIGQUIT"
     logging.getLogger(api.__name__).addFilter(lambda one: not any(words in one.getMessage() for words in ENDINGS))
     from .library_internals import torch_distributed
 
@@ -214,7 +216,8 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
         message, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
     left = int(os.environ.get(RETRIES, "0"))
     number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
-    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # not SIGHUP, SIGINT or SIGQUIT
+    # SIGHUP, SIGINT and SIGQUIT end a run on purpose
+    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT
     again = may_pass and left > 0 and not _stop_requested
     message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
     message += f"; started again, {NEWEST}" if again else ""

@@ -312,7 +312,7 @@ def reading(bundle: Any) -> Iterator[None]:
         return
     say(f"the rows are read from {folder}")
     caches = datasets.is_caching_enabled()
-    datasets.disable_caching()  # otherwise a shuffle would write its indices next to the rows
+    datasets.disable_caching()  # with caching, a shuffle would write its indices next to the rows
     try:
         with map_replaced(_reading(folder, calls)):
             yield

@@ -62,7 +62,8 @@ def main(folder: str, words: Sequence[str]) -> int:
             return stop(findings(missing)) if missing else 0
         if options.check:
             return _check(bundle, place)
-        os.environ.pop("XPC_STAGED", None)  # with it, rows would be read from a stage and not from the hub
+        # this variable would make the process read rows from an older stage instead of the hub
+        os.environ.pop("XPC_STAGED", None)
         progress.watch()
         _stage(bundle, place, options.wheels)
     except RunError as error:
@@ -71,7 +72,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped; the same command continues")
         return 130
     progress.now("")
-    # Another process reads the stage offline, as the run will: the libraries read these variables at their import.
+    # A new process checks the stage offline, because libraries read these variables when they are imported.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode

@@ -148,7 +148,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         whole = Edit(joined.span, joined.form)
         return report(wrong.code, wrong.message, at, help=f"write `{_form(row, joined.form)}`", edits=(whole,))
     value = wrong.value or intended(row, item, node)
-    # the message is about the complete list, and not about one of its items
+    # the message shows the complete list, also if only one of its items is wrong
     part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
     help = f"write `{_form(row, value)}`" if value else legal(row, item, node)
@@ -188,7 +188,8 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
     value, name = node.value, row.name
     below = value < 1
     share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
-    share = "" if name == "holdout" and value == 1 else share  # the help must leave some rows to train on
+    # a suggestion `holdout = 100%` would leave no rows to train on
+    share = "" if name == "holdout" and value == 1 else share
     count = f"{name} = {max(1, round(value))}"
     if below:
         help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
@@ -227,9 +228,10 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
         )
     other = _of_another_setting(row, node.name)
     if other:
-        # if the help is about another setting, there is an edit only if this setting replaces the value
+        # replace the value only if the suggested value belongs to this setting; otherwise show the suggestion without
+        # an edit
         form = re.match(rf"write `{row.name} ([^`]+)`(?!, and)", other) if row.head else None
-        # settings after the value may be illegal with the setting that replaces it
+        # arguments after the value, such as `(stage=3)`, may be illegal for the suggested value
         bare = not re.match(r"[ \t]*[({]", at.source.text[node.span.end :])
         edits = (Edit(node.span, form[1]),) if form and bare and "..." not in form[1] else ()
         return report(wrong.code, wrong.message, at, help=other, edits=edits)

@@ -103,7 +103,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             if valued and one.own and one.path not in schema.BY_PATH:
                 continue
             if number and (not inside or name_words.isdisjoint(one.words)):
-                continue  # the user has named the clause, so for its own settings one common word is enough
+                continue  # a setting that stands in its own clause needs only one word of its name
             like = 1.0 if typed == one.letters else 0.99 * word_likeness(own, one.words)
             if like < SAME and not exact:
                 typo = letter_likeness(typed, one.letters)
@@ -114,7 +114,7 @@ def meaning(name: str, clause: str | None = None, exact: bool = False, valued: b
             score = (
                 like
                 + 0.2 * (like >= SAME)
-                # this is larger than any penalty, so a name that is exactly the same beats synonyms
+                # the bonus for an identical name is larger than any penalty, so such a name beats a synonym
                 + 0.05 * (typed == one.letters)
                 + 0.15 * inside
                 + (0.04 if like >= SAME else OWN) * one.own
@@ -328,7 +328,7 @@ def choice(row: schema.Setting, text: str) -> str | None:
         )
         like += 0.04 * (name == phrase)
         if like >= ENOUGH and like >= rank:
-            # the value is ambiguous, unless the first choice has exactly these words
+            # two choices that fit equally well are ambiguous, unless the first has exactly these words
             tie = like == rank and best != name
             best, rank = (best if like >= SAME else None) if tie else name, like
     return best

@@ -132,7 +132,7 @@ def _outside(unknown: UnknownName) -> Suggestion:
             edit=alone,
             replaces_value=True,
         )
-    if name in ("bf16.enabled", "fp16.enabled"):  # the names are keys of deepspeed.json
+    if name in ("bf16.enabled", "fp16.enabled"):  # keys of deepspeed.json
         name = name.removesuffix(".enabled")
     path = schema.bare_choices().get(name)
     if path is not None and (unknown.typed or "").strip('"').lower() in NO:
@@ -258,7 +258,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     # another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`
     if clause is None and (unknown.typed or "").endswith('.xp"'):
         return Suggestion("XP101", message, help=f"write `extends {unknown.typed}`, above the sentence and all clauses")
-    # the value may belong to the meaning of the name, as in `offload_optimizer_device=nvme`
+    # name and value may only have a meaning together, as in `offload_optimizer_device=nvme`
     named = f"{name} {unknown.typed or ''}"
     advised = advice(named, "") or advice(name, unknown.typed or "")
     if advised is not None:
@@ -269,7 +269,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
     if clause is None and (guess is None or guess.likeness < SAME):
         guess = after_component(name) or guess
     if clause is not None and guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause):
-        # a name that is exactly the same takes precedence: `max_len` in `method grpo` does not stand for vLLM's
+        # prefer a setting with the identical name: `max_len` in `method grpo` is not the `max_len` of vLLM
         guess = meaning(name, exact=True) or guess
     if clause is not None and guess is not None and guess.likeness < TYPO and not is_in(guess.path, clause):
         guess = guess if shares_word(name, guess.path) else None  # `notes` in `track` is no misspelling of `nodes`
@@ -301,7 +301,7 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
             return found
     if guess is None or not exact or not guess.own:
         own = name.startswith(FILES) and (guess is None or guess.path == "strategy")
-        # if the name misspells a known name, names that only begin in the same way do not count
+        # a name that misspells a known name needs no suggestion from names that merely begin in the same way
         loosely = guess is None or guess.likeness < TYPO
         found = without_equivalent(message, name, loosely=False)
         found = found or (extra_suggestion(unknown, message) if own or not exact else None)
@@ -387,7 +387,7 @@ def _near_other_name(unknown: UnknownName, message: str, near: str) -> Suggestio
     if advised is not None:
         return Suggestion("XP101", message, help=advised)
     found = extra_suggestion(evolve(unknown, name=near), message) or excluded(message, near)
-    if found is None:  # a name whose help needs a number, which is not written
+    if found is None:  # the suggestion for `near` needs a number, and the user wrote none
         return Suggestion("XP101", message, help=_children(unknown.clause))
     return evolve(found, text=f"did you mean `{near}`?")
 

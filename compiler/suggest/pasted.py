@@ -114,7 +114,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
             return found  # an option whose value contains commas, such as `lora_target_modules=q_proj,v_proj`
         if found is not None and not re.fullmatch(
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
-        ):  # this leaves out numbers such as `4,096`
+        ):  # leaves out numbers such as `4,096`
             return found
     return None
 

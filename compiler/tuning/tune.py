@@ -154,7 +154,7 @@ def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
     """Return the lines to print, and the exit status: a table of the probes' measurements, and the best change."""
-    # a probe's measurements count as measurements of the complete run with the same change
+    # the measurements of a probe stand for the complete run with the same change
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found
@@ -210,7 +210,7 @@ def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) ->
     after = text
     locations = {path: spec.values[path].origin.label for path in change.settings if path in spec.values}
     inside = {path: label.span.start for path, label in locations.items() if label and label.source is spec.source}
-    # replace from the end of the file, so that earlier offsets stay valid; then add the settings that the text lacks
+    # replace values from the end of the file, so that offsets of earlier values stay valid
     for path in sorted(change.settings, key=lambda one: -inside.get(one, -1)):
         clause, dot, name = path.partition(".")
         named = (spec.adapter if clause in ADAPTERS else clause) + dot + name

@@ -30,8 +30,8 @@ def prepare_environment(bundle: Bundle) -> None:
     for feature in bundle.features:
         feature.before_imports(bundle, os.environ)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # otherwise transformers 5 asks a hub service to convert pickled weights, and loads the converted file;
-    # trl 0.24 and later announce that trainers and environments may move, which a pinned stack need not know
+    # DISABLE_SAFETENSORS_CONVERSION: otherwise transformers 5 lets a hub service convert pickled weights, and loads the
+    # converted file. TRL_EXPERIMENTAL_SILENCE: trl 0.24 and later warn that experimental modules may move.
     os.environ |= {"DISABLE_SAFETENSORS_CONVERSION": "true", "TRL_EXPERIMENTAL_SILENCE": "1"}
     for name, words in UNTRUE:
         logging.getLogger(name).addFilter(lambda one, words=words: words not in str(one.msg))  # type: ignore[misc]
@@ -71,7 +71,7 @@ def check_state(bundle: Bundle, args: Any) -> None:
     actual = str(getattr(state.distributed_type, "value", state.distributed_type))
     expected = run["distributed_type"]
     if actual == "MULTI_GPU" and expected == "FSDP" and os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        actual = "FSDP"  # at this time PartialState says MULTI_GPU under FSDP, too; AcceleratorState sets FSDP later
+        actual = "FSDP"  # under FSDP, PartialState says MULTI_GPU here; AcceleratorState says FSDP later
     if state.num_processes != run["world_size"] or args.world_size != run["world_size"]:
         raise RunError(f"accelerate sees {state.num_processes} process(es), and this bundle is for {run['world_size']}")
     if actual != expected:

@@ -264,7 +264,8 @@ def uses(plan: "Payload") -> dict[str, bool]:
 
 def _has_fields(source: "Source") -> bool:
     """Whether a source's messages may have keys besides a role and a text, such as `tool_calls`."""
-    if source["shape"] == "conversations":  # a local file is not read here, so its messages may have any keys
+    # messages of a local file may have any keys, because the compiler has not read them
+    if source["shape"] == "conversations":
         return source["id"] is None or "tools" in (source["columns"] or ())
     return source["shape"] not in ("text", "tokens", *WITH_IMAGES)
 

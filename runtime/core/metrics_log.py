@@ -56,7 +56,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # not the checkpoint's intervals, which may differ
+            # takes the intervals from the arguments, not from the checkpoint
+            state.compute_steps(args, state.max_steps)
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
@@ -209,7 +210,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "world": world,
             "versions": {name: machine.installed(name) for name in bundle.pins},
             "arguments": {name: value for name, value in trainer.args.to_dict().items() if name in bundle.arguments},
-            "files": {},  # set below, after the picture is drawn and the model card is complete
+            "files": {},  # filled below, when all files are complete
         }
         picture = result["draw"](folder, say)
         use = [bundle.plan["method"]["scores"], bundle.conversational]

@@ -3,7 +3,7 @@
 from typing import Any, Literal, NotRequired, TypedDict
 
 from .payload_data import Data
-from .payload_data import Source as Source  # features name both types
+from .payload_data import Source as Source  # features import `Data` and `Source` from here
 
 
 class Reward(TypedDict):

@@ -55,7 +55,8 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        found += rows_and_tokens(bundle)  # in rank 0 of the run; before the launch, in one process of each node
+        # before the launch, one process of each node calls this; in the run, rank 0 does
+        found += rows_and_tokens(bundle)
     return found
 
 

@@ -190,7 +190,7 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     trainer.card = bundle.inside("model_card.md")
     for feature in bundle.features:
         feature.before_training(bundle, trainer)
-    for printer in (PrinterCallback, ProgressCallback):  # trl must print no lines, because the reporter does
+    for printer in (PrinterCallback, ProgressCallback):  # only the reporter prints lines
         trainer.remove_callback(printer)
     by = {"NO": "", "DEEPSPEED": ", DeepSpeed", "FSDP": ", FSDP"}.get(bundle.run["distributed_type"], ", DDP")
     processes = "one process" if args.world_size == 1 else f"{args.world_size} processes"

@@ -69,7 +69,7 @@ def _lines(text: str) -> dict[str, str]:
 def differences(was: dict[str, Any], now: dict[str, Any], division: "Division") -> str:
     """Describe the differing settings, for the end of a sentence. "" if the run can resume."""
     names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    # the output folder of an older bundle has recorded neutral settings, too
+    # older bundles recorded neutral settings in their output folders
     names = [name for name in names if not {name, name.rpartition(".")[0]} & NEUTRAL]
     divided = DIVIDED.intersection(names)
     why = _refusal(was, now, division) if divided else None

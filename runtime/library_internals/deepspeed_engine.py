@@ -81,7 +81,7 @@ def keep_numbers_of_modules() -> None:
     register = DeepSpeedZeRoOffload._register_deepspeed_module
 
     def once(self: Any, module: Any, count: list[int] | None = None) -> None:
-        if count is not None:  # DeepSpeed itself has called this for a nested module
+        if count is not None:  # DeepSpeed calls this itself for a nested module
             register(self, module, count)
             return
         numbers = {one: one.ds_id for one in module.modules() if hasattr(one, "ds_id")}

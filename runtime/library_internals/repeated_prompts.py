@@ -30,7 +30,8 @@ class PromptSampler:
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):
-                next(iter(self.sampler), None)  # to get its first index, an epoch is shuffled: the generator advances
+                # taking the first index shuffles one epoch, which advances the random generator
+                next(iter(self.sampler), None)
         yield from self.sampler
 
 

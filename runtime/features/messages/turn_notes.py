@@ -77,7 +77,8 @@ def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any],
     for key, value in fields.items() if template else ():
         if not value or key in known or MARKS.search(key):
             continue
-        if re.search(rf"\b{re.escape(key)}\b", str(template)):  # the name may also be a key of a tool or a call
+        # the template contains the name, which may also be a key of a tool or of a call
+        if re.search(rf"\b{re.escape(key)}\b", str(template)):
             less = {**turns[number], FIELDS: json.dumps({one: fields[one] for one in fields if one != key})}
             texts = [_rendered(tokenizer, rows) for rows in (turns, [*turns[:number], less, *turns[number + 1 :]])]
             if texts[0] != texts[1]:

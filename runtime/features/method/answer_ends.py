@@ -23,7 +23,8 @@ class AnswerEnds(Feature):
     ) -> AbstractContextManager[Any]:
         """Let trl render each answer only up to its end token. If trl always appends the token, the answer ends before
         it."""
-        render = getattr(module, "maybe_apply_chat_template", None)  # absent in DPO and KTO of trl 1.0: nothing to do
+        # trl 1.0 lacks this function in DPO and KTO, and needs no change there
+        render = getattr(module, "maybe_apply_chat_template", None)
         return replaced(module, {"maybe_apply_chat_template": partial(_rendered, render, bundle.method == "dpo")})
 
 

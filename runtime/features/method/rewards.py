@@ -80,7 +80,7 @@ def verified(answers: list[str], solution: list[str], **logs: Any) -> list[float
         return [_same(answer, truth) for answer, truth in zip(answers, solution, strict=True)]
     turns = [[{"role": "assistant", "content": answer}] for answer in answers]
     there = [at for at, truth in enumerate(solution) if isinstance(truth, str)]
-    if logs or len(there) == len(solution):  # if no solution is null, or this trl accepts null
+    if logs or len(there) == len(solution):  # every row has a solution, or this trl accepts null
         return list(accuracy_reward(turns, solution, **logs))
     found = dict(zip(there, accuracy_reward([turns[at] for at in there], [solution[at] for at in there]), strict=True))
     return [found.get(at) for at in range(len(solution))]
@@ -265,7 +265,7 @@ def _function(bundle: Bundle, reward: Mapping[str, Any]) -> Function:
     if name in PLAIN:
         return PLAIN[name]
     if name == "soft_overlong_punishment" and "max_completion_len" not in options:
-        # Open-R1's 16384 and 4096 do not fit other lengths: use the run's own limit, and a quarter of it.
+        # Open-R1 fixes both lengths, 16384 and 4096. Use the run's own limit and a quarter of it instead.
         options["max_completion_len"] = int(bundle.arguments["max_completion_length"])
         options.setdefault("soft_punish_cache", max(1, options["max_completion_len"] // 4))
     try:
@@ -297,7 +297,7 @@ def of_file(bundle: Bundle, named: Mapping[str, Any], kind: str = "reward functi
     if module is None:
         module = ModuleType(f"bundle_{sha256(code).hexdigest()[:12]}")
         module.__file__ = path
-        sys.modules[module.__name__] = module  # dataclasses and pickle find a class's module by this entry
+        sys.modules[module.__name__] = module  # dataclasses and pickle look up a class's module in sys.modules
         try:
             exec(compile(code, path, "exec"), module.__dict__)
         except Exception as error:  # the file may raise any exception

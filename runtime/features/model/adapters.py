@@ -21,8 +21,8 @@ class Adapters(Feature):
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless warnings about tied weights, embeddings and label names."""
-        # peft 0.18 warns for every class that can tie weights. XP467 warns only if the configuration ties weights and
-        # an adapter is on one; merged_adapters.py unties them.
+        # peft 0.18 warns for every model whose class can tie weights. XP467 warns only if this model ties them and one
+        # of them has an adapter; merged_adapters.py unties them.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
         # If an adapter is on the embeddings, peft also saves the base's embeddings, which changes no result.
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")

@@ -87,7 +87,7 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
         return model
 
     def prepared(model: Any, accelerator: Any) -> Any:
-        restore(model, kept)  # before trl computes the reference's log-probabilities, which shards the model
+        restore(model, kept)  # ZeRO-3 shards the model here, before trl computes the reference's log-probabilities
         return prepare(model, accelerator)
 
     with replaced(module, {"get_peft_model": remembered, "prepare_deepspeed": prepared}):

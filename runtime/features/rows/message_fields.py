@@ -28,7 +28,7 @@ from ..messages.call_forms import (
 )
 from ..messages.turn_notes import MASKED, READ, TRAINED
 
-LABELS = ("type", "id", "index", "format", "signature")  # keys of reasoning whose values are no text to learn
+LABELS = ("type", "id", "index", "format", "signature")  # keys of a reasoning block whose values are not text
 CARRIERS = ("messages", "prompt", "chosen", "rejected")
 """Columns of a converted row whose first message can carry the columns that the chat template reads."""
 

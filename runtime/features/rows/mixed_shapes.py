@@ -52,7 +52,7 @@ class MixedShapesTrainer(Prepared):
                 places[-1] = places[-1] if counts is None else numpy.repeat(places[-1], counts)
             columns = [PART, *(one for one in TOKENS if one in part.column_names)]
             part = part.with_format(None).select_columns(columns)
-            # Rows that were token ids already were not mapped, so they may be a selection of a larger table.
+            # Rows of token ids were not mapped, so they may still be a selection of a larger table.
             parts.append(part.flatten_indices() if rearranged(part) else part)
         names = [one for one in TOKENS if any(one in part.column_names for part in parts)]
         with args.main_process_first():

@@ -77,7 +77,7 @@ def mix(
         raise RunError(f"the holdout asks for {size} rows, but the data has only {len(rows)}")
     try:
         split = rows.train_test_split(test_size=size, seed=seed, shuffle=shuffle)
-    except ValueError as error:  # otherwise one of the two parts would be empty
+    except ValueError as error:  # the training part or the holdout would be empty
         raise RunError(f"the holdout of {size} cannot be taken from {len(rows)} rows") from error
     return split["train"], split["test"]
 
