@@ -116,7 +116,7 @@ def _run(arguments: list[str]) -> int:
         from xpc.compiler.explain.names import unknown
 
         raise UsageError(unknown(options.what))
-    show(text)  # the text may contain paths and values from a spec
+    show(text)  # `show` escapes control characters, which paths and values of a spec may contain
     return 0
 
 

@@ -155,7 +155,8 @@ class _Compact:
         if kind in (9, 10):
             head = self._byte()
             size, inner = head >> 4 if head >> 4 < 15 else self._number(), head & 15
-            kind = 3 if inner in (1, 2) else inner  # in a list, each bool takes a byte
+            # Thrift's compact protocol stores a bool of a list as one byte, and any other bool in its field's header
+            kind = 3 if inner in (1, 2) else inner
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))

@@ -209,7 +209,8 @@ def _locked(path: str) -> int | None:
         except BlockingIOError:
             os.close(held)
             return None
-        except OSError:  # the file system has no locks, so nothing can be recognized as left behind
+        # the file system has no locks, so the path counts as locked by this process; `leftovers` skips it
+        except OSError:
             pass
         if os.path.samestat(os.fstat(held), os.lstat(path)):
             return held

@@ -131,7 +131,7 @@ def read(path: str) -> SourceFile:
         if path == "-":
             data, name = standard_input(MAX_SIZE), "stdin"
         else:
-            # notebooks may be large, because the outputs of their cells are not imported
+            # accept larger notebooks, because most of their size is the outputs of cells, which are not imported
             data, name = read_file(path, (64 if path.endswith(".ipynb") else 4) * MAX_SIZE), path
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -231,7 +231,7 @@ def _inside(folder: str, name: str) -> bytes | None:
     path = os.path.realpath(os.path.join(folder, name))
     if os.path.commonpath([path, os.path.realpath(folder)]) != os.path.realpath(folder) or not os.path.isfile(path):
         return None
-    # no file in a bundle is larger, because the compiler does not copy larger ones
+    # the compiler copies no file above this size into a bundle
     if os.path.getsize(path) > MAX_DATA:
         raise Unreadable(f"`{name[:80]}` is larger than {MAX_DATA // 2**20} MiB")
     try:

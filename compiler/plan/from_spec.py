@@ -167,7 +167,7 @@ def _is_most(spec: Spec) -> bool:
         # CPU
         return True
     if spec.adapter in ("vera", "loha", "miss"):
-        return True  # these adapters save less than LoRA, whose measured bytes are used for them
+        return True  # the memory is computed as for LoRA, which saves more than these adapters
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra

@@ -134,9 +134,9 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # LoRA and DoRA were measured over a float32 base. The memory of the other kinds of adapters is computed from
-        # the bytes of LoRA (`adapters.py`), or over a float32 base from those of rotations, because they also return
-        # the dtype of the input.
+        # Over a float32 base, LoRA and DoRA were measured themselves. For the other kinds, the measurement of OFT
+        # stands in, because OFT also returns the dtype of its input. Over other bases, memory is computed from the
+        # bytes of LoRA (`adapters.py`).
         kind = "lora"
         if precision == "amp32" and tuned.kind != "lora":
             kind = "dora" if tuned.kind == "dora" else "oft"

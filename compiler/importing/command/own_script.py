@@ -230,7 +230,7 @@ def _contradicts(named: Draft, script: Draft) -> bool:
     """Whether the script is trained on another dataset or another model than the one that its arguments name."""
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
-        return False  # the data or the model of the script is only guessed, so this is no contradiction
+        return False  # the script's data or model is only a guess
     other = named.model and script.model and _without_dot(named.model) != _without_dot(script.model)
     rows = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in script.sources]
     stated = [_without_dot(one.ref).partition("[")[0].partition(":")[0] for one in named.sources]

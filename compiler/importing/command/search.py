@@ -38,7 +38,7 @@ def chosen(text_: str, overrides: Overrides, loops: dict[str, tuple[str, ...]]) 
     if there is no training command, or if there are several and no `--pick`.
     """
     training = training_commands(text_, overrides, loops)
-    # the script may contain a command that evaluates the trained model
+    # prefer commands that do not evaluate: a script often trains and then evaluates
     if overrides.pick is None and len(training) > 1:
         kept = [one for one in training if not OTHER.search(_named(one).lower())]
         kept = kept if len(kept) == 1 else [one for one in kept if _makes_trainer(one, overrides)]

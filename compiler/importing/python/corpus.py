@@ -186,7 +186,7 @@ def _problems(
         draft.put("method.completion_only", False, None, "the collator makes new labels, of all tokens")
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
-            continue  # the collator makes new labels and ignores padding, so this problem does not occur
+            continue  # the collator makes new labels and ignores padding, so labels on padding do no harm
         name = step.last.strip("[]:") or "slice"
         draft.error(Entry(f"dataset.{name}", None, step.location.file, step.location.line), why, help)
         open_ = open_ or (why, help)

@@ -90,7 +90,7 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
     elif _of_frame(out, step):
         pass
     elif name == "train_test_split":
-        frame = step.path.startswith("sklearn.")  # the rows are its first argument
+        frame = step.path.startswith("sklearn.")  # scikit-learn's function takes the rows as its first argument
         out.holdout = step.argument("test_size", None if frame else 0) or Argument(0.25, step.location)
         out.seed = step.keywords.get("random_state" if frame else "seed") or out.seed
         order = step.keywords.get("shuffle")
@@ -140,7 +140,7 @@ def _of_frame(out: Data, step: Object) -> bool:
 def _item(out: Data, step: Object, given: Argument | None) -> None:
     key = given.value if given is not None else None
     if isinstance(key, list) and key and all(isinstance(one, str) for one in key):
-        out.removed = True  # the columns of a table that are kept
+        out.removed = True  # selecting columns, as in `table[["question", "answer"]]`, removes the others
     elif step.path == "sklearn.model_selection.train_test_split[]" and key in (0, 1):
         out.held = "train" if key == 0 else "test"
     elif not isinstance(key, str):

@@ -162,9 +162,9 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
     if name == "top_k" and not value:
         return None
     if value == -1:
-        return None  # -1 marks an argument that is deprecated, so it is no value
+        return None  # -1 marks a deprecated argument and is not a value
     if value == "ffd":
-        return "bfd"  # trl 0.19 names `ffd`, on which its trainer fails
+        return "bfd"  # trl 0.19's default is `ffd`, which its own trainer rejects
     if isinstance(value, list) and len(value) == 1:
         return value[0]
     return ("group" if value else "none") if name == "scale_rewards" and isinstance(value, bool) else value

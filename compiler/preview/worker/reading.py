@@ -196,7 +196,7 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
     for at, name in enumerate(CHOICES):
         kept, _ = _kept(ids[at], mask[at])
         one, prompt = TokenSequence(name, kept, [False] * len(kept), full.get(name)), len(batch["prompt_input_ids"][0])
-        if one.full == full.get(name):  # the prompt was perhaps cut before
+        if one.full == full.get(name):  # an earlier step may have cut the prompt
             prompt = len(one.full) - len(batch[f"{name}_input_ids"][0])
         one.learned = [one.head + location >= prompt for location in range(len(kept))]
         out.append(one)

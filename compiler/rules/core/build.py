@@ -129,7 +129,7 @@ def _named(function: FunctionType) -> tuple[frozenset[str], tuple[object, ...]]:
         known = {**function.__globals__, **_imported(code)}
         modules = [one for one in map(known.get, code.co_names) if isinstance(one, ModuleType)]
         for name in code.co_names:
-            if name.startswith("__"):  # such as `__fields__` in `evolve`, whose keys are not settings
+            if name.startswith("__"):  # skip names such as `__fields__`, which are not settings
                 continue
             attribute = None if name in GETTERS else getattr(Spec, name, None)
             values = [known.get(name), attribute, *(vars(one).get(name) for one in modules if "xpc." in one.__name__)]
