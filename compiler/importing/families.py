@@ -190,7 +190,7 @@ def _offloaded_optimizer(draft: Draft) -> None:
             draft,
             "optimizer",
             "adamw",
-            "accelerate replaces an offloaded optimizer by it",
+            "accelerate replaces an offloaded optimizer by AdamW",
             "optimizer",
             f"accelerate replaces {written.text} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
             "the spec has adamw, which does not",

@@ -26,7 +26,7 @@ def adapter(draft: Draft, overrides: Overrides) -> None:
     if written is not None and overrides.read(f"{folder}/adapter_config.json") is None:
         draft.warn(
             written.entry,
-            f"`{folder}` is missing: the spec compiles where the earlier run left the adapter, and reads its shape",
+            f"`{folder}` is missing here, and `xpc compile` reads the adapter's shape from it",
             "put the folder next to the spec, or leave the key out to begin with a new adapter",
         )
 
@@ -44,7 +44,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
             None,
             f"`{folder}` does not exist here, and no registered model has its name: its architecture is not checked, "
             "and the folder must exist next to the spec when it compiles",
-            "`--model` names another, and `model(config=file(...))` the folder's own config.json",
+            "name another model by `--model`, or the folder's own config.json by `model(config=file(...))`",
         )
         return
     name = f"{draft.stem}.config.json"
@@ -55,7 +55,7 @@ def architecture(draft: Draft, overrides: Overrides) -> None:
         None,
         f"`{folder}` does not exist here: by its name, the architecture is assumed to be that of "
         f"{alias if known is None else known.id}",
-        "`model(config=file(...))` names the folder's own config.json, and `--model` another model",
+        "name the folder's own config.json by `model(config=file(...))`, or another model by `--model`",
     )
 
 

@@ -25,7 +25,7 @@ def from_mapping(draft: Draft, entry: Entry) -> None:
     known = ("rope_type", "type", "factor", CONTEXT, *ROPE[kind])
     unknown = [one for key, one in inside.items() if key not in known]
     for one in unknown:
-        draft.error(one, f"`rope` has no such number for {kind}")
+        draft.error(one, f"`rope {kind}` has no such parameter")
     numbers = {key: number(inside[key]) for key in ROPE[kind] if key in inside}
     original = integer(inside[CONTEXT]) if CONTEXT in inside else None
     if not unknown and None not in numbers.values():

@@ -55,7 +55,7 @@ def _one(row: Setting, item: Item, node: Value | None) -> Weighted:
         else:
             wrong = part.value if isinstance(part, Written) else part
             message, help = (
-                f"one of `{row.name}` takes a weight and nothing else",
+                f"an item of `{row.name}` takes only a weight",
                 f"write `{node.name.text[:60]}(weight=1)`",
             )
             raise InvalidValue("explained", "XP104", message, row, item, wrong, help=help)

@@ -105,7 +105,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if row.path == "eval.split" and isinstance(node, Number):
         share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
         return report(
-            wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: a split has a name"
+            wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: `split` takes a name"
         )
     plain = _plain_form(row, item, node, typed)
     if plain is not None:
@@ -216,7 +216,7 @@ def leave_out(row: Setting) -> str:
     """The advice to leave a setting out. The setting then gets its default, or the value that xpc chooses."""
     if row.default is not None:
         return f"leave `{row.name}` out: its default is {row.default}"
-    return f"leave `{row.name}` out: xpc chooses it, and says what"
+    return f"leave `{row.name}` out: xpc chooses the value, and prints it"
 
 
 def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:

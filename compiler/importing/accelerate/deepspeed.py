@@ -47,11 +47,11 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
             if name in REPORTING:
                 draft.note(leaf, "reporting only")
             elif name == "activation_checkpointing":
-                draft.note(leaf, "transformers recomputes with torch, and calls no function that reads it")
+                draft.note(leaf, "no effect: transformers recomputes with torch, not with DeepSpeed")
             elif name == "elasticity" and not _enabled(one):
                 draft.note(leaf, "it is off")
             elif name == "elasticity":
-                draft.error(leaf, "a run has one number of processes, and no batch that follows it", "leave it out")
+                draft.error(leaf, "the number of processes of a run is fixed, so its batch is, too", "leave it out")
             else:
                 _rest(draft, leaf, leaf.key.removeprefix(prefix))
 
@@ -161,7 +161,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
         else:
             earlier = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
-            draft.put("optimizer", "adamw", kind, "DeepSpeed's AdamW, as in a bundle")
+            draft.put("optimizer", "adamw", kind, "a bundle uses DeepSpeed's AdamW, too")
             draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
         draft.error(kind, "a bundle gives DeepSpeed only AdamW", "leave the block out and write `optim`")
@@ -354,4 +354,4 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
             draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
         else:
-            draft.note(one, "a bundle states what its target needs")
+            draft.note(one, "a bundle has the value that its target needs")

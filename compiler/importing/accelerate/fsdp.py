@@ -70,7 +70,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         else:
             draft.note(params, "nothing is offloaded")
     if again is not None and boolean(again):
-        draft.put("memory.checkpointing", True, again, "the language has one setting for both")
+        draft.put("memory.checkpointing", True, again, "one setting turns on recomputation, by FSDP or by the trainer")
     elif again is not None:
         draft.note(again, "`gradient_checkpointing` decides")
     for key, one in table.items():
@@ -112,7 +112,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         ):
             draft.note(one, "it follows the number of processes")
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
-            draft.note(one, "a bundle states what its target needs")
+            draft.note(one, "a bundle has the value that its target needs")
         else:
             draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 

@@ -104,7 +104,9 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
         draft.mark(files, "mapped", "data")
     elif files is not None and len(files.items) == 1 and isinstance(files.items[0].value, str):
         draft.note(files, "every file of the dataset is read")
-        draft.warn(files, "every file of the dataset is read, and the source names one", "`--data` names a local copy")
+        draft.warn(
+            files, "the spec reads all files of the dataset, not only this one", "`--data` names a local copy of it"
+        )
     elif files is not None and not files.empty:
         draft.error(files, "a spec names one file or folder")
     shards = table.get("shards")
@@ -189,7 +191,7 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         draft.warn(
             location,
             "without a type axolotl reads rows that are tokens already: `input_ids`, `attention_mask` and `labels`",
-            "name the rows as text by `--data`, or write their `type`, if they are not",
+            "if the rows are text, write their `type`, or name them by `--data`",
         )
         return "tokens", ()
     if word == "input_output":
@@ -225,7 +227,7 @@ def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str
     shape = "conversations" if older and mapped == ("role", "content") else PAIRS.get(mapped, "")
     mapping = table.get("message_property_mappings", location)
     if not shape:
-        draft.error(mapping, f"the runtime does not read messages of `{mapped[0]}` and `{mapped[1]}`",
+        draft.error(mapping, f"the runtime does not read the keys `{mapped[0]}` and `{mapped[1]}` of messages",
                     "it reads `role` and `content`, or `from` and `value`")  # fmt: skip
     more = table.get("message_property_mappings")
     for key, one in ({} if more is None else more.mapping).items():

@@ -9,7 +9,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 
 NEUTRAL = {
     "use_cache": "training keeps no cache of keys and values",
-    "pad_token_id": "the trainer gives the model the tokenizer's",
+    "pad_token_id": "the trainer sets the tokenizer's padding token in the model",
 }
 """Keys of config.json that do not affect training, each with the reason."""
 

@@ -91,14 +91,14 @@ def memory(draft: Draft, named: Entries) -> None:
         stated = draft.settings.get("memory.checkpointing.reentrant")
         if stated is not None and stated.text == "true" and stated.entry is not None:
             draft.settings.pop("memory.checkpointing.reentrant")
-            draft.put("memory.checkpointing.reentrant", False, stated.entry, "as axolotl turns it off for Gemma 4")
+            draft.put("memory.checkpointing.reentrant", False, stated.entry, "axolotl turns it off for Gemma 4, too")
     elif on and draft.method in ("sft", "reward") and "unfrozen_parameters" not in named:
         draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's default")
     elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:
         draft.differs(
             "use_reentrant",
-            "axolotl recomputes by torch's older implementation, which needs a gradient of its input; the spec, "
-            "whose weights are partly frozen, by the newer: the numbers are the same",
+            "axolotl recomputes with torch's reentrant implementation, which needs inputs with gradients; the spec has "
+            "frozen weights, so it recomputes with the other implementation: the numbers are the same",
             entry,
         )
     if away is not None and away.off:

@@ -67,7 +67,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     axolotl_intervals.intervals(draft, named)
     own = {key for key, row in KEYS.items() if not row.renamed}
     if methods.METHODS[method].generates and "max_length" in named:
-        draft.note(named["max_length"], f"{method} reads the lengths of prompts and completions")
+        draft.note(named["max_length"], f"{method} limits prompts and completions separately")
         own.add("max_length")
     optimizer = named.get("optim")
     if optimizer is not None and optimizer.value == "muon":
@@ -205,7 +205,7 @@ def _muon(draft: Draft) -> None:
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """
-    draft.default("optimizer.betas", (0.95, 0.95), "not set: those of axolotl's Muon")
+    draft.default("optimizer.betas", (0.95, 0.95), "not set: the defaults of axolotl's Muon")
     if not any(draft.has(name) for name in ("lora", "qlora")):
         draft.differs("optimizer", "axolotl's Muon does not train norms and biases; the spec trains them by AdamW")
 
@@ -375,7 +375,7 @@ def _defaults(draft: Draft, named: Entries) -> None:
         draft.settings.pop("schedule", None)
         draft.put("schedule", "constant", floor, "a cosine that never falls")
     elif floor is not None:
-        draft.error(floor, "it takes a share of the peak")
+        draft.error(floor, "it takes a number from 0 to 1, the lowest rate as a share of the peak")
     square, shape = named.get("lr_quadratic_warmup"), draft.settings.get("schedule")
     if square is not None and not square.off and shape is not None and shape.text == "cosine":
         why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"

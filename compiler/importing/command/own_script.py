@@ -98,11 +98,11 @@ def draft(
             raise Unreadable(f"`{location}`: {error}", kind=error.kind) from error
         trainer = _own_trainer(text, program) if error.kind == NO_TRAINER else None
         if trainer is None:
-            unread.append(f"`{program}` is not read, and the spec has what the arguments state: {error}")
+            unread.append(f"`{program}` cannot be read, so the spec has only what the arguments state: {error}")
         return None, classes, trainer
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
-        out.warn(None, f"`{line.program}` is a path {whose}: `{program}` is read")
+        out.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
     out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):

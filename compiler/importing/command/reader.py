@@ -81,7 +81,7 @@ def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: 
     near = evolve(near, environment=_seen(call, commands, file))
     draft = _draft(parsed(call, file), environment, file, near, launch, zero)
     for name, found in moved.items():
-        draft.warn(None, f"`{name}` is a path of another machine: `{found}` is read")
+        draft.warn(None, f"`{name}` is a path of another machine: the import reads `{found}`")
     return draft
 
 
@@ -218,7 +218,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         draft.warn(None, why)
     if trainer is not None:
         draft.error(trainer, f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL",
-                    "compare the two, and leave it out if they learn the same")  # fmt: skip
+                    "compare the two trainers; if they learn the same, leave the script's out")  # fmt: skip
     _dropped(draft, line, file)
     for one in line.again:
         draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
@@ -226,7 +226,9 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         name = config.unset.removeprefix("$")
         draft.error(config, f"the script does not set {config.unset}", f"`--set {name}=VALUE` sets it")
     elif config is not None and lost:
-        draft.error(config, "the file does not exist, and most of the run is in it", "import that file itself")
+        draft.error(
+            config, "the file does not exist, and most settings of the run are in it", "import that file itself"
+        )
     elif config is not None:
         draft.mark(config, "mapped", "the file was read")
         for over in overridden:
@@ -246,8 +248,8 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     visible = overrides.environment.get("CUDA_VISIBLE_DEVICES")
     if line.launcher == "python" and overrides.hardware is None and visible is not None and "," in str(visible.value):
-        draft.warn(visible, "the script names several GPUs, and the spec is for one, with one process's batch",
-                   "`--hardware '4 x h100-80gb'` names them")  # fmt: skip
+        draft.warn(visible, "the script names several GPUs; the spec has one GPU, and the batch of one process",
+                   "`--hardware '4 x h100-80gb'` names the GPUs")  # fmt: skip
     for word in rest:
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
         draft.error(Entry(word.text, None, file, word.line), why, how)
@@ -317,7 +319,11 @@ def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> N
     elif named.unset:
         draft.error(named, f"the script does not set {named.unset}", "`--accelerate FILE` names the file")
     elif not sharding.missing_launch(draft, named, text(named) or ""):
-        draft.error(named, "the file does not exist, and shards the states", "`--accelerate FILE` names it")
+        draft.error(
+            named,
+            "the file does not exist, and it says how weights and states are sharded",
+            "`--accelerate FILE` names it",
+        )
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:

@@ -75,7 +75,9 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
         return  # LLaMA-Factory itself refuses `interleave_probs` here
     end = ENDS.get(str(text(mixed)))
     if end is None:
-        draft.error(mixed, "a mixture stops with its first source, or repeats rows", "write `mix_strategy: concat`")
+        draft.error(
+            mixed, "the language has no such strategy", "write `concat`, `interleave_under` or `interleave_over`"
+        )
         return
     if len(draft.sources) < 2:
         for one in (mixed, stated):
@@ -87,7 +89,11 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
         shares = [float(one) if NUMBER.fullmatch(one) else None for one in words(stated) or []]
     total = sum(one or 0.0 for one in shares)
     if len(shares) != count or not all(shares) or abs(total - 1) > 0.0005:
-        draft.error(stated, f"it takes {count} probabilities, which are 1 together", "write one for each data set")
+        draft.error(
+            stated,
+            f"it takes {count} probabilities, one for each data set, whose sum is 1",
+            "write a number for each data set",
+        )
         return
     draft.sources = [evolve(one, share=share) for one, share in zip(draft.sources, shares, strict=True)]
     draft.put("data.exhausted", end, mixed)

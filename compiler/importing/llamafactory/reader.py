@@ -156,8 +156,8 @@ def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
     if second and stated_method is None:
         draft.warn(
             None,
-            "the command names the method of such a file, and the file does not: sft is assumed",
-            "`--method` names it",
+            "such a file states no method, because LLaMA-Factory's command does: sft is assumed",
+            "`--method` names another",
         )
 
 
@@ -203,7 +203,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
         _liger(draft, kernels)
     rate = named.get("lr_scheduler_config")
     if rate is not None and not rate.empty:
-        draft.error(rate, "xpc does not read the second layout's schedules", "leave it out for a constant rate")
+        draft.error(rate, "xpc does not read `lr_scheduler_config`", "leave it out for a constant rate")
     elif rate is not None:
         draft.note(rate, "the rate is constant")
     quantized(draft, named.get("quant_config"))
@@ -219,7 +219,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
         if on:
             draft.put("memory.liger", True, one)
         else:
-            draft.note(one, "no kernel is named, or one that computes the same")
+            draft.note(one, "without effect on results: no kernel is named, or one with the same arithmetic")
     if on and inside is not None and inside.value not in ("auto", True):
         draft.differs(
             "kernel_config", "LLaMA-Factory applies the listed kernels of Liger, a bundle all of them", inside

@@ -258,7 +258,7 @@ def _length(draft: Draft, data: Data, trainer: Object, open_: tuple[str, str] | 
     if open_ is not None and found is None:
         draft.error(Entry("max_length", None, location.file, location.line), *open_)
         return
-    why = "its value is not known" if found is not None else "the script cuts no row, and a spec has a longest one"
+    why = "its value is not known" if found is not None else "the script cuts no row, but a spec needs a maximum length"
     draft.error(Entry("max_length", None, location.file, location.line), why, "write `batch { seq = N }`")
 
 

@@ -23,7 +23,7 @@ def hold_out(draft: Draft, data: Data) -> None:
         value = share.value
         found = Entry("train_test_split.test_size", value, share.location.file, share.location.line)
         if data.last:
-            why = "the script holds out the last rows; the spec draws as many by the seed"
+            why = "the script holds out the last rows; the spec holds out as many, drawn by the seed"
             draft.differs("train_dataset", why, found)
         number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if 0 < number < LARGEST and (number < 1 or number == int(number)):

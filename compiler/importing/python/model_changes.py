@@ -119,7 +119,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         draft.differs(
             "model_name",
             "the script loads weights that are quantized already; the spec quantizes the "
-            "original ones, and Unsloth's own 4 bits leave some layers in 16",
+            "original ones; Unsloth's own 4-bit weights have some layers in 16 bits",
             entry("model_name", name),
         )
 

@@ -221,8 +221,8 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     if visible is not None and overrides.hardware is None and count_visible > 1:
         draft.warn(
             entry("CUDA_VISIBLE_DEVICES", visible),
-            "the script names several GPUs, and the spec is for one, with one process's batch",
-            f"`--hardware '{count_visible} x h100-80gb'` names them",
+            "the script names several GPUs; the spec has one GPU, and the batch of one process",
+            f"`--hardware '{count_visible} x h100-80gb'` names the GPUs",
         )
     for location in machine.assumed[:3]:
         draft.warn(

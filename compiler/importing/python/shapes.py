@@ -14,12 +14,12 @@ from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
 
 TEXTS = (
-    "the script gives the model texts, and reward functions get completions as texts; the spec makes each prompt a "
-    "user's turn if the tokenizer has a chat template, and completions are turns then, as in Open-R1"
+    "in the script, prompts and the completions that reward functions get are texts; in the spec, both are turns if "
+    "the tokenizer has a chat template, as in Open-R1"
 )
 RENDERED = (
-    "the script renders the prompts, so that reward functions get completions as texts; in the spec prompts are turns, "
-    "and completions, too"
+    "the script renders the prompts, so reward functions get completions as texts; in the spec, prompts and "
+    "completions are turns"
 )
 ANSWERS = "the script trains on answers only, and a spec does not find the answer in a text"
 

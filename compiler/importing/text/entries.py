@@ -40,7 +40,7 @@ method in xpc (such as PPO), or a model that classifies or reads images.
 
 OWN_METHOD = (
     "the script has a trainer with its own method, which may change what is learned",
-    "compare it with TRL's, and leave it out if they learn the same",
+    "compare it with TRL's trainer; if both learn the same, leave the method out",
 )
 """The text of the error about a trainer whose methods a script overrides, and of its help."""
 

@@ -82,7 +82,7 @@ def _targets(draft: Draft, inside: Entries, fused: bool) -> None:
     if fused and {"q_proj", "k_proj", "v_proj"} & set(names):
         draft.differs(
             "lora_attn_modules",
-            "torchtune has separate q_proj, k_proj and v_proj with an adapter each, the published model one layer with "
-            "one adapter",
+            "torchtune has separate q_proj, k_proj and v_proj with an adapter each; the published model has one layer "
+            "for all three, with one adapter",
             attention,
         )

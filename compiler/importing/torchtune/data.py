@@ -138,7 +138,7 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     if across is not None and boolean(across) == rows.goes_on:
         draft.note(across, "the component's default")
     elif across is not None:
-        draft.error(across, "the language packs texts in pieces, and answers unsplit")
+        draft.error(across, "in a spec, packing splits rows of plain text, and never rows with answers")
     if most is not None and most.empty:
         draft.note(most, "null: none")
     elif most is not None and integer(most) is not None:

@@ -265,7 +265,7 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
         found = source(draft, name, inside.get("name"), inside.get("split"), inside.get("columns"))
         fraction = inside.get("fraction")
         if fraction is not None and not fraction.empty:
-            draft.error(fraction, "TRL's `fraction` is a share of the mixture, from the beginning of each part",
+            draft.error(fraction, "a spec has no fraction of a source: TRL takes the first rows of each part",
                         "write `data { SOURCE(take=N) }` with the number of rows")  # fmt: skip
         if found is not None:
             draft.sources.append(found)

@@ -219,9 +219,9 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
         return
     span = _span(list(draft.fitting))
     open_ = list(draft.fitting) == since(draft.method)
-    why = "no name in it tells which" if open_ else f"its names fit {span}"
+    why = "none of its keys tells which" if open_ else f"its keys fit {span}"
     if draft.pinned:
-        why = f"{draft.pinned} and its names fit {span}"
+        why = f"{draft.pinned} and its keys fit {span}"
     for name, values in different.items():
         draft.dated[name] = f"not set, and by default {', '.join(values)}; the spec follows trl {draft.trl}"
     draft.warn(

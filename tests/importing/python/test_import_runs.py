@@ -101,7 +101,7 @@ def main(cfg):
     SFTTrainer(model=cfg.model, args=SFTConfig("out"), train_dataset={DATA}).train()
 main()
 """, "--partial")  # fmt: skip
-    assert decided(found, "`--set config_name=VALUE` does")
+    assert decided(found, "`--set config_name=VALUE` gives it")
 
 
 REQUIRED = f"""
@@ -117,7 +117,7 @@ SFTTrainer(model=arguments.model_path, args=args, train_dataset={DATA}).train()
 
 
 def test_field_without_a_default_says_how_to_give_one() -> None:
-    assert decided(script(REQUIRED, "--partial"), "`--set model_path=VALUE` does")
+    assert decided(script(REQUIRED, "--partial"), "`--set model_path=VALUE` gives it")
 
 
 def test_set_gives_a_field_its_value() -> None:

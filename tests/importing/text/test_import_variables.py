@@ -211,7 +211,8 @@ def test_configuration_file_may_be_a_positional_argument(tmp_path) -> None:
 
 def test_missing_configuration_file_is_an_error_of_its_line() -> None:
     assert any(
-        "most of the run is in it" in one for one in script("accelerate launch sft.py --config no.yaml").messages
+        "most settings of the run are in it" in one
+        for one in script("accelerate launch sft.py --config no.yaml").messages
     )
 
 
