@@ -308,7 +308,7 @@ class Draft:
     def settle(
         self, entries: Mapping[str, Entry], known: Iterable[str] = (), refused: Mapping[str, str] | None = None
     ) -> None:
-        """Record how every key is handled that no importer has handled."""
+        """Handle all keys that no importer has handled."""
         names = tuple(known)
         begun: set[tuple[str, str]] = set()
         for file, key in self.outcomes:

@@ -84,7 +84,7 @@ class KeyTable(Mapping[str, Key]):
 
     def column(self, name: str) -> dict[str, str]:
         """The text of one field, such as `renamed`, for each key that has the field. For the fields `irrelevant` and
-        `refused`, keys with `usual` values are left out, because their value decides.
+        `refused`, keys with `usual` values are left out, because the value decides whether such a key is refused.
         """
         return {
             key: getattr(row, name)

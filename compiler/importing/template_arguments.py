@@ -13,8 +13,8 @@ from xpc.compiler.registry import chat_templates
 
 
 def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None:
-    """Set the arguments of the chat template. `location` is the key with which the imported tool states a template, for
-    help texts.
+    """Set the arguments of the chat template. The help of an error names the key `location`, with which the imported
+    tool states a template.
     """
     if entry is None or entry.empty:
         draft.note(entry, "null: no arguments")

@@ -93,7 +93,7 @@ def by_last_part(unknown: UnknownName) -> UnknownName | None:
 
 
 def with_shared_word(name: str, clause: str | None) -> list[str]:
-    """The settings of a clause whose names share an important word with the name: for `zero_bucket`, the settings of
+    """The settings of a clause that share an important word with the unknown name: for `zero_bucket`, the settings of
     both buckets.
     """
     own = {word for word in words(name[:80]) if weight(word) == 1.0}

@@ -96,7 +96,7 @@ def _of_trl(stack: stacks.Stack, name: str) -> tuple[str, str] | None:
 
 @cache
 def aliases() -> dict[str, str]:
-    """From other tools' names of trainer arguments to these arguments. Each name is included in two forms: reduced to
+    """Map other tools' names of trainer arguments to these arguments. Each name is included in two forms: reduced to
     its letters, and in its canonical form.
     """
     rows = [(phrase, name) for name, phrases in extra_aliases().items() for phrase in phrases]

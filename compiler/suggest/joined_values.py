@@ -27,7 +27,9 @@ LISTS, TEXTS = ("names", "targets", "tasks", "reals"), ("text", "name")
 NUMERALS = re.compile(r"(?:[ \t]*,[ \t]*|[ \t]+)\d[\d.]*(?:[eE][+-]?\d+)?(?![\w.%]*[ \t]*[=({])")
 NUMERAL = re.compile(r"\d[\d.]*(?:[eE][+-]?\d+)?")
 NEAR = 300
-"""The most characters between the beginning of a value and a further word of it: a hostile line has thousands."""
+"""The largest distance, in characters, of a further word from the beginning of its value; a hostile line has
+thousands of words.
+"""
 MACHINE = ("gpu", "device", "card", "rank", "process", "worker")
 
 
@@ -78,9 +80,8 @@ def _is_item(row: Setting, word: str, inside: bool) -> bool:
 
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with one for each value of several words and for each list without brackets.
-
-    The finding of such a value itself comes later, when values are converted; here, those about its further words go.
+    """Replace the findings about the further words of a value, as in `targets = q_proj, v_proj`, by one finding about
+    the complete value. They are only dropped if the conversion of values reports the complete value later.
     """
     out: list[Diagnostic] = []
     shown: set[tuple[str, int]] = set()

@@ -210,7 +210,7 @@ def nearest_other_name(name: str) -> tuple[str | None, float]:
 
 def mistyped(name: str) -> str | None:
     """The known name that differs from an unknown one by one typing mistake: `kl_coef` for `kl_ccoef`. It may be
-    anyone's name. None if there is none, or if several have different meanings.
+    a name of xpc or of another tool. None if there is none, or if several have different meanings.
     """
     typed, by_length = letters(name[:80]), _by_length()
     if len(typed) < 4 or _words().issuperset(parts(name[:80])):
@@ -222,8 +222,8 @@ def mistyped(name: str) -> str | None:
 
 
 def _with_a_known_word(name: str) -> list[str]:
-    """The names that result if the one word which no known name has is replaced by one that differs in one mistake: the
-    known ones, or the only one.
+    """Correct the only word of a name that no known name has, if one typing mistake explains it: `lerning_rate` gives
+    `learning_rate`. Returns the corrected names that are known; otherwise the corrected name, if there is only one.
     """
     typed, known_words = parts(name), _words()
     strange = [
@@ -249,7 +249,7 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """What a known name leads to: the path of a setting, the advice, the reason why there is none, or an argument."""
+    """What a known name means: why it has no equivalent, advice, a setting's path, or the argument of this name."""
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
 

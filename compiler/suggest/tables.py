@@ -54,7 +54,7 @@ def switch_words() -> frozenset[str]:
 
 @cache
 def contrary_words() -> frozenset[str]:
-    """Words that make another setting of a name, such as `min` and `eval`."""
+    """Words that give a name another meaning, such as `min` and `eval`: `eval_steps` is not `steps`."""
     return frozenset(read_table(__file__, "synonyms.toml")["contrary"])
 
 

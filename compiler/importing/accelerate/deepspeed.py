@@ -298,7 +298,7 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
 
 
 def inline(draft: Draft, block: Entry, value: object = None) -> None:
-    """Import `deepspeed_config` of accelerate's YAML, which names the same settings differently, such as
+    """Import `deepspeed_config` of accelerate's YAML. Its keys have other names than those of a DeepSpeed file, such as
     `zero_stage`.
     """
     table = block.mapping

@@ -60,8 +60,8 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
-    """Set the chat template. Returns True if the template itself marks which turns are trained on, because `marks` asks
-    for other turns than the assistant's.
+    """Set the chat template. Returns True if the template must mark the turns that are trained on. This is so if
+    `marks` does not ask for the assistant's turns only.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")

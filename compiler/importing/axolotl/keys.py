@@ -70,8 +70,8 @@ def plugins(draft: Draft, entry: Entry, names: list[str]) -> None:
 
 
 def rest(draft: Draft, named: Entries) -> None:
-    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Keys that the key table marks as
-    irrelevant are noted, and its `comment` keys are kept as comments of the spec.
+    """Import the switches of single Liger kernels, fp8, and `unfrozen_parameters`. Of the other keys in the key table,
+    `irrelevant` keys are noted, and `comment` keys are kept as comments of the spec.
     """
     for key, one in named.items():
         if key.startswith("liger_") and key not in KEYS:

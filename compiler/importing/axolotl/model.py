@@ -17,8 +17,8 @@ NEUTRAL = {
 def configured(draft: Draft, named: Entries) -> None:
     """Import `model_config` and its newer name `overrides_of_model_config`.
 
-    The scaling of rotary positions becomes a setting. Any other change of config.json is an error, with two exceptions:
-    it does not affect training, or the model or the trainer has this value anyway.
+    The scaling of rotary positions becomes a setting. Any other change of config.json is an error, unless it
+    does not affect training, or the model or the trainer has this value anyway.
     """
     known = registry.find_model(draft.model)
     for name in ("model_config", "overrides_of_model_config"):

@@ -47,7 +47,7 @@ BUILT_IN = {
     "qwen3": ("qwen3", "<|im_end|>"),
     "gemma3": ("gemma3", "<end_of_turn>"),
 }
-"""Those templates of axolotl that xpc has, too, by axolotl's name. Each has xpc's name and the end-of-turn token."""
+"""Templates that both axolotl and xpc have. For each name in axolotl: the name in xpc, and the end-of-turn token."""
 ASSISTANT = ("assistant",)
 BETWEEN = " if not loop.last or add_generation_prompt"
 

@@ -11,7 +11,7 @@ from xpc.compiler.importing.overrides import Overrides
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
     """The path and the text of a command's script in the repository; both empty if it is not there.
 
-    If the script is not at the path in the command, it is the only file in the repository that has its name.
+    If no file is at the path in the command, the result is the only file in the repository with the same name.
     """
     for one in _locations(program):
         data = overrides.read(one)

@@ -17,7 +17,7 @@ from xpc.grammar.record import field, mutable
 
 MOST = 60
 MOST_FILES = 20
-"""The most files whose rows a loop collects."""
+"""The largest number of files that one loop may read."""
 BUILT = (
     "from_list",
     "from_dict",

@@ -102,7 +102,7 @@ def _response(draft: Draft, trainer: Object) -> None:
 
 
 def _stream(draft: Draft, chain: Chain, entries: Entries) -> None:
-    """Set how a streamed dataset is shuffled. That it is streamed is set by the importer of TRL's arguments."""
+    """Set how a streamed dataset is shuffled. The importer of TRL's arguments sets `streaming` itself."""
     given = chain.loaded.keywords.get("streaming") if chain.loaded is not None else None
     if given is None or given.value is not True:
         return
@@ -163,8 +163,8 @@ COLLATOR = ("the collator is not read: how rows become a batch is the script's o
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report the script's own collator (`found`) as an error with this reason and help. With the same reason as
-    unreadable rows, `--partial` makes one decision of both errors.
+    """Report the script's own collator (`found`) as an error. `reason` is the reason and the help. If unreadable rows
+    have the same reason, `--partial` makes one decision of both errors.
     """
     if found is not None:
         draft.error(found, *reason)

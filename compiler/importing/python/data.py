@@ -114,7 +114,7 @@ def _is_number(given: Argument | None, number: float) -> bool:
 
 def _of_frame(out: Data, step: Object) -> bool:
     """Interpret an operation of a pandas data frame that a spec can express: `sample` (all rows, or a number of them),
-    `head`, and `drop` and `rename` of columns; or `random.sample` of rows. Returns whether it is one.
+    `head`, and `drop` and `rename` of columns; or `random.sample` of rows. False for any other operation.
     """
     name, columns = step.last, step.keywords.get("columns")
     if step.path == "random.sample":
@@ -193,7 +193,7 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
 
 
 def _excluded(value: object) -> Argument | None:
-    """The rows, or the share of them, that `range(len(rows) - 50)` leaves out. None for any other number."""
+    """The number of rows, or the share, that `range(len(rows) - 50)` leaves out: 50. None for any other range."""
     part = value.hidden if isinstance(value, Unknown) else None
     return part.positional[0] if isinstance(part, Object) and part.path == LESS else None
 

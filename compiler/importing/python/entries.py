@@ -76,8 +76,8 @@ class Entries:
 
 
 def _other_arguments(table: dict[object, object]) -> Table:
-    """Arguments of a model without `use_cache`, if its value is not known (it changes nothing in training), and without
-    a BitsAndBytesConfig, which is imported on its own.
+    """The arguments of a model, except two: a BitsAndBytesConfig is imported separately, and an unknown `use_cache` has
+    no effect in training.
     """
     kept = {
         key: one

@@ -72,7 +72,7 @@ class Model:
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
-    """Choose the trainer to import: the one that `pick` numbers, or the only one; with `partial` the first of several.
+    """Choose the trainer to import: number `pick`, otherwise the only one; with `partial` the first of several.
 
     Raises Unreadable if the script has no trainer, several of them, or a kind of training that xpc does not have.
     """

@@ -52,9 +52,7 @@ class Turns:
 
 @mutable
 class MappedColumns:
-    """The columns that a function makes which is applied to rows, by name. If the function cannot be read, `why` is the
-    reason.
-    """
+    """The columns that a function of `map` makes, by name. If the function cannot be read, `why` is the reason."""
 
     columns: dict[str, object] = field(factory=dict)
     why: str = ""

@@ -10,20 +10,20 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Name, Obj
 from xpc.compiler.language.methods import METHODS
 
 MOST = 1_000
-"""The most values of a trainer's settings that are compared."""
+"""The largest number of values that are compared of one trainer's settings."""
 LISTED = 8
-"""The most runs that a message lists."""
+"""The largest number of runs that a message lists."""
 ARGUMENTS = (
     "model", "ref_model", "args", "train_dataset", "eval_dataset", "data_collator", "tokenizer", "processing_class",
     "peft_config", "callbacks", "reward_funcs", "tools", "formatting_func", "teacher_model", "optimizers",
 )  # fmt: skip
-"""Attributes of a trainer that are also its arguments, and imported as these."""
+"""Attributes of a trainer that are imported like its arguments of the same names."""
 HARMLESS = (
     "can_return_loss", "label_names", "is_model_parallel", "compute_metrics", "preprocess_logits_for_metrics",
     "use_cache", "pad_token_id", "bos_token_id", "_signature_columns", "max_new_tokens", "max_length",
 )  # fmt: skip
-"""Attributes of a trainer or of its generation settings that do not change what is learned. The trainer's own argument
-sets the length of a completion.
+"""Attributes of a trainer or of its generation settings that do not change what is learned. `max_length` and
+`max_new_tokens` are among them, because an argument of the trainer sets the length of completions.
 """
 
 
@@ -93,7 +93,7 @@ def _folder(trainer: Object) -> str:
 
 def _settings(trainer: Object) -> list[object]:
     """The known values from which a trainer is made, in order: its arguments, those of its configuration, and those of
-    the calls that make its model and its rows. What is not known takes no part in the comparison.
+    the calls that make its model and its rows. Unknown values are left out.
     """
     out: list[object] = []
     left: list[object] = [trainer]

@@ -51,7 +51,7 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 
 def _uncut(value: object) -> object:
-    """Tokens before the script cuts them, if it does so only for long rows."""
+    """The tokens before the script cuts them, for all rows or only for long ones."""
     for _ in range(8):
         if isinstance(value, Unknown) and value.hidden is not None:
             value = value.hidden
@@ -63,7 +63,7 @@ def _uncut(value: object) -> object:
 
 
 def _slice(value: object) -> Object | None:
-    """The part of tokens that a script takes of them, also if it does so only for long rows."""
+    """The slice of tokens that the script takes of all rows, or only of long ones; None if it takes none."""
     for _ in range(8):
         if isinstance(value, Object):
             return value if value.path == f"{TOKENS}[:]" else None
@@ -76,7 +76,7 @@ def _is_cut(value: object) -> bool:
 
 
 def _cut(value: object) -> Argument | None:
-    """The length to which the script cuts tokens; None if it takes another part of them."""
+    """The length to which the script cuts tokens, as in `tokens[:512]`; None for any other slice."""
     found = _slice(value)
     if found is None or found.positional[0].value is not None or not isinstance(found.positional[1].value, int):
         return None
@@ -92,14 +92,14 @@ def _pieces(value: object) -> list[object] | None:
 
 
 def _call(value: object) -> Object | None:
-    """The call of a tokenizer whose tokens a part is."""
+    """The tokenizer call that returned these tokens; None for other values."""
     if not isinstance(value, Object) or not is_tokens(value):
         return None
     return value if value.last == "encode" else value.receiver if isinstance(value.receiver, Object) else None
 
 
 def _is_mask(value: object, question: object) -> bool:
-    """Whether a part is the ignored label, once for each token of the question."""
+    """Whether labels are -100 for each token of the question, so that the question is not learned."""
     if not isinstance(value, Object) or value.path != MASKED or len(value.positional) != 2:
         return False
     label, tokens = (one.value for one in value.positional)

@@ -24,8 +24,8 @@ PROJECTS = {
     "mlflow": ("MLFLOW_EXPERIMENT_NAME", "mlflow_experiment_name"), "swanlab": ("SWANLAB_PROJECT", "swanlab_project"),
     "clearml": ("CLEARML_PROJECT", "clearml_project"),
 }  # fmt: skip
-"""For each tracker, the environment variable with its project, and the key for it (`TRACKER_NAMES` in
-trl/switches.py).
+"""For each tracker, the environment variable that names its project, and the key that the importer of TRL reads for
+the project (`TRACKER_NAMES` in trl/switches.py).
 """
 OPEN = (None, "all")
 """Values of `report_to` with which transformers 4 reports to all trackers that are installed."""

@@ -197,7 +197,7 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
 
 
 def _at(name: str, method: str, version: str) -> tuple[str]:
-    """A tuple with only the argument's name in a version: until 0.15, sft's `max_length` was `max_seq_length`."""
+    """The argument's name in a TRL version, in a tuple: until 0.15, sft's `max_length` was `max_seq_length`."""
     old = method == "sft" and name == "max_length" and version not in having(method, "max_length")
     return ("max_seq_length" if old else name,)
 

@@ -36,8 +36,8 @@ def assign(machine: Machine, target: ast.expr, value: object) -> None:
 
 
 def _is_padding(index: ast.expr) -> bool:
-    """Whether an index selects the padding, as in `labels[labels == tokenizer.pad_token_id] = -100`. No loss is on
-    padding, whether the script leaves it out or the collator.
+    """Whether an index selects the padding, as in `labels[labels == tokenizer.pad_token_id] = -100`. Padding has
+    no loss in any case: if the script does not mask it, the collator does.
     """
     return isinstance(index, ast.Compare) and "pad_token" in ast.unparse(index)
 

@@ -75,7 +75,7 @@ def run(machine: Machine, owner: object, node: ast.AST) -> object:
 
 
 def _is_command(function: Function) -> bool:
-    """Whether click calls a function."""
+    """Whether a function is a click command, so that click calls it."""
     names = [dotted(one) for one in getattr(function.node, "decorator_list", [])]
     return any(one in ("click.command", "click.option", "click.argument") for one in names)
 
@@ -152,7 +152,7 @@ def _annotation(machine: Machine, node: ast.expr | None) -> tuple[str, Object | 
 
 
 def _names(words: list[object], parameter: str) -> tuple[str, ...]:
-    """The names of an option without dashes, such as `lr` of `--lr`; the parameter's if the option states none."""
+    """The names of an option without dashes, such as `lr` of `--lr`; without a name, that of the parameter."""
     texts = [each for one in words if isinstance(one, str) for each in one.split("/")[:1] if each.startswith("--")]
     return tuple(one.lstrip("-").replace("-", "_") for one in texts) or (parameter,)
 

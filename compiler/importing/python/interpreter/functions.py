@@ -82,7 +82,7 @@ BUILTINS = {
     "__import__",
 }
 MAX_ITEMS = 256
-"""The most iterations of a loop that are interpreted."""
+"""The largest number of iterations that are interpreted of one loop."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",
@@ -128,7 +128,9 @@ def is_trainer(path: str) -> bool:
 
 
 QUANTIZED = re.compile(r"(?:-unsloth)?-bnb-4bit$", re.IGNORECASE)
-"""Matches the end of a repository's name that means already quantized weights of the model before it."""
+"""Matches an ending such as `-bnb-4bit`, with which a repository's name marks quantized weights. The rest of the name
+is that of the original model.
+"""
 
 
 def ships_template(value: object) -> bool | None:

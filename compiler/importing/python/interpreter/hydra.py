@@ -21,7 +21,7 @@ OVERRIDE = re.compile(r"(\+\+|\+|~)?([\w./@-]+)(?:=(.*))?", re.S)
 PER_WORD, PER_LETTER = 20, 0.25
 """The cost, in interpreter steps, of an override on the command line and of a byte of a config file."""
 MOST = 20
-"""The most files that a configuration is composed of."""
+"""The largest number of files in one configuration."""
 
 
 def configuration(machine: Machine, function: Function) -> object:
@@ -78,7 +78,7 @@ def command_line(machine: Machine) -> Table:
 
 
 def structured(machine: Machine, value: object, node: ast.AST) -> Table:
-    """The fields of a dataclass or of its object, with their values. A value that is not known is in no field."""
+    """The fields of a dataclass or of its object, with their values; unknown for a class that is not in the script."""
     made = machine.call(value, [], {}, node) if isinstance(value, Class) else value
     if isinstance(made, dict):
         return Table(made, getattr(made, "locations", {}))

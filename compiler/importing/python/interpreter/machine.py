@@ -49,7 +49,7 @@ RETURN, STOP, LOOP = "return", "stop", "loop"
 
 @record
 class Semantics:
-    """The functions that evaluate the kinds of expressions, of statements, and calls. A function for a statement
+    """The functions that evaluate expressions and statements, by kind, and calls. A function for a statement
     returns how it ends its block early, such as RETURN.
     """
 
@@ -260,8 +260,8 @@ class Machine:
             self.unset.setdefault(value.why, value.location)
 
     def lookup(self, name: str, node: ast.AST) -> object:
-        """Look up a variable. It is that of the innermost scope that has it; if no scope has it, a built-in function of
-        Python.
+        """Look up a variable in the scopes, from the innermost one outwards, and then among Python's built-in
+        functions.
         """
         for scope in self.scopes:
             if name in scope:

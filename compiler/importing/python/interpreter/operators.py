@@ -94,8 +94,8 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
 
 
 def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: object) -> Unknown | None:
-    """A part of the length of a dataset, such as `len(rows) - 50` or `0.9 * len(rows)`. Its number is the rows, or the
-    share, that are left out. None for any other value.
+    """A part of the length of a dataset, such as `len(rows) - 50` or `0.9 * len(rows)`. The result contains what is
+    left out: 50 rows, or a share of 0.1. None for any other value.
     """
     length, other = (left, right) if isinstance(left, Unknown) else (right, left)
     if not isinstance(length, Unknown) or length.why != LENGTH or not isinstance(length.hidden, Object):
@@ -111,7 +111,7 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
 
 
 MOST_PIECES = 32
-"""If a script joins tokens and texts, at most this many of them are followed."""
+"""The largest number of pieces that a script may join to one list of tokens."""
 TOKENS, MASKED = "<tokens>", "<masked>"
 """The paths that mark objects as tokens that were joined, or as one label for each token of a text."""
 

@@ -199,8 +199,8 @@ def _declare(machine: Machine, kind: Class, made: object, given: Mapping[str, Ar
 
 @cache
 def argument_names() -> frozenset[str]:
-    """The arguments of TRL's classes of settings in all versions, except those that name the model and the data:
-    whether a script uses its defaults for these is in the script.
+    """The arguments of TRL's configuration classes in all versions, except those for the model and the data: a script
+    may have defaults for these and not use them.
     """
     configs = {config.rpartition(".")[2] for name in stacks.names() if (stack := stacks.load(name)) is not None
                for config in stack.configs}  # fmt: skip

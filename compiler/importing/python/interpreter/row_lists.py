@@ -18,7 +18,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 DEPTH = 8
-"""The most nested values of a row that are read."""
+"""How deeply the values of a row may be nested; deeper values keep their source."""
 ROWS = "<rows>"
 
 
@@ -51,7 +51,7 @@ def is_row_list(machine: Machine, value: object) -> bool:
 
 
 def length(machine: Machine, value: list[object], node: ast.AST) -> Object:
-    """The rows whose number is not known, for `len(rows)`."""
+    """The value of `len(rows)`: an object that stands for the unknown number of rows."""
     return Object(ROWS, [Argument(value, machine.location(node))], {}, machine.location(node))
 
 
@@ -68,7 +68,7 @@ def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[objec
 
 
 def _moved(value: object, source: Object, depth: int = 0) -> object:
-    """A row, or a value that is made of a row's columns, as the same one of another source."""
+    """Replace the source of a row, or of the columns in a value that is made of them."""
     if isinstance(value, Column):
         return Column(value.name, value.batch, source)
     if depth > DEPTH:

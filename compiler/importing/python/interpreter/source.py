@@ -14,7 +14,7 @@ from xpc.compiler.importing.text.fstrings import requoted
 from xpc.grammar.record import field, record
 
 MAX_NODES = 60_000
-"""The most nodes of a script's syntax tree."""
+"""The largest number of nodes in a script's syntax tree."""
 MAGIC = re.compile(r"\s*(?:[%!?]|pip install |conda install )")
 """A pattern for a line of a notebook that is for the shell or for IPython, such as `!pip install trl` or
 `%matplotlib`.

@@ -19,11 +19,11 @@ Scalar = (bool, int, float, str, type(None))
 LONGEST = 100_000
 """The largest length of a string or list that is computed."""
 MOST_JOINED = 20_000
-"""The most values that are compared when two branches are joined."""
+"""The largest number of values that are compared when two branches are joined."""
 NO_DEFAULT = "it has no default"
-"""The reason why a field of a class without a value is unknown."""
+"""The reason of the unknown value that a field without a default has."""
 MAX_BASES = 20
-"""The most base classes of a class that are followed."""
+"""The largest number of base classes that are searched for one class."""
 PLAIN_BASES = ("object", "ABC", "Generic", "Protocol", "Enum", "str")
 
 
