@@ -125,7 +125,7 @@ def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
             out.append(task["name"])
             continue
         path = bundle.inside(task["file"])
-        verified_folder(bundle, os.path.dirname(task["file"]))  # Python files of this folder are about to run
+        verified_folder(bundle, os.path.dirname(task["file"]))  # lm_eval runs Python files of this folder
         config = lm_eval_harness.task(path)
         given = config.get("dataset_kwargs") or {}
         if "data_files" in given:

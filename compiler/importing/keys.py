@@ -1,4 +1,4 @@
-"""Key tables. They are TOML files with an entry for each key of a tool whose name alone decides how it is handled.
+"""Key tables. They are TOML files. If the name of a tool's key alone decides how it is handled, it has an entry there.
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }

@@ -175,11 +175,11 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
     """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
-    - The first stack is guessed from the file's key `names`: the one with most of the names that the default stack
-      lacks, or the default stack if it lacks none. If the user gave the TRL version (`named`), or if the guessed stack
-      has none of the `versions` that fit the file, the newest stack with such a version is taken, or else the nearest
-      stack. If only the default stack has the model's family, it is the default stack.
-    - The second stack is the same one, or the default stack if only that supports a key name, the method, the model's
+    - The first stack is guessed from the file's key `names` (`_dated`). `versions` are the TRL versions that fit the
+      file; `named` is true if the user gave the version. If the user gave it, or if the guessed stack fits none of
+      them, the first stack is the newest one that fits, or else the nearest. If only the default stack has the
+      model's family, it is the default stack.
+    - The second stack is the first one, unless only the default stack supports a key name, the method, the model's
       family or trackio. `trackio` is true if the file reports to trackio.
     """
     source = _dated(names, method)

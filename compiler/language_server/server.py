@@ -28,8 +28,8 @@ from xpc.grammar.source import Source
 
 # the command line turns garbage collection off, because most commands end soon; this process runs for hours
 gc.enable()
-# Editors send the full text with each change. pygls would apply smaller changes by its own lines, which also end at
-# form feeds and U+2028.
+# Editors send the full text with each change. Smaller changes would be applied at wrong lines, because pygls also ends
+# a line at a form feed and at U+2028.
 SERVER = LanguageServer("xpc", __version__, types.TextDocumentSyncKind.Full)
 PAUSE = 0.2
 """Seconds without typing after which a text is checked."""

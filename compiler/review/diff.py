@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                # If one spec extends the other, it cannot be checked under the name of the other, so it is checked
-                # under its own name.
+                # Both specs are checked under one name, so that messages agree. If one spec extends the other, only its
+                # own name works.
                 break
         if broken:
             return _broken(broken, options)

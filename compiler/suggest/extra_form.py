@@ -18,7 +18,7 @@ from xpc.grammar.record import record
 from xpc.grammar.tree import Value
 
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
-"""For accelerate and DeepSpeed, the strategies that read their arguments, as the end of a help."""
+"""For accelerate and DeepSpeed, the end of a help: the strategies that read arguments of this library."""
 
 
 @record

@@ -42,8 +42,8 @@ class JoinedValue:
 
 
 def following(row: Setting, text: str, span: Span) -> JoinedValue | None:
-    """The complete value of a list without brackets (`targets = q_proj, v_proj`) or of a text without quotes (`name =
-    my run`), of which only the first word was read; or None.
+    """The complete value, if the parser read only its first word: a list without brackets (`targets = q_proj, v_proj`)
+    or a text without quotes (`name = my run`). None for any other value.
     """
     start, end = line_bounds(text, span.start, span.start)
     listed = row.kind.name in (*LISTS, "weighted")
@@ -119,7 +119,9 @@ def _settings() -> dict[str, list[Setting]]:
 
 
 def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
-    """The setting whose value has a further word at an offset, and the complete value; or None."""
+    """Returns a pair: the setting to whose value the word at an offset belongs, and the complete value. None if there is
+    no such setting.
+    """
     start, _ = line_bounds(text, at, at)
     for found in VALUED.finditer(text, max(start, at - NEAR), at):
         for row in _settings().get(found["name"], ()):
@@ -130,7 +132,7 @@ def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
 
 
 def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings, with one for each number that words follow, as in `warmup = 5 pct`."""
+    """Replace the findings about a number and the words after it, as in `warmup = 5 pct`, by one finding."""
     out: list[Diagnostic] = []
     locations: list[tuple[str, Span]] = []
     for found in problems:

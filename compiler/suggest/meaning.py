@@ -157,7 +157,9 @@ def one_letter(one: str, other: str) -> bool:
 
 
 def name_of_four(name: str, names: Iterable[str]) -> str | None:
-    """The only name of four letters that differs from `name` in one of them: `beta` for `bata`; or None."""
+    """The only known name of four letters that differs from `name` in one letter: `beta` for `bata`. None if there is
+    none, or if there are several.
+    """
     found = [one for one in names if one_letter(name, one)]
     return found[0] if len(found) == 1 else None
 

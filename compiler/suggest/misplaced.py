@@ -74,7 +74,7 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
 
 
 def _known_name(unknown: UnknownName) -> str | None:
-    """The name of any tool of which an unknown name is a typing mistake; None if a setting of the clause is as near."""
+    """The name of any tool that an unknown name misspells; None if it may also misspell a setting of the clause."""
     name, clause = unknown.name, unknown.clause
     known = is_known(name) or extra_argument(name, None, None, False) is not None or near_settings(unknown, clause)
     if known or (clause is not None and named_outside(unknown, clause) is not None):

@@ -30,8 +30,8 @@ YAML = re.compile(
     rf"[ \t]*(?:- )?(?P<name>[A-Za-z][\w.-]*(?:/[\w.-]+)?|{ROWS}):[ \t]*(?P<one>{VALUE})?[ \t]*(?:#.*)?$", re.M
 )
 KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE}),?[ \t]*(?:#.*)?")
-"""A pattern for `name = value` as in Python's keyword arguments, in TOML or in Hydra. It has a comma at its end, single
-quotes, or a path without quotes.
+"""A pattern for `name = value` as in Python, TOML or Hydra. Such text is no setting if it ends with a comma, or has
+single quotes or a path without quotes.
 """
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")

@@ -19,8 +19,8 @@ from xpc.grammar.tree import Count, Value
 
 
 def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
-    """The settings of a clause, or those that are legal outside of clauses, whose name differs from the unknown name by
-    one typing mistake and which take the written value. Names of three letters need a value.
+    """The settings that an unknown name misspells by one typing mistake, if they take the written value. They belong to
+    `clause`; without a clause, they are legal outside of clauses. Names of three letters need a value.
     """
     name, alone = unknown.name.lower(), unknown.node is None
     if len(name) < 3 or (clause is None and unknown.label.source.text[unknown.label.span.end :][:1] in ("(", "{")):

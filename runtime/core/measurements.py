@@ -129,7 +129,7 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    # the memory of this process is newer than its value in the exchanged list
+    # this process's own peak is newer than the one that it sent to the others
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

@@ -31,7 +31,9 @@ AUTO = "auto: it follows the trainer's arguments"
 
 
 def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
-    """Import a DeepSpeed configuration. It is a file, or a mapping in another file whose keys begin with `prefix`."""
+    """Import a DeepSpeed configuration: a file of its own, or a mapping in another file. Keys of the mapping begin with
+    `prefix`.
+    """
     for name, path in KEYS.column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":

@@ -219,7 +219,7 @@ def _add(named: Draft, script: Draft) -> None:
 
 
 def _columns(named: Draft, script: Draft) -> None:
-    """Copy the column names that the script reads, for data sources whose columns the arguments do not name."""
+    """If the arguments name no columns of a data source, copy the names of the columns that the script reads."""
     columns = {_without_dot(one.ref): one.columns for one in script.sources}
     named.sources = [
         evolve(one, columns=one.columns or columns.get(_without_dot(one.ref), ())) for one in named.sources

@@ -261,7 +261,7 @@ OWN_NAMES = {
     "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
     "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
 }  # fmt: skip
-"""Names of arguments in people's own scripts whose meaning is clear. For each, TRL's name for the argument."""
+"""Clear argument names that many custom scripts use, each with TRL's name for the argument."""
 
 
 def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:

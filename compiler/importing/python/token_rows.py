@@ -1,5 +1,5 @@
-"""Read rows whose tokens a script puts together itself: those of a question, those of an answer and the end token, with
-labels that leave out the question.
+"""Read rows of tokens that a script puts together itself: the tokens of a question, the tokens of an answer and the end
+token, with labels that leave out the question.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ OWN_METHOD = (
     "the script has a trainer with its own method, which may change what is learned",
     "compare it with TRL's trainer; if both learn the same, leave the method out",
 )
-"""The text of the error about a trainer whose methods a script overrides, and of its help."""
+"""An error about a script that overrides methods of its trainer: the message and the help."""
 
 
 def checked(value: object, line: int) -> object:

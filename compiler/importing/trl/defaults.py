@@ -29,11 +29,11 @@ REPORTING = (
 
 OF_ITS_TIME = (
     "`average_tokens_across_devices` is not set: as in trl 0.18, the loss is a mean over the tokens of each process; "
-    "trl 0.19, which has the same names, takes it over all processes"
+    "in trl 0.19, which has the same keys, it is a mean over the tokens of all processes"
 )
-"""A warning about `average_tokens_across_devices`, the only default that differs between the alignment handbook and
-Open-R1, whose sft files have the same key names: the handbook pins trl 0.19.1, whose SFTConfig has True; Open-R1 pins
-0.18.0, where transformers 4.52.3 has False.
+"""A warning about the default of `average_tokens_across_devices`. sft files of the alignment handbook and of Open-R1
+have the same keys, so the file does not show which of the two it is for. The handbook pins trl 0.19.1 (default True),
+and Open-R1 pins trl 0.18.0 with transformers 4.52.3 (default False).
 """
 
 TRANSFORMERS: dict[str, Json] = {

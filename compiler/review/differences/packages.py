@@ -56,7 +56,7 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
         if not words or (words.startswith("#") and not (number < 2 and CODING.match(words))):
             continue
         exact = EXACT.fullmatch(words.partition(" #")[0].strip())
-        if exact is None or line.endswith("\\"):  # pip joins such a line with the next one, also in a comment
+        if exact is None or line.endswith("\\"):  # pip joins a line that ends with a backslash with the next one
             out[f"line `{words}`"] = "present"
         else:
             name = re.sub("[-_.]+", "-", exact[1]).lower()

@@ -239,7 +239,7 @@ def contains(left: object, right: object, positive: bool, names: frozenset[str] 
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        # the script tests which version of a library is installed, or chooses a class's own fields from others
+        # a script tests this to support several versions of a library, or to pick the fields of one class from a dict
         found = left not in REPLACED and (names is None or left in names)
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):

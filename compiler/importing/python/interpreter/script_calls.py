@@ -156,8 +156,8 @@ def _bind(
 def _parameter(
     machine: Machine, function: Function, one: ast.arg, default: ast.expr | None, unread: Argument | None = None
 ) -> object:
-    """The value of a parameter that a call does not give. `unread` are the call's `**` arguments that are not known,
-    any of which may be this one.
+    """The value of a parameter that a call does not give. `unread` are unknown `**` arguments of the call, which may
+    contain the parameter.
     """
     if unread is not None and isinstance(unread.value, Unknown):
         return Unknown(unread.value.why, unread.location)

@@ -141,7 +141,7 @@ class Words(list[Any]):
 
 
 class Namespace(Table):
-    """A dict whose keys are also attributes, such as OmegaConf's."""
+    """A dict whose keys are also attributes, such as a configuration of OmegaConf."""
 
 
 @mutable
