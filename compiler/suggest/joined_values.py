@@ -119,8 +119,8 @@ def _settings() -> dict[str, list[Setting]]:
 
 
 def _value_at(text: str, at: int) -> tuple[Setting, JoinedValue] | None:
-    """Returns a pair: the setting to whose value the word at an offset belongs, and the complete value. None if there is
-    no such setting.
+    """Returns a pair: the setting to whose value the word at offset `at` belongs, and the complete value. None if there
+    is no such setting.
     """
     start, _ = line_bounds(text, at, at)
     for found in VALUED.finditer(text, max(start, at - NEAR), at):
