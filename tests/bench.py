@@ -147,7 +147,7 @@ def in_process() -> None:
             print(f"{f'  of which the diff of {members} on disk':34} {time.process_time() - start:7.2f} {5.0:7.1f}")
 
     def comment_on(count: int) -> None:
-        """Write the comment on a pull request that changes a base of every spec."""
+        """Write the review comment on a pull request that changes house.xp, which every spec extends."""
         from xpc.compiler.review.pull_request import comment, entries
 
         house = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nbatch { gbs = 16, micro = 4, seq = 512 }\n"

@@ -1,11 +1,15 @@
-"""`make bench`, second part: `launch.sh --prepare` next to trl's own preparation of the same bundle, in turn.
+"""`make bench`, second part: compare `launch.sh --prepare` with trl's own preparation of the same rows.
 
-The rows are conversations of made words, the tokenizer is a byte-level BPE that is trained on such words, and the chat
-template marks the answers. Three ways are timed in fresh forks, from the data file to the rows that the trainer
-holds, without the imports: trl's (the bundle's own trainer, as without `--prepare`), ours, and as a floor one rendering
-of each conversation and one encoding of its text, in batches. Printed are medians: the processors' seconds on one core,
-seconds of the clock on all cores, and the greatest memory. On a busy machine, trust only the processors' seconds.
-Measures, never judges.
+The rows are conversations of generated words. The tokenizer is a byte-level BPE trained on such words, and the chat
+template marks the assistant's answers.
+
+Three ways to prepare the rows are timed alternately, each in a new fork, from reading the data file to the rows that
+the trainer holds; imports are not included. `trl` is trl's own preparation in the bundle's trainer, `prepare` is
+`launch.sh --prepare`, and `floor`, the least possible work, renders each conversation once and encodes the texts in
+batches.
+
+The table has medians: CPU seconds on one core, wall-clock seconds on all cores, and peak memory. On a busy machine,
+only the CPU seconds are reliable. No number makes the benchmark fail.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ def words() -> Iterator[str]:
 
 
 def write(location: str, rows: int) -> None:
-    """The model with its tokenizer, the rows, and a bundle for each case."""
+    """Write the model with its tokenizer, the rows, and a compiled bundle for each case."""
     from tiny import build
 
     from xpc.compiler import cli
@@ -79,7 +83,6 @@ def write(location: str, rows: int) -> None:
 
 
 def floor(location: str) -> None:
-    """Render every conversation once, and encode the texts in batches."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(os.path.join(location, "model"))
@@ -101,7 +104,7 @@ def prepared(location: str, case: str, way: str) -> None:
 
 
 def once(location: str, case: str, way: str, cores: int) -> list[float]:
-    """The processors' seconds, the seconds and the greatest memory in MiB of one preparation, in a fork of its own."""
+    """Prepare the rows once in a fork; return CPU seconds, wall-clock seconds and peak memory in MiB."""
     read, write = os.pipe()
     sys.stdout.flush()
     if (child := os.fork()) == 0:
@@ -137,7 +140,7 @@ def _processors() -> float:
 
 
 def table(location: str, runs: int, rows: int) -> None:
-    """Measure in turn, and print the medians."""
+    """Time each way of preparing `runs` times, alternately, and print the medians."""
     cores = len(os.sched_getaffinity(0))
     for case in CASES:
         found: dict[tuple[str, int], list[list[float]]] = {}
@@ -158,7 +161,6 @@ def table(location: str, runs: int, rows: int) -> None:
 
 
 def main() -> None:
-    """Make the rows, import the libraries, and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="measurements of each way (default: 5)")
     parser.add_argument("--rows", type=int, default=20_000, help="conversations of 200 words (default: 20,000)")

@@ -72,7 +72,7 @@ class Run:
 
 
 def _steps(path: str) -> int:
-    """Count the logged steps: complete lines with the key `loss`. The last line of a run has its loss under another
+    """Count the logged steps, which are complete lines with the key `loss`. The summary at the end of a run has no such
     key.
     """
     with open(path, "rb") as handle:

@@ -25,8 +25,8 @@ from module_folders import put_on_path
 
 put_on_path()
 ALONE = "test_proofs.py"
-"""A file whose slow tests need not run in one process, because they share only a warm interpreter. They run last, in
-whichever process is free.
+"""The file of the proofs. Its slow tests share nothing but a warm interpreter, so they need not all run in one process.
+They run last, each in the next free process.
 """
 FAST = "not slow"
 ALL_SLOW = ("\npytestmark = pytest.mark.slow", "\npytestmark = pytest.mark.nightly")

@@ -1,4 +1,4 @@
-"""What commands print when they are typed without arguments, and lists that describe each name."""
+"""`xpc` and `xpc list` without arguments print what there is to type, and each name in a list has a description."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LAYOUTS = [
     ["evaluation.jsonl", "rows.jsonl"],
     ["sub/train2.jsonl", "sub/testing3.jsonl"],
 ]
-"""By case: the names of the files in a data folder."""
+"""The names of the files in a data folder, one list per case."""
 
 
 def text(*more: str, data: str = '"rows"') -> str:

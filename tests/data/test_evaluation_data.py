@@ -121,8 +121,8 @@ def test_a_child_has_its_bases_blocks(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_like_the_training_rows(root: str) -> None:
-    """If the spec names the columns of the training source, an evaluation file with such columns is read by the same
-    names.
+    """The training source maps its columns to prompt and answer. An evaluation file with the same columns gets the same
+    mapping.
     """
     block = 'data corpus {\n  "asked.jsonl" {\n    columns = [question, answer]\n  }\n  format = prompt_completion\n}'
     data = plan(text(block, 'eval(data="asked2.jsonl")', train="corpus"), root)["data"]

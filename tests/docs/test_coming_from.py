@@ -17,7 +17,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def _names() -> list[tuple[str, str, str]]:
-    """The tool, its name and our setting for every cell of the table that is not empty."""
+    """Every filled cell of the table as a triple: the other tool, the tool's name for the setting, and the setting of
+    xpc.
+    """
     with open(os.path.join(ROOT, "docs", "coming-from.md"), encoding="utf-8") as handle:
         table = handle.read().partition("## Names side by side")[2].partition("\n## ")[0]
     head, _, *rows = [re.split(r"\s*\|\s*", line.strip("| \n")) for line in table.splitlines() if line.startswith("|")]

@@ -27,7 +27,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def generated(folder: str) -> dict[str, str]:
-    """Read the page with this name in docs/, and the pages in the folder of this name."""
+    """Read docs/FOLDER.md and every page in docs/FOLDER/."""
     paths = [f"{folder}.md", *(f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(ROOT, "docs", folder))))]
     return {path: read("docs", path) for path in paths}
 
@@ -93,8 +93,9 @@ def test_readme_is_short():
 
 
 def _replayed(block: str, folder: str) -> Iterator[tuple[str, str, str]]:
-    """Run the commands of a block; return for each the output that the page shows and the real output. `echo` writes a
-    spec.
+    """Run the commands in a block. Yields each command, the output on the page, and the real output.
+
+    A line `echo '...' > FILE` runs nothing; it writes the file that later commands read.
     """
     for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
         if written := re.fullmatch(r"echo '(.*)' > (\S+)", command):

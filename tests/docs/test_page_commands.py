@@ -1,6 +1,6 @@
-"""Every command on a page runs as it is written, and every block of a page is tested in some test.
+"""Every xpc command on a page runs as it is written, and every fenced block on a page has a kind that a test covers.
 
-The test runs commands of xpc with our own files in place of the file names on the page. ELSEWHERE lists commands that
+Before a command runs, file names on the page are replaced by files that the test has. ELSEWHERE lists commands that
 another test runs.
 """
 
@@ -75,7 +75,7 @@ LINES = {
     r"python3 -m venv \.venv && source \.venv/bin/activate|pip install .*": "tests/test_wheel.py",
     r"mine\.bundle/launch\.sh.*": "tests/proof/training/test_train.py",
 }
-"""Shell lines that are not commands of xpc, and the file that runs or explains such a line."""
+"""Patterns of shell lines that do not run xpc. Each has the file that runs or explains such a line."""
 OUTPUTS = {
     "$ make demo": "an excerpt of what `make demo` prints, which CI runs",
     "whole process, ms": "readings of `make bench`",
@@ -259,7 +259,7 @@ SHELL = re.compile(
 
 
 def kind(page: str, language: str, text: str) -> str:
-    """The way in which a block is tested, as one word; "" if no test covers the block."""
+    """The kind of a block: `data`, `program`, `spec`, `output` or `shell`. "" if no test covers the block."""
     match language.partition(" ")[0]:
         case "json":
             return "data" if [json.loads(line) for line in text.splitlines()] else ""
@@ -306,7 +306,9 @@ def test_every_line_for_a_shell_is_tried():
 
 
 def test_programs_that_read_a_run_read_it(tmp_path, monkeypatch, capsys):
-    """Python programs on the pages that read metrics.jsonl are run on the line of metrics.jsonl in docs/outputs.md."""
+    """Run the Python programs on the pages that read metrics.jsonl, with the line of that file that docs/outputs.md
+    shows.
+    """
     (logged,) = [text for language, text in blocks("docs/outputs.md") if language == "json" and "grad_norm" in text]
     put(
         tmp_path, {"out/german/metrics.jsonl": logged + json.dumps({"step": 20, "epoch": 1.0, "eval_loss": 1.5}) + "\n"}

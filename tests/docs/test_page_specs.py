@@ -1,6 +1,4 @@
-"""Every spec on the pages, and every setting with a value in running text, is legal in the place that the page gives
-it.
-"""
+"""Every spec on the pages is legal. So is every `setting = value` in running text, as part of a spec."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from xpc.grammar.source import Source
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCS = sorted(name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))
 PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", *(os.path.join("docs", name) for name in DOCS))
-"""The pages to test, among them `docs/rules.md`, which has what `xpc explain` prints about each rule."""
+"""The pages to test. One of them is `docs/rules.md`."""
 ANY = f"(?:{'|'.join(CLAUSES)})"
 NAMES = {*CLAUSES, *BY_PATH, *(path.rpartition(".")[2] for path in BY_PATH)}
 HEADER = "train qwen2.5-3b on capybara for 100 steps\n"
@@ -159,8 +157,7 @@ def _locations(text: str) -> Iterator[str]:
 
 
 def _legal(text: str) -> bool:
-    """Whether the text has no errors of syntax and names in at least one of the specs that `_locations` makes of it,
-    on at least one stack.
+    """Whether at least one spec from `_locations` has no errors of syntax and names, on at least one stack.
 
     Three dots stand for any value, so the test checks only the names around the dots. Of `a | b`, it tries the first
     alternative.

@@ -81,7 +81,7 @@ def builder(monkeypatch: pytest.MonkeyPatch, build: Callable[[str], int]) -> Mod
 
 
 def fake(folder: str) -> int:
-    """Write the file names of a model folder without building a model."""
+    """Write a model folder in which every file is an empty JSON object."""
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
         Path(folder, name).write_text("{}")
     return 1

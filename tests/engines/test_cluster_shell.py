@@ -27,7 +27,7 @@ PINS: dict[str, str] = {}
 
 
 def lay(text: str, folder: object) -> None:
-    """Write a bundle into the folder that stands for the volume, with a launch.sh that only prints its variables."""
+    """Write a bundle into the folder that stands in for the mounted volume. Its launch.sh only prints its variables."""
     out = os.path.join(str(folder), "run.bundle")
     write(compiled(text, name="run.xp"), out)
     stubbed(out)
@@ -118,7 +118,7 @@ def test_no_bundle_or_another_one_is_refused(tmp_path: object):
 
 
 def test_a_bundle_of_the_image_is_found(tmp_path: object):
-    """If the volume has no bundle, the one in /opt is used, where a container image has it."""
+    """If the volume has no bundle, the shell code runs the bundle in /opt, which is part of the container image."""
     script = container(K8S["one"])["command"][2]
     lay(K8S["one"], tmp_path)
     empty = os.path.join(str(tmp_path), "volume")

@@ -86,8 +86,8 @@ def test_only_the_engine_in_question_is_imported(engine, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_engine_only_adds_files(engine):
-    """A bundle with an engine has all files of the bundle without one. Only pages that explain the start, and digests,
-    differ.
+    """A bundle with a launch engine has every file of the bundle without one. Only four files differ, such as
+    README.md.
     """
     reported = {"README.md", "model_card.md", "spec.xp", "bundle.toml"}
     plain, files = compiled(spec()), compiled(spec(LAUNCH[engine]))

@@ -130,9 +130,7 @@ def test_a_node_starts_the_run_again_when_the_last_one_has_left(bundle: str, tmp
 
 
 def test_what_ray_sets_for_itself_is_not_the_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """The run does not inherit OMP_NUM_THREADS and the bundle's folder in PYTHONPATH, which Ray sets for its own
-    worker.
-    """
+    """Ray sets OMP_NUM_THREADS and adds a folder to PYTHONPATH for its own worker. The run inherits neither."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/shared/modules")
     found = ray_job.inherited(str(tmp_path))
