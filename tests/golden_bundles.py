@@ -45,7 +45,7 @@ VERBATIM = (
 )  # fmt: skip
 """Files that a bundle contains as unchanged copies. The golden's bundle.toml has their digests."""
 NAMES = "trainer.txt"
-"""The file of a golden bundle that lists the names of the trainer's files."""
+"""The file in each golden bundle that lists the file names in trainer/."""
 
 
 def compiled(name: str) -> dict[str, bytes]:

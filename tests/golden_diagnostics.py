@@ -1,8 +1,8 @@
-"""Golden diagnostics: the output of `xpc check` for a spec of each code; a file has the spec and the output.
+"""Golden diagnostics: a file for each code, with a spec that gets the code and the output of `xpc check`.
 
-    python tests/golden_diagnostics.py          writes golden/diagnostics, and removes files without a case
+python tests/golden_diagnostics.py writes golden/diagnostics, and removes files without a case
 
-Tests compare (tests/pipeline/test_goldens.py) and never write.
+tests/pipeline/test_goldens.py compares these files with today's output.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The evidence for a rule: the lines in which the specs of its case differ, and the proofs of its rows of the rule
-table.
+"""Evidence for each rule: the lines in which the rejected and the accepted spec of its case differ, and its proofs.
 
-    python tests/evidence/evidence.py          writes compiler/explain/evidence.json, which `xpc explain CODE` prints
+python tests/evidence/evidence.py writes compiler/explain/evidence.json, which `xpc explain CODE` prints
 
-Tests compare (tests/docs/test_docs.py) and never write. Proofs are data: nothing is run here.
+The program reads the proofs as data and does not run them. tests/docs/test_docs.py checks that the file is up to date.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def effect(proof: Proof) -> str:
-    """The effect that a proof shows, as text in which `{}` is its moment: `ValueError {}`."""
+    """The effect that a proof shows, such as `ValueError {}`. The caller replaces `{}` by the stage of the run."""
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
     module, _, function = proof.measure.rpartition(".")
@@ -113,15 +112,19 @@ def order(stage: tuple[str, list[str]]) -> int:
 
 
 def moment(stage: tuple[str, list[str]]) -> str:
-    """Say at which stage of a run a proof shows its effect: `during training`. If the default stack is not the only
-    one, the stacks follow in parentheses: `during training (trl-0.18, trl-1.16)`.
+    """The stage of a run at which a proof shows its effect, such as `during training`.
+
+    Unless the proof is only for the default stack, the text also names the stacks: `during training (trl-0.18,
+    trl-1.16)`.
     """
     when, stacks = stage
     return when if stacks == [DEFAULT] else f"{when} ({', '.join(sorted(stacks))})"
 
 
 def measured() -> dict[str, list[str]]:
-    """Compile each case for each stack; returns, for each code, the stacks on which one of its cases gets the code."""
+    """Compile each case for each stack; return, for each code, the stacks on which a case of the code is refused with
+    it.
+    """
     titled, own = {case.title: case for case in CASES}, {case.code: case for case in CASES}
     found: dict[str, set[str]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -84,8 +84,8 @@ TOPICS = {
     ),
     "extra-launch": ("Arguments in `extra accelerate` and `extra deepspeed`", ("rules.extra.",)),
 }
-"""Title of each page, and the beginnings of the modules of its rules; the first page that fits has the rule. A code of
-the compiler itself has its number instead of a module: `resolve.123` is XP123.
+"""For each page: its title, and prefixes of module names. A rule is on the first page with a prefix of the rule's
+module. A code of the compiler itself has a number in place of a module: `resolve.123` is XP123.
 """
 CONDITIONS = """\
 # Conditions that no rule checks, or no test proves
@@ -181,7 +181,7 @@ def topic_page(name: str, codes: list[Entry]) -> str:
 
 
 def conditions() -> str:
-    """The page of conditions without a rule or without a proof, and of restrictions that are obsolete."""
+    """The page of conditions that no rule checks or no proof shows, and of obsolete restrictions."""
     rows, _ = outcomes.outcomes()
     lines = [CONDITIONS]
     for kind, title, about in NOT_CHECKED:

@@ -1,4 +1,4 @@
-"""Every row of specimens.toml says what the specimen did at the old commit, and names tests that exist."""
+"""Each row of specimens.toml is an old defect: what was wrong, how it was found, and tests that exist today."""
 
 import os
 import tomllib

@@ -26,7 +26,9 @@ TRAINS = {
     "within=": "org/model on infinity-instruct",
     "max_pixels=": 'qwen2.5-vl-3b-instruct on "pictured.jsonl"',
 }
-"""Model and data of the spec that tests an example, by words of the example; the default has rows of conversations."""
+"""Model and data for the spec that tests an example: the first key that occurs in the example decides. Without such a
+key, the data has rows of conversations.
+"""
 FILES = {
     "eval.jsonl": json.dumps({"messages": [{"role": who, "content": "a"} for who in ("user", "assistant")]}) + "\n",
     "pictured.jsonl": json.dumps(

@@ -184,7 +184,7 @@ class Runs:
         return compiled(source, self.location, os.path.join(self.location, f"{name}.bundle"), f"{name}.xp")
 
     def program(self, path: str, *words: str) -> None:
-        """Run a program that belongs to no bundle to its end."""
+        """Run a program outside of any bundle, wait for its end, and check that its status is 0."""
         status = self._fork(self.location, 1, path, *words).wait()
         assert status == [0], status
 
@@ -201,7 +201,7 @@ class Runs:
         return self._fork(cwd, run["world_size"], main, *words, **{"XPC_PREFLIGHT": "passed", **environ})
 
     def launch(self, bundle: str, cwd: str, **environ: str) -> Going:
-        """Start the launcher that launch.sh becomes after its preflight, in this interpreter."""
+        """Start a bundle's launcher in the warm interpreter, as launch.sh does after its preflight."""
         environ = {"XPC_PREFLIGHT": "passed", "OMP_NUM_THREADS": "1", **environ}
         script = [os.path.join(bundle, "launch.sh"), "--dry-run"]
         printed = subprocess.run(script, env=environment(PYTHON=self.python, **environ), check=True, text=True,

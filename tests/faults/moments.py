@@ -11,9 +11,7 @@ from stacks import payload
 
 
 def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
-    """Wait until a random moment of this start: before the first step, at or after one of the remaining steps, or in a
-    save before that step.
-    """
+    """Wait until a random moment of this start: before its first step, at or after a later step, or during a save."""
     steps, lasts = payload(bundle)["arguments"]["max_steps"], here.lasts[bundle]
     first = int(going.before[-1].split("-")[1]) if going.before else 0
     step, where = chance.randint(first + 1, max(first + 1, steps - 1)), chance.choice(["start", "save", "step", "step"])
@@ -83,7 +81,7 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 
 def owes(going: Going, bundle: str) -> bool:
-    """Whether the evaluation at the step of the run's newest checkpoint has not been done yet.
+    """Whether the run still has to make the evaluation at the step of its newest checkpoint.
 
     A start that is stopped during this evaluation has trained no step.
     """

@@ -1,4 +1,4 @@
-"""The files of a checkpoint: written, named, verified and deleted; and the events in metrics.jsonl."""
+"""The runtime writes, names, verifies and deletes the files of a checkpoint, and writes events to metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def json_save(path: str) -> None:
 def test_a_write_after_process_0_deleted_the_folder_is_one_sentence(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch, write: Callable[[str], None]
 ) -> None:
-    """On a full disk, process 0 deletes the partial checkpoint while another process still writes its files there."""
+    """On a full disk, process 0 deletes the partial checkpoint. Another process that still writes there reports one
+    error.
+    """
     monkeypatch.setenv("RANK", "1")
     folder = checkpoint(str(tmp_path))
     checkpoint_integrity.clear(str(tmp_path))

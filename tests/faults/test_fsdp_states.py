@@ -31,8 +31,8 @@ def test_other_processes_load_what_two_have_saved(target: str, tmp_path: Path) -
 
 
 KINDS = {"fsdp1": "SHARDED_STATE_DICT", "fsdp2": "SHARDED_STATE_DICT", "fsdp2_full": "FULL_STATE_DICT"}
-"""The kinds of checkpoints, as in the fact `fsdp_adapters_lost`. FSDP1's full checkpoints need a GPU (torch 2.13
-crashes on a CPU).
+"""For each kind of checkpoint, accelerate's state dict type. FSDP1's full checkpoints are missing, because they need a
+GPU (torch 2.13 crashes on a CPU).
 """
 
 
@@ -51,8 +51,10 @@ def test_adapters_are_restored_except_where_the_stack_loses_them(target: str, ki
 @pytest.mark.nightly
 @pytest.mark.parametrize("target", stacks.names())
 def test_fsdp1_trains_the_same_without_the_original_parameters(target: str, tmp_path: Path) -> None:
-    """In accelerate#3256 the optimizer had the parameters from before FSDP wrapped the model, so the loss stayed
-    constant.
+    """With and without `fsdp_use_orig_params`, all weights change and the losses are equal.
+
+    In accelerate#3256 the loss stayed constant, because the optimizer had the parameters from before FSDP wrapped the
+    model.
     """
     runs = []
     for original in ("true", "false"):

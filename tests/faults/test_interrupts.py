@@ -94,7 +94,9 @@ sys.meta_path.insert(0, Finder())
 
 
 def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """While a library runs a program of its own, the launcher has a child that is no process of the run."""
+    """A library starts a helper program, so the launcher has a child that is not a training process. Ctrl-C still stops
+    the run.
+    """
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
     (tmp_path / "site").mkdir()
@@ -108,9 +110,9 @@ def test_ctrl_c_counts_while_a_library_runs_a_program_of_its_own(runs: Callable[
 
 
 def hears(pid: int) -> bool:
-    """Whether a process is the launcher and has a handler for SIGTERM, which launcher.py sets after the one for SIGINT.
+    """Whether a process runs launcher.py and has a handler for SIGTERM. launcher.py sets this handler last.
 
-    Until the forked process has become launch.sh, its handlers are those of this process.
+    Before it runs launcher.py, the forked process has the handlers of the test process.
     """
     caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.M)
     return (
@@ -166,7 +168,7 @@ one.save_file = slow
 
 @pytest.mark.nightly
 def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """The save takes longer than 30 seconds. After a signal, torch's agent would kill its processes after this time."""
+    """Torch's agent kills its processes 30 seconds after a signal. A save that takes longer is finished nevertheless."""
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
     (tmp_path / "slow").mkdir()

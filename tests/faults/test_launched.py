@@ -1,7 +1,7 @@
 """The complete launch.sh: which processes get a stop request, and its exit status.
 
-test_kills.py, test_stops.py and test_other_stacks.py stop and kill, at random moments, the launcher that launch.sh
-becomes.
+test_kills.py, test_stops.py and test_other_stacks.py start launcher.py without launch.sh, and stop or kill it at random
+moments.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def hears(pid: int) -> bool:
 
 
 def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs], tmp_path: object) -> None:
-    """A stop ends the run without a checkpoint while the launcher checks the files, and while its processes load
-    libraries.
+    """A stop request before training ends the run without a checkpoint: while the launcher checks files, or while
+    processes import libraries.
     """
     here = runs(DEFAULT)
     bundle = here.compiled(text("launch local(launcher=torchrun)", **LONG), "torchrun")  # type: ignore[arg-type]

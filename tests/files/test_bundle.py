@@ -63,7 +63,9 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch, fail_at):
 @pytest.mark.parametrize("fail_at", [1, 2])
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
 def test_a_failure_while_replacing_leaves_the_old_bundle(tmp_path, monkeypatch, fail_at, error):
-    """This holds where the kernel cannot exchange two names; where it can, replacing is a single step."""
+    """The test disables the kernel's exchange of two names, so replacing a bundle takes two renames, and either can
+    fail.
+    """
     monkeypatch.setattr(atomic, "exchange", lambda one, other: False)
     old = compiled(spec())
     write(old, str(tmp_path / "b"))

@@ -1,8 +1,9 @@
-"""One memory measurement: a Qwen2 of the given shape takes two steps, and the bytes left and the peak of each phase are
-recorded.
+"""One memory measurement: a Qwen2 of the given shape takes two steps. For each phase of a step, the program records the
+bytes at the phase's end and at its peak.
 
-On a GPU the numbers are those of torch's allocator (`max_memory_allocated`). On a CPU, which has none, they are the
-bytes of weights, gradients, optimizer states and tensors saved by autograd, so that a rehearsal runs this code, too.
+On a GPU the numbers are those of torch's allocator (`max_memory_allocated`). On a CPU, where torch does not count
+allocated bytes, they are the bytes of weights, gradients, optimizer states and tensors saved by autograd, so that a
+rehearsal can run the same program.
 """
 
 from __future__ import annotations

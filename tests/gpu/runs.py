@@ -126,7 +126,9 @@ def bundle(case: Case, location: Machine, steps: int = 6, every: str = "never") 
 
 
 def command(made: str) -> list[str]:
-    """The command that launch.sh starts after its preflight, which would refuse versions other than the pins."""
+    """The command that launch.sh would start (`--dry-run`). The campaign starts this command directly, because the
+    preflight of launch.sh refuses versions other than the pins.
+    """
     return shlex.split(output([os.path.join(made, "launch.sh"), "--dry-run"], PYTHON=sys.executable))
 
 

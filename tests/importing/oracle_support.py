@@ -16,8 +16,8 @@ from import_support import REPOSITORY, Imported
 FOLDER = os.path.join(REPOSITORY, "tests", "importing", "oracles")
 Record = dict[str, Any]
 STEPS = 1000
-"""The number of steps of a recorded run whose file does not state it. Shares of the run are computed from this
-number.
+"""The number of steps of a recorded run whose file does not state one. `warmup_ratio` and other shares of the run refer
+to this number.
 """
 
 
@@ -178,7 +178,7 @@ def _adapter(config: Record) -> Record | None:
 FLAT = ("constant", "reduce_lr_on_plateau", "greedy")
 """Schedules for which transformers ignores the warm-up."""
 SAME_OPTIMIZERS = {"adamw_8bit": "adamw_bnb_8bit"}
-"""transformers has two names for some optimizers: each name that is not used here, with the name that is."""
+"""transformers has two names for some optimizers. The comparison replaces the first name by the second."""
 ARGUMENTS = (
     "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm", "lr_scheduler_type",
     "warmup_steps", "num_train_epochs", "gradient_accumulation_steps", "per_device_train_batch_size",
@@ -240,7 +240,7 @@ COVERS = {
     "micro_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
     "stage": ("train_sampling_strategy",),
 }
-"""For each key that an import can report as a difference: the arguments that may then differ."""
+"""The arguments that may differ if the import reports a difference under a key. `optimizer` covers `optim`."""
 
 
 def differing(theirs: Record, mine: Record, output: Any) -> dict[str, tuple[Any, Any]]:

@@ -1,4 +1,6 @@
-"""Published files with names that no spec can contain: a path as a dataset, an address, control characters."""
+"""Published files in which a name is replaced by one that no spec can contain, such as `a b` or text with control
+characters.
+"""
 
 import pytest
 from compile_support import put, xpc

@@ -46,8 +46,8 @@ OUT_OF_SCOPE = {
         "a trainer of LLaMA-Factory's own",
     "llamafactory/examples/v1/train_full/train_full_muon.yaml": "a Muon of LLaMA-Factory's own, for FSDP2",
 }  # fmt: skip
-"""The only reasons for which a file is not counted: parallelism, trainers, weights and models that the language
-excludes, and files that the tool itself refuses.
+"""A file is left out of the count only for these reasons: the language excludes its parallelism, trainer, weights or
+model, or the tool itself refuses the file.
 """
 REFUSED = {
     "axolotl/examples/glm47-flash/lora_fsdp.yaml": "XP453",  # 8-bit base under FSDP

@@ -148,7 +148,7 @@ PAIRS = {
     "alignment-handbook/recipes/smollm3/sft/sft.yaml": "smollm3-3b-sft-64xh100",
 }
 OTHERWISE = ("push_to_hub", "hub_", "run_name", "hub_model_id")
-"""Settings that the hand-written specs do not state, because a reader of the spec knows their values."""
+"""Arguments for the hub and the name of the run, which the hand-written specs do not state."""
 
 
 @pytest.mark.parametrize(("path", "spec"), PAIRS.items(), ids=lambda one: os.path.basename(one))

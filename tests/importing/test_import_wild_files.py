@@ -270,8 +270,8 @@ def test_evaluation_default_is_dropped_without_an_evaluation() -> None:
 
 
 def test_a_value_that_is_left_to_the_default_is_not_written() -> None:
-    """Code of the model's repository is not run, so `trust_remote_code` becomes a comment, and no `trust_remote_code =
-    false` is written.
+    """A bundle never runs Python code from the model's repository. So `trust_remote_code: true` becomes a comment, not
+    a setting.
     """
     found = imported(
         FACTORY.replace("Qwen/Qwen2.5-7B-Instruct", "org/Qwen2.5-7B-mine") + "trust_remote_code: true\n", *HARDWARE

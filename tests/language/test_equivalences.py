@@ -132,7 +132,7 @@ def test_a_bare_choice_takes_the_settings_of_its_clause():
 
 
 def test_settings_after_a_name_of_the_sentence_belong_to_it():
-    """`with lora rank=8` is `lora rank=8`. A word for which `lora` has no setting ends its list of settings."""
+    """`with lora rank=8` sets the rank of `lora`. The first word that is no setting of `lora` ends its settings."""
     lines = [
         'track wandb name="x" every=5',
         "launch slurm time=12h requeue",

@@ -1,5 +1,5 @@
-"""Bases: a child replaces single settings, chains of bases end, and paths are relative to the file that
-contains them.
+"""`extends`: a child replaces single settings of its base, a circle of bases is an error, and a path in a base is
+relative to the base's file.
 """
 
 from case_support import spec

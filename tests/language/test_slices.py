@@ -1,5 +1,5 @@
-"""A fraction where a count or a share is expected suggests both readings, and a part of a split is one that `datasets`
-can read.
+"""If a setting expects a count or a share, a fraction such as `0.5` gets an error that suggests both. A part of a split
+must have a form that `datasets` can read.
 """
 
 from __future__ import annotations

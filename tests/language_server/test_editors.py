@@ -23,8 +23,8 @@ save "out" { every = 5% }
 
 
 def colours(line: str) -> dict[str, str]:
-    """The scope of each part of a line in an editor: the earliest match, and the first pattern if two match at one
-    place.
+    """The scope that an editor gives to each part of a line. The earliest match counts; at one place, the first pattern
+    counts.
     """
     out, at = {}, 0
     patterns = [(one["name"], re.compile(one["match"], re.M)) for one in json.loads(grammar())["patterns"]]

@@ -220,8 +220,8 @@ async def test_locks_and_specs_of_bundles_are_read_as_by_check(client: LanguageC
 
 
 def test_of_a_large_sweep_only_the_first_members_are_checked(tmp_path):
-    """The test counts checked members instead of measuring time: an editor asks after each key, and `xpc check` takes
-    milliseconds per member.
+    """An editor asks for findings after each key, so the server checks only some of a sweep's 10,000 members. The test
+    counts these members, because times vary.
     """
     from types import SimpleNamespace
 

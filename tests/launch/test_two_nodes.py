@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 NOISE = ("[c10d] The hostname", "ProcessGroup.hpp", "Failed to load CPU gemm_4bit_forward")
 """Warnings of libraries that the tests ignore.
 
-gloo cannot resolve an address to a name; torch takes process groups that a fork inherits for new ones; on a processor
-with AVX512-BF16, bitsandbytes looks for a kernel on the hub when it is imported.
+gloo cannot resolve an address to a name. torch mistakes process groups that a fork inherits for new ones. bitsandbytes
+looks for a kernel on the hub when it is imported on a processor with AVX512-BF16.
 """
 PATIENCE = HUNG
 """A timeout in seconds, which only a hanging run reaches."""
@@ -91,10 +91,10 @@ def test_two_nodes_train_as_one_does(
     pair: Nodes, location: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
     warmed: bool,
 ) -> None:  # fmt: skip
-    """Without `named`, neither machine knows an address for any host name, not even for its own, so gloo would only
-    listen on the loopback.
+    """Unless `named` is true, no host name has an address on either machine, so gloo alone would listen only on the
+    loopback.
 
-    The run of the warm interpreters is rehearsed on both nodes first.
+    If `warmed` is true, the run is rehearsed on both nodes first.
     """
     pair.name(named)
     cwd, python = str(tmp_path), pair.python if warmed else interpreter(DEFAULT)

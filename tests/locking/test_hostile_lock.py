@@ -1,6 +1,4 @@
-"""Hostile locks, hub answers and package indexes: every field has one form, and an invalid answer gives one
-sentence.
-"""
+"""Hostile locks, hub answers and package indexes. A field with an unexpected form gives an error of one sentence."""
 
 import json
 import os
@@ -300,7 +298,7 @@ def test_a_lock_that_is_no_file_is_an_error(kind, tmp_path):
 
 
 def test_a_lock_that_is_a_link_is_not_written(tmp_path):
-    """A pull request can contain a link `t.xp.lock -> ../../.ssh/authorized_keys`."""
+    """A pull request can contain a lock that links to another file: `t.xp.lock -> ../../.ssh/authorized_keys`."""
     put(tmp_path, {"t.xp": SPEC, "mine": "my keys"})
     (tmp_path / "t.xp.lock").symlink_to("mine")
     with pytest.raises(UsageError, match="is a link, and is not followed"):

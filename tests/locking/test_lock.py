@@ -58,8 +58,8 @@ def run(root, served, *words):
 
 @pytest.fixture(autouse=True)
 def resolver(request, monkeypatch):
-    """Replace pip, which takes seconds, by a resolver that returns the requested lines. Tests with a mark use the real
-    pip.
+    """Replace pip, which takes seconds, by a function that returns the requested lines. Cases with `with_pip` in their
+    name use pip.
     """
     if "with_pip" not in request.node.name:
         monkeypatch.setattr(

@@ -179,7 +179,7 @@ def test_a_bundle_enables_the_features_that_its_run_uses(name: str) -> None:
 
 
 CORE = ("FaultTolerant", "SFTTrainer")
-"""Base classes of every trainer; the second stands for the class of the method."""
+"""The base classes of every trainer. `SFTTrainer` stands for the TRL trainer of the method."""
 
 
 def imported_names() -> list[tuple[str, str]]:
@@ -343,7 +343,9 @@ def test_the_trainer_names_no_module_that_its_bundle_has_not(name: str) -> None:
 
 
 ELSEWHERE = re.compile(r"\bRULES\b|\bHOUSE\b|\bLANGUAGE\.md|\b(?:docs|tests|compiler|specs)/|\bruntime/(?!\w*engine)")
-"""Paths of this repository that no bundle has; a folder of DeepSpeed's is also called `runtime/`."""
+"""Matches paths of this repository that no bundle contains. `runtime/engine.py` does not match, because it is a file of
+DeepSpeed.
+"""
 
 
 def test_no_text_of_the_runtime_points_out_of_the_bundle() -> None:

@@ -1,4 +1,4 @@
-"""The golden diagnostics are what the compiler prints today; none is missing, and none belongs to no case."""
+"""The golden diagnostics are what the compiler prints today. Each case has one golden file, and there is no other file."""
 
 import os
 

@@ -42,7 +42,9 @@ def used(row: Row) -> float:
 
 
 def kinds(row: Row) -> list[str]:
-    """The names of the ranges of hours that the plan gives for the run of a row."""
+    """The ranges that widen the predicted hours of a row's run, by name: `quantized`, `experts`, `lengths` or other
+    chips.
+    """
     gpu = find_gpu(row["gpu"])
     assert gpu is not None
     found = ["quantized"] * row["trainer"].startswith("qlora") + ["experts"] * bool(points.sizes(row).experts)
@@ -58,10 +60,10 @@ def time(row: Row) -> float:
 
 
 def fitted() -> list[tuple[Row, str]]:
-    """The rows that may widen a range, with the range's name.
+    """The rows that may widen a range, each with the name of the range.
 
-    Two groups are excluded: the plan does not cover compiled runs (torchtune), and the memory of the last group's runs
-    shows that they are not what their source states.
+    Two groups are excluded: compiled runs of torchtune, which the plan does not cover, and runs whose measured memory
+    contradicts what their source says about them.
     """
     rows = [row for row in speed_rows() if not points.aside(row) and row["group"] in ("orca", "moe", "peft_l40s")]
     return [(row, (kinds(row) or ["base"])[-1] if not points.sizes(row).experts else "experts") for row in rows]

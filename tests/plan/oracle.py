@@ -139,7 +139,7 @@ def expands_keys() -> bool:
 
 
 def casts_norms() -> bool:
-    """Whether this version of TRL makes the norms of a 4-bit base float32 in bf16, as versions before 1.0 do."""
+    """Whether this version of TRL casts the norms of a 4-bit base to float32 in a bf16 run, as versions before 1.0 do."""
     from importlib.metadata import version
 
     return version("trl").startswith("0.")
@@ -243,7 +243,7 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
 
 
 def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """For each mode, the relative error of the coefficients for the bytes that a period saves of the longest row."""
+    """For each mode, measured / predicted - 1 of the bytes that a period saves, at the longest measured row."""
     from xpc.compiler.plan.coefficients import saved as predicted
 
     known, length, how = facts(family, shape), LENGTHS[-1], modes(family)

@@ -74,10 +74,10 @@ def unplanned(row: Row) -> str:
 
 
 def apart() -> list[Row]:
-    """The rows of throughput_points.jsonl from other sources, in the form of held-out rows.
+    """The runs of throughput_points.jsonl that are not llm-foundry's, with the fields of held-out rows.
 
-    Only a row's notes say whether the run recomputes. HSDP shards inside a machine. AutoModel's adapters use a fused
-    kernel ("TE+triton").
+    Only a row's notes say whether the run recomputes. HSDP counts as FSDP within one machine. All LoRA rows count as
+    runs with a fused kernel ("TE+triton").
     """
     found = []
     for row in points.rows("throughput_points.jsonl"):

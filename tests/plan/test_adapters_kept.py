@@ -76,7 +76,9 @@ def test_a_layer_with_dora_and_rotations_keeps_what_the_plan_says() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vera", "loha", "miss"])
 def test_the_plan_is_an_upper_bound_for_the_other_kinds(kind: str) -> None:
-    """LoRA's coefficients include the inputs of layers, which are up to a third of what a layer saves."""
+    """For these kinds the plan counts the layer inputs that LoRA saves. They are up to a third of the bytes, so the
+    prediction may be too large.
+    """
     for base in PRECISIONS[:3]:
         for sites in ("qv", "all"):
             grows, fixed = measured("qwen2", SHAPE, kind, sites, base)

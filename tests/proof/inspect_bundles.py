@@ -240,9 +240,8 @@ def rates(args: Any, steps: int = TOTAL) -> list[float]:
 
 
 def _counts(one: warnings.WarningMessage) -> bool:
-    """Whether a warning is caused by the bundle.
-
-    DeepSpeed 0.16 reads pydantic models in a way that warns, and torch warns about its own scripts on import.
+    """Whether a warning is caused by the bundle. Two kinds of warnings are not: those about pydantic models, which
+    DeepSpeed 0.16 causes, and those of torch about its own scripts.
     """
     own = one.category.__module__.startswith("pydantic") or "torch.jit." in str(one.message)
     return issubclass(one.category, STRICT) and not own

@@ -81,8 +81,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _little_memory() -> None:
-    """Let psutil report little memory, because continuous batching takes most of what psutil reports, which other runs
-    need.
+    """Let psutil report 2 GiB. Continuous batching takes most of the memory that psutil reports, and other runs need
+    it.
     """
     import psutil
 

@@ -31,12 +31,15 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 STEPS = 1000
-"""The number of steps of a run if the file does not state it. Shares of the run are computed from it."""
+"""The number of steps of a run whose file does not state one. Shares of the run, such as `warmup_ratio`, refer to it.
+"""
 MACHINE = {
     "_n_gpu", "local_rank", "output_dir", "logging_dir", "use_cpu", "chat_template", "model_type", "max_steps",
     "accelerator_config", "hub_token", "push_to_hub_token", "dataset_num_proc", "dataloader_num_workers",
 }  # fmt: skip
-"""Arguments that depend on the machine or the folder, and the template, whose effect the recorded rows show."""
+"""Arguments that are not recorded. They depend on the machine or the folder, except for the template: ask_rows.py
+records its effect.
+"""
 WANTED = {"axolotl", "torch", "trl", "transformers", "accelerate", "peft"}
 
 
@@ -99,7 +102,7 @@ def builder(cfg: Any) -> Any:
 
 
 def arguments(made: Any, defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The arguments that differ from the defaults of their class; `defaults` gets the class's defaults."""
+    """The arguments that differ from the defaults of their class. The defaults of the class are added to `defaults`."""
     name = type(made).__name__
     if name not in defaults:
         bare = type(made)(output_dir=tempfile.mkdtemp(), use_cpu=True)

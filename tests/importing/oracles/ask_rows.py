@@ -37,7 +37,9 @@ def answer(prompt: Any, ids: Any) -> Tokens:
 
 
 def of_axolotl(case: Case) -> list[dict[str, Any]]:
-    """The rows that axolotl prepares; for preference pairs, the rows that axolotl's trainer makes."""
+    """The rows on which axolotl would train. Its trainer makes the tokens of preference pairs; `prepare_datasets` makes
+    all others.
+    """
     import transformers.training_args as training_args
     import yaml
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
@@ -74,7 +76,6 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
 
 
 def preferences(cfg: Any, tokenizer: Any, rows: Any) -> list[dict[str, Any]]:
-    """The preference rows that axolotl's trainer has when its training begins."""
     from axolotl.core.builders import HFRLTrainerBuilder
     from transformers import AutoConfig, AutoModelForCausalLM
 

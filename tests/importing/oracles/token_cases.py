@@ -1,4 +1,4 @@
-"""Files of axolotl and LLaMA-Factory with rows of their data, one for each way in which a row becomes tokens.
+"""Files for axolotl and LLaMA-Factory, each with a few data rows. Every row format that a tool can tokenize has a case.
 
 A case states the rows, the family of the tokenizer, and the keys that it adds to those of all files of the tool. The
 model is in `model/` next to the file, the rows are in `rows.jsonl` (for LLaMA-Factory in `data/`, next to its
@@ -68,8 +68,9 @@ LLAMAFACTORY: dict[str, Any] = {
 
 def talk(*turns: str, who: tuple[str, str] = ("role", "content"), names: tuple[str, ...] = ("user", "assistant"),
          system: str = "") -> list[Row]:  # fmt: skip
-    """A conversation with alternating turns of a user and an assistant; `who` has the keys and `names` the roles of the
-    dataset.
+    """A conversation with alternating turns of a user and an assistant.
+
+    `who` has the keys of a turn's role and text, and `names` the values of the role: `from`, `value`; `human`, `gpt`.
     """
     begun = [{who[0]: "system", who[1]: system}] if system else []
     return begun + [{who[0]: names[index % 2], who[1]: turn} for index, turn in enumerate(turns)]

@@ -15,7 +15,9 @@ MERGES = (
     ("Ċ", "Ċ"), (":", "Ċ"), (".", "Ċ"), (".", "ĊĊ"), ("Ġ", "t"), ("h", "e"), ("Ġt", "he"), ("i", "n"), ("e", "r"),
     ("Ġ", "a"), ("o", "n"), ("u", "s"), ("us", "er"), (":", "Ġ"), ("Ġ", "I"), ("?", "Ċ"),
 )  # fmt: skip
-"""`Ċ` is the end of a line and `Ġ` a space, as byte-level tokenizers write them."""
+"""The merged pairs of the tokenizers. `Ċ` stands for the end of a line and `Ġ` for a space, as in byte-level
+tokenizers.
+"""
 SPLIT = r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """The regular expressions by which Qwen's and Llama's tokenizers split a text before they merge bytes."""
 MARKED = (

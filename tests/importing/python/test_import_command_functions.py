@@ -1,5 +1,5 @@
-"""Three kinds of scripts: typer, click, tyro or hydra reads their arguments; a loop reads the fields of a dataclass; or
-the script is not where its command names it.
+"""The import follows a command's arguments into its script. The script reads them with typer, click, tyro or hydra, or
+with a loop over a dataclass, or the repository has it at another path than the command names.
 """
 
 from __future__ import annotations

@@ -109,9 +109,7 @@ def test_configuration_of_trls_parser_and_its_helpers(tmp_path: Path, words: str
 
 
 def test_data_that_the_script_has_in_its_text_decides(tmp_path: Path) -> None:
-    """By TRL's argument names, the data would be that of `--dataset_name`. But the script loads the data that its own
-    text names.
-    """
+    """The command has `--dataset_name org/named`, but the script always loads `org/fixed`. The spec has `org/fixed`."""
     script = TRL.replace("load_dataset(args.rows", 'load_dataset("org/fixed"')
     command = "python train.py --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/named --output_dir out\n"
     found = launched(tmp_path, command, script.replace("(Arguments,", "(ScriptArguments,").replace(

@@ -34,8 +34,8 @@ def script(body: str, *arguments: str) -> Imported:
 
 
 def rate(before: str, value: str) -> Any:
-    """Import a script whose learning rate is this expression, after the lines `before`; return the rate in the
-    bundle.
+    """Import a script with the lines `before` and the expression `value` as learning rate; return the bundle's learning
+    rate.
     """
     return script(before + SFT.format(value)).arguments["learning_rate"]
 

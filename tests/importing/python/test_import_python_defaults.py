@@ -1,4 +1,4 @@
-"""Values that a script leaves to its libraries: the spec states the defaults of its classes in its version of TRL."""
+"""If a script does not pass an argument, the spec states the argument's default in the TRL version of the script."""
 
 from __future__ import annotations
 

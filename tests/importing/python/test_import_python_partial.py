@@ -362,8 +362,8 @@ def test_a_launch_with_redirections_and_the_path_of_another_machine(tmp_path: Pa
 
 
 def test_the_script_and_its_modules_are_read_and_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The import evaluates a script once for each assumed condition, and once for each argument of a usage line. It
-    parses the script only once.
+    """The import evaluates a script several times, once for each condition that it assumes. It parses the script only
+    once.
     """
     parsed: list[str] = []
     opened: list[str] = []

@@ -1,5 +1,5 @@
-"""The import reads patterns of published training scripts: helper functions, classes around parsers and trainers, and
-rows.
+"""The import reads scripts that are organised as published ones are: with helper functions, with classes that wrap the
+parser or the trainer, and with functions that build rows.
 """
 
 from __future__ import annotations

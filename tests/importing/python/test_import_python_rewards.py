@@ -1,4 +1,4 @@
-"""If a script computes columns for its reward functions, the file that `--rewards` writes computes them."""
+"""A script may compute columns that its reward functions read. The file that `--rewards` writes computes them, too."""
 
 from __future__ import annotations
 

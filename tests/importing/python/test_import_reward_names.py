@@ -1,4 +1,6 @@
-"""Names that reward functions use, and that the script does not define at its top level."""
+"""A reward function may use a name that only the script's main block sets. `--rewards` writes the name, too; if nothing
+sets the name, the import reports it.
+"""
 
 from __future__ import annotations
 

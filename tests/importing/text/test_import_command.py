@@ -136,7 +136,9 @@ def test_a_configuration_and_what_overrides_it(tmp_path):
 
 
 def test_the_line_of_trls_own_page_for_dpo():
-    """`--no_KEY` turns off a switch that is on by default, and accelerate's file is in a clone of TRL."""
+    """`--no_KEY` turns off a switch that is on by default. The path `examples/accelerate_configs/deepspeed_zero3.yaml`
+    is read as the file of this name in TRL's repository.
+    """
     dpo = "trl/scripts/dpo.py --model_name_or_path Qwen/Qwen2-0.5B --dataset_name trl-lib/ultrafeedback_binarized"
     reported = f"{dpo} --no_remove_unused_columns --no-dataloader-pin-memory --bf16"
     found = line(f"accelerate launch --config_file examples/accelerate_configs/deepspeed_zero3.yaml {reported}")

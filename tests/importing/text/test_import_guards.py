@@ -1,5 +1,5 @@
-"""Shell scripts that check something before the training, or add arguments under a condition: the import follows the
-branch that the shell would run, and reports arguments that a condition may add.
+"""Shell scripts with conditions before the training command: the import follows the branch that the shell would run. If
+the condition is unknown, the import reports the arguments that depend on it.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ NOT_OURS = {
 NAMES = {"output_proj": "o_proj", "w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj",
          "up_proj": "gate_up_proj"}  # fmt: skip
-"""The names of fused layers in published checkpoints, for layers that torchtune splits or names differently."""
+"""Layers that torchtune splits, and the fused layer of the published checkpoint that contains each."""
 OPTIMIZERS = {"AdamW": "adamw_torch", "PagedAdamW": "paged_adamw_32bit", "PagedAdamW8bit": "paged_adamw_8bit"}
 
 
 def brought(record: dict[str, Any], **other: Any) -> Imported:
-    """Import a file of torchtune under its own name, for as many devices as its recipe is made for."""
+    """Import one of torchtune's files, for one GPU if its recipe is for a single device, otherwise for eight."""
     name = record["file"]
     single = "single_device" in str(record["recipe"])
     text = yaml.safe_dump({**record["written"], **other}, sort_keys=False)

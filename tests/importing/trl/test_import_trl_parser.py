@@ -1,5 +1,5 @@
-"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser makes of them,
-with its defaults.
+"""Files of Open-R1 and the alignment handbook: the bundle states the arguments that TRL's own parser reads from them,
+including TRL's defaults.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ DATED = {
     ("dpo", "optim"): "adamw_torch",
     ("dpo", "truncation_mode"): "keep_end",
 }
-"""Defaults of the older TRL on which a file relies although its spec is for the newer stack."""
+"""The files were written for older versions of TRL. These are defaults of those versions, which a spec for the newer
+stack states.
+"""
 
 
 def recipes() -> list[str]:
@@ -58,7 +60,7 @@ def recipes() -> list[str]:
 
 
 def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """The arguments that the parser of a stack makes of files, given with their methods."""
+    """The arguments that TRL's parser on a stack reads from each file. `requested` has pairs of a file and its method."""
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
     words = [f"{method}={path}" for path, method in requested]
     done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)
@@ -67,7 +69,9 @@ def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str,
 
 
 def differing(theirs: dict[str, Any], found: Imported, stack: str) -> dict[str, tuple[Any, Any]]:
-    """The arguments that differ without a reason in the tables above."""
+    """The arguments that differ between TRL's parser and the bundle, except those with a reason in MACHINE, STATED,
+    UNSAID or DATED.
+    """
     out = {}
     for key, ours in found.arguments.items():
         if key not in theirs or key in MACHINE or key in STATED:

@@ -219,8 +219,8 @@ class Differential:
             yield from ((target, one) for one in self.lookers[target].collect())
 
     def _past_training(self) -> None:
-        """If a code claims an exception that needs a model, compile specs that it refuses without the refusing rule,
-        and train a few of them.
+        """Train a few refused specs without the rule that refuses them, if the rule's proofs claim an exception in
+        training.
         """
         jobs: dict[str, tuple[str, str]] = {}
         sent: dict[str, dict[str, Any]] = {}

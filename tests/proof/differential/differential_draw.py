@@ -25,8 +25,8 @@ from xpc.grammar.diagnostic import ERROR
 BLOCK = 50
 """The number of specs that a process generates at a time."""
 UNLOWERED = (LookupError, TypeError, ValueError, ArithmeticError, AssertionError)
-"""Exceptions that lowering raises when a rule is skipped, and the spec lacks the part whose absence the rule would
-report.
+"""Exceptions that lowering may raise for a spec that is compiled without a rule. The spec then lacks a part that the
+rule would have required.
 """
 
 
@@ -81,7 +81,7 @@ def one(name: str, text: str, location: str, claims: Mapping[tuple[str, str], Cl
 
 
 def _refused(out: One, location: str, claims: Mapping[tuple[str, str], Claim], targets: tuple[str, ...]) -> None:
-    """If only one code refuses a spec, and the code's proofs claim an exception, compile the spec without the code's
+    """If one code alone refuses a spec, and proofs of the code claim an exception, compile the spec without the code's
     rule.
     """
     if len(out.codes) != 1 or not any(known == out.codes[0] for known, _ in claims):

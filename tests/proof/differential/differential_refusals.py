@@ -22,11 +22,11 @@ BEFORE = ("launch", "config", "deepspeed")
 """Stages of a proof that need no model."""
 
 DECIDED = frozenset({"XP210", "XP401", "XP444", "XP510"})
-"""Codes that refuse a spec on every target whether or not the library would, so they claim nothing.
+"""Codes that refuse a spec even if the library accepts it. So these codes claim nothing about the library.
 
-There are four reasons. FSDP's own activation checkpointing is refused although it may work. The device of an offload
-belongs to another setting, which other rules read. A best model has no effect without evaluations or checkpoints. And a
-batch that is never full cannot be tested, because the rows here are tiny.
+The rule on FSDP's own activation checkpointing refuses it although it may work. The device of an offload is checked
+together with another setting. A best model has no effect without evaluations or checkpoints. A batch that is never full
+cannot be tested, because the rows here are tiny.
 """
 
 

@@ -32,8 +32,8 @@ SHARDING = ("zero3", "fsdp", "fsdp1", "full_shard")
 HAND = frozenset({"hardware", "nodes", "target", "batch.gbs", "batch.micro", "batch.accum", "method", "model.config",
                   "precision", "strategy", "save", "batch.mean", *schema.ADAPTERS, "freeze", "freeze.except_last",
                   "lora.block_size", "lora.parameters", "lora.lr_ratio", "lora.embedding_lr"})  # fmt: skip
-"""Settings for which this module has code of its own, because other settings depend on them, or because only the
-runtime makes their groups. All other settings are generated from the table of settings.
+"""Settings that this module generates by its own code, because other settings depend on them. All others are generated
+from the table of settings.
 """
 FITTING: Mapping[str, tuple[str, ...]] = {
     "strategy.overlap_comm": ("zero1", "zero2", "zero3"), "strategy.allgather_bucket": ("zero1", "zero2"),

@@ -30,8 +30,8 @@ def trained(run: Any) -> dict[str, Any]:
 
 
 def moved(run: Any) -> dict[str, Any]:
-    """The length of Muon's first step, as two ratios: to the step at the original scale, and of tall matrices to wide
-    ones.
+    """Two ratios for the length of Muon's first step: to the step at the original scale (`share`), and of tall matrices
+    to wide ones (`uneven`).
 
     The norm of an orthogonal update is sqrt(the shorter side); the original scale of a tall matrix is sqrt(rows /
     columns). With torch's `match_rms_adamw`, the updates of a matrix and of its transpose have equal norms.
