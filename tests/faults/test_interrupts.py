@@ -168,7 +168,7 @@ one.save_file = slow
 
 @pytest.mark.nightly
 def test_a_save_longer_than_the_grace_of_torchs_agent(runs: Callable[[str], Runs], tmp_path: Path) -> None:
-    """Torch's agent kills its processes 30 seconds after a signal. A save that takes longer is finished nevertheless."""
+    """Torch's agent kills its processes 30 seconds after a signal. A longer save is finished nevertheless."""
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["torchrun"], "interrupt-torchrun")
     (tmp_path / "slow").mkdir()

@@ -1,4 +1,4 @@
-"""The golden diagnostics are what the compiler prints today. Each case has one golden file, and there is no other file."""
+"""The golden diagnostics are what the compiler prints today. Each case has one golden file; there are no others."""
 
 import os
 

@@ -139,7 +139,7 @@ def expands_keys() -> bool:
 
 
 def casts_norms() -> bool:
-    """Whether this version of TRL casts the norms of a 4-bit base to float32 in a bf16 run, as versions before 1.0 do."""
+    """Whether this version of TRL casts the norms of a 4-bit base to float32 in bf16 runs. Versions before 1.0 do."""
     from importlib.metadata import version
 
     return version("trl").startswith("0.")

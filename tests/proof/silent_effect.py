@@ -34,8 +34,8 @@ LAYER = re.compile(r"\.(?:layers|h|blocks)\.(\d+)\.")
 
 
 def _left(plan: dict[str, Any], name: str, names: list[str]) -> tuple[bool, ...]:
-    """Whether `freeze` leaves a weight trainable, as the set of allowed answers. Both answers are allowed if modules or
-    patterns decide.
+    """The allowed answers to the question whether `freeze` leaves a weight trainable. If modules or patterns decide,
+    both answers are allowed.
     """
     named = {*(plan["modules"] or []), *(plan["layer_modules"] or []), "score", "lm_head"} & set(name.split("."))
     if named or any(re.match(one, name) for one in plan["parameters"] or []):
@@ -143,9 +143,7 @@ class Watch:
 
     @property
     def _unscaled(self) -> bool:
-        """Whether it is no defect if a weight is not finite: fp16 gradients need a scaler, which exists only on a
-        GPU.
-        """
+        """Whether weights may become infinite or nan: fp16 gradients need a scaler, which exists only on a GPU."""
         return self.plan["model"]["dtype"] == "float16" and self.plan["run"]["gpu"] is not None
 
     def _numbers(self) -> list[str]:

@@ -359,8 +359,8 @@ def play(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unpacked_for_the_cpu() -> None:
-    """Keep 4-bit bases in the form that a GPU uses. bitsandbytes would pack them again for a CPU that does not train
-    them.
+    """Keep 4-bit weights in the layout of a GPU. On some CPUs bitsandbytes changes the layout to one that cannot be
+    trained.
     """
     try:
         from bitsandbytes.nn import modules
@@ -376,8 +376,8 @@ def look_plain(value: Any) -> Any:
 
 
 def _one_cache() -> None:
-    """Give all processes one cache folder for rows without a file, because in a real run, rows are files that all
-    processes can read.
+    """Give all processes one cache folder. The tiny rows are in memory, but in a real run all processes read the same
+    files.
     """
     import tempfile
 

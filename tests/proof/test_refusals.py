@@ -1,7 +1,7 @@
 """A run refuses with one clear sentence, status 1 and no traceback, and before anything is loaded if possible.
 
-Most interpreters that launch.sh starts are forks of a warm interpreter. New are only the first one, and those of runs
-with other launchers.
+launch.sh of the first run starts a new interpreter, and so do runs with other launchers. All other interpreters are
+forks of a warm one.
 """
 
 from __future__ import annotations

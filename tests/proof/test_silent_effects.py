@@ -1,5 +1,6 @@
-"""A training step shows silent effects. The specs are compiled without the checker: one for each kind of effect that
-the compiler once accepted, and legal specs.
+"""A training step shows silent effects of specs that are compiled without the checker.
+
+One spec for each kind of effect must show it: the compiler once accepted these specs. Legal specs must show none.
 """
 
 from __future__ import annotations

@@ -119,7 +119,9 @@ def test_another_rule_gives_other_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tenths", range(1, 1000, 7))
 def test_a_share_is_the_number_that_its_digits_say(tenths: int) -> None:
-    """int(n * 0.007) of 1000 rows is 7, and 0.7 / 100 is slightly less than 0.007 in binary."""
+    """`take = 0.7%` is exactly 0.007. Computed as 0.7 / 100 it would be slightly less, and int(1000 * share) would be
+    6.
+    """
     text = f"xpc 1\ntrain qwen2.5-3b on mix\ndata mix {{\n  smoltalk(take={tenths / 10:g}%)\n}}\n"
     spec = checked(text).spec
     assert spec is not None

@@ -126,8 +126,8 @@ def test_the_copies_are_what_was_published() -> None:
 
 @pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if "qlora" in recipe])
 def test_a_base_of_4_bits_is_the_publishers(recipe: str) -> None:
-    """Values that the recipe leaves to its loader: TRL's get_quantization_config (0.18 and 0.19.1: no double
-    quantization), and FastChat's train_lora.py (double).
+    """The recipes leave double quantization to their loaders. TRL's get_quantization_config (0.18 and 0.19.1) does not
+    use it; FastChat's train_lora.py does.
     """
     found = support.view(recipe, "trl-1.16")["lora"]
     assert found["double_quant"] is (RECIPES[recipe]["family"] == "fastchat")

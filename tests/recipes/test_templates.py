@@ -69,10 +69,10 @@ def test_the_renderings_are_those_of_the_published_texts() -> None:
 
 
 def fastchat(turns: list[dict[str, Any]]) -> tuple[str, list[list[int]]]:
-    """Conversation.get_prompt of vicuna_v1.1 (ADD_COLON_TWO) after the tokenizer's begin token, and the spans that bear
-    loss.
+    """Return a pair: the text that FastChat's vicuna_v1.1 writes for a conversation, and the spans that bear loss.
 
-    FastChat's preprocess leaves each answer with the end token for the loss (fastchat/train/train.py, conversation.py).
+    The text is that of Conversation.get_prompt (ADD_COLON_TWO) after the begin token. FastChat's preprocess computes
+    the loss on each answer with its end token (fastchat/train/train.py, conversation.py).
     """
     text, spans = "<s>" + VICUNA + " ", []
     for index, one in enumerate(turns):

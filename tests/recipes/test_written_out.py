@@ -11,7 +11,7 @@ from recipe_support import bundle
 from test_published import TAKEN
 
 DIGESTS = re.compile(r"(?:files|rewards)/([\w-]+?)(?:-[0-9a-f]{8})*\.(?=jinja|py)")
-"""The digest of a file of the bundle, by the file's name. The bundle of a bundle's spec.xp has each digest twice."""
+"""Matches the digests in a file name of a bundle. A bundle that is compiled from a bundle's spec.xp repeats them."""
 
 
 @pytest.mark.parametrize(("recipe", "target"), TAKEN)

@@ -85,8 +85,8 @@ def test_a_published_and_a_saved_configuration_are_the_same_model():
 
 @pytest.mark.slow
 def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
-    """Each image model type of transformers is recognised by its default configuration. The types that are not are
-    encoder-decoders or protein models, which do not load either.
+    """Every image model type of transformers is recognised by its default configuration, except four. These are not
+    causal text models either, so a spec with them is refused.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -1,4 +1,4 @@
-"""Sweeps: the grid, the names and locations of its values, findings about its members, the folder and its scripts."""
+"""`sweep`: which members it has, how they and their folders are named, and what the messages about members say."""
 
 import json
 import random

@@ -135,7 +135,7 @@ def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 def test_a_bundle_without_its_digests_of_the_model(location: Path, more: str) -> None:
-    """A launch of such a bundle compares no file of the model."""
+    """If bundle.toml has no digests of the model, a launch does not compare the model's files."""
     put(location, {"x.xp": LOCAL + more})
     compiled("a.bundle")
     compiled("b.bundle")

@@ -1,4 +1,4 @@
-"""Texts of many rows are encoded together, and the function of a row decides what becomes of the ids."""
+"""The runtime encodes the texts of many rows in one call, and each row gets its own ids."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ROWS = ["one", "two", "three", "four"]
 
 
 def results(function: Function, rows: list[str]) -> tuple[list[Any], list[str], Core]:
-    """The ids that the function returns, the rows that it was called with, and the core."""
+    """The ids of each row, the rows for which the function ran, and the stand-in that counts batches."""
     tokenizer, called = Tokenizer(), list[str]()
 
     def of_row(location: int) -> dict[str, Any]:

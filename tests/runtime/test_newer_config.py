@@ -89,8 +89,8 @@ for line in sys.stdin:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", nightly_but(OLDER, lambda name: name == OLDER[0]))
 def test_the_rule_knows_the_positions_of_every_class(name: str) -> None:
-    """Every family of transformers 5 is saved and read by the older transformers; XP568 knows the positions that this
-    makes, from the stack's table.
+    """transformers 5 saves a config.json of every family, and an older transformers reads it. Rotary positions that the
+    older one ignores are those that XP568 reports, by the stack's table.
     """
     saved = subprocess.run([interpreter(stacks.DEFAULT), "-c", SAVE], capture_output=True, text=True, check=True,
                            timeout=HUNG)  # fmt: skip

@@ -66,8 +66,8 @@ def test_a_silent_phase_prints_at_growing_intervals(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_a_phase_of_a_started_process_counts_the_silence_before_it():
-    """The silent seconds of a launcher count for its process. Otherwise nine seconds of each would pass without a
-    line.
+    """A launcher starts a process after some seconds without output. The process counts these seconds as its own
+    silence, so its first line comes in time.
     """
     start = (
         "import subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"

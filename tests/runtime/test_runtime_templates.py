@@ -29,7 +29,9 @@ class Words:
         return {"input_ids": (text.replace(" ", "_ ") if self.merges else text).split(" ")}
 
     def apply_chat_template(self, messages: list[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
-        """Speakers and contents. The generation prompt is the next speaker, without the beginning of a turn."""
+        """Each turn is `SPEAKER: CONTENT`. The generation prompt is `assistant:`, without a control token for the
+        turn's begin.
+        """
         output = [f"{message.get('role', 'user')}: {message['content']}" for message in messages]
         return " ".join([*output, "assistant:"] if add_generation_prompt else output)
 

@@ -95,7 +95,9 @@ ends = b.generation_config.eos_token_id  # transformers 4.57 writes a list
 print(n == len(list(a.parameters())), b.dtype, b.config.use_cache, ends in (t.eos_token_id, [t.eos_token_id]),
       bool(t.chat_template))
 """
-"""Compares the saved model with the initial one: all weights changed, their dtype, the cache, end token, template."""
+"""A program that compares the saved model with the initial one: whether all weights have changed, the dtype, the cache,
+the end token and the template.
+"""
 
 
 @pytest.mark.parametrize("target", STACKS)

@@ -1,7 +1,7 @@
 """Hostile pull requests with committed bundles, sweeps and runs of their own, and with links inside models.
 
-All commands of a reviewer run, as in test_security_reviewed.py. Those that pretend to be a bundle never pass the step
-`Verify` of the Action.
+All commands of a reviewer run, as in test_security_reviewed.py. A forged bundle never passes the step `Verify` of the
+Action.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ RUN = {"xpc_run.json": "{}", "metrics.jsonl": "{}"}
 ALLOWED = ("open of /", "os.scandir of /")
 """What the commands may do for links in a model: its files may be anywhere, and only their digests are compared."""
 REFUSED = ("open of /dev/zero ", "open of {above}/secret ")
-"""The hook reports the target of a link that is opened, even though the compiler does not follow it."""
+"""Findings that are allowed for links that the compiler refuses: the hook reports the target when such a link is
+opened.
+"""
 
 
 def in_folder(folder: str, files: dict[str, str | bytes]) -> Callable[[Path], None]:

@@ -106,8 +106,8 @@ def test_visible_text_is_no_command() -> None:
 # The first one looks like a comment of the language, so that preview, rehearse and tune of c.xp load the libraries.
 @pytest.mark.parametrize("evil", [pytest.param(EVIL[0], marks=pytest.mark.slow), *EVIL[1:]])
 def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> None:
-    """Runner commands in lines, names, values, comments and file names of a spec, for every command that a reviewer
-    runs.
+    """Lines, names, values, comments and file names of a spec contain runner commands. No command of a reviewer prints
+    one of them as a command.
     """
     quoted = json.dumps(evil)
     name = evil.replace("/", "") + ".xp"

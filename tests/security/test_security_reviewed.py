@@ -58,7 +58,7 @@ MODEL = {
 }  # fmt: skip
 DEEP = 100_000
 QUIET = ("-c", "maintenance.auto=false")
-"""No git works on in the background while a repository is copied."""
+"""Options that keep git from working in the background while a repository is copied."""
 
 
 def pictures(*images: object, many: int = 1) -> str:

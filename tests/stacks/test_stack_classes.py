@@ -50,7 +50,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[st
 
 
 def stated(stack: stacks.Stack, method: str) -> dict[str, Any]:
-    """The arguments that a bundle of the method states at least, on a CPU, and the workers that any method may have."""
+    """The arguments that every bundle of the method states, for a run on a CPU."""
     base = stack.base_arguments(stack.config(method))
     workers = {"dataset_num_proc": 4} if "dataset_num_proc" in base else {}
     return {**base, "bf16": False, "use_cpu": True, "dataloader_pin_memory": False, **workers}

@@ -53,8 +53,8 @@ for them.
 
 @every_stack
 def test_the_attentions_that_a_family_has(name: str) -> None:
-    """The table has the attention implementations that each model class declares. Those that fail all the same (flash
-    attention of gpt_oss) are separate facts.
+    """The table has the attention implementations that each model class declares. Implementations that fail although
+    they are declared, such as flash attention of gpt_oss, are in a separate fact.
     """
     stack, wrong = stacks.load(name), {}
     for family, found in known(name).items():
@@ -159,7 +159,11 @@ def _number(error: float | str) -> float:
 
 @every_stack
 def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None:
-    """Sharing by DeepSpeed's Ulysses. The tiny model of a family with windows has no window shorter than its row."""
+    """The table names the families that compute the same logits if two processes share a sequence by DeepSpeed's
+    Ulysses.
+
+    A tiny model with sliding windows has none that is shorter than its row.
+    """
     stated = set(stacks.load(name).facts.sequence_parallel)
     if not stated:
         return

@@ -247,8 +247,8 @@ def test_loading_a_target_parses_no_toml() -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
-    """For families outside of the registry only the source code is read; for measured families it agrees with the
-    measurement.
+    """Which families carry a state from token to token is measured for families of the registry, and read from the
+    source code for all others. For measured families, both agree.
     """
     stack = stack_of(name)
     there = {family for family in registry.families() if not stack.lacks_family(family)}

@@ -1,19 +1,33 @@
 """For names and values of other tools, messages suggest the intended setting and value, or say that there is none.
 
-Each list was written and committed before its first run; after that, wrong answers were corrected. The shares of
-correct answers at the first try, with the number of edits that meant something else: unknown_names.toml 42 % (its
-second half, by checksum, was only counted: 95.8 % of 239 after mending the first), unknown_names_shapes.toml 64 % of
-212, unknown_names_later.toml 92 %, unknown_names_blind.toml 75.8 % of 153, unknown_names_second.toml 79.6 % of 103,
-unknown_names_third.toml 90.6 % of 64, unknown_names_fourth.toml 85.1 % of 255, with 12 edits that meant something else,
-unknown_names_fifth.toml 93.3 % of 119, with none, unknown_names_sixth.toml 96.1 % of 102, with none (89.2 % by the
-answers as they were first written), unknown_names_seventh.toml 94.3 % of 229, with three (93.4 % by the answers as they
-were first written), unknown_names_eighth.toml 88.8 % of 98, with one, unknown_names_ninth.toml 86.4 % of 103, with one,
-unknown_names_tenth.toml 93.7 % of 95, with none, unknown_names_eleventh.toml 92.5 % of 201, with one,
-unknown_names_twelfth.toml 89.2 % of 102, with one, unknown_names_thirteenth.toml 92.1 % of 290, with five,
-unknown_names_fourteenth.toml 92.9 % of 283, with none, and the four lists of unknown_names_fifteenth.toml 89.6 % of
-462, with one, and unknown_names_sixteenth.toml 95.7 % of 70, with two. After typing mistakes of every tool's names were
-recognized: unknown_names_seventeenth.toml 97.2 % of 176 (93.9 % of 179 by the answers as they were first written) and
-unknown_names_eighteenth.toml 97.1 % of 138 (92.1 % of 139), both with none.
+Each list was written and committed before its first run; after that, wrong answers were corrected. The table has the
+share of correct answers at the first run, and the edits that meant something else. (Where two shares stand, the second
+counts by the answers as they were first written.)
+
+    unknown_names              42 %
+      its second half          95.8 % of 239 (only counted, after the first half was corrected)
+    unknown_names_shapes       64 %   of 212
+    unknown_names_later        92 %
+    unknown_names_blind        75.8 % of 153
+    unknown_names_second       79.6 % of 103
+    unknown_names_third        90.6 % of 64
+    unknown_names_fourth       85.1 % of 255            12 edits
+    unknown_names_fifth        93.3 % of 119            none
+    unknown_names_sixth        96.1 % of 102 (89.2 %)   none
+    unknown_names_seventh      94.3 % of 229 (93.4 %)   3
+    unknown_names_eighth       88.8 % of 98             1
+    unknown_names_ninth        86.4 % of 103            1
+    unknown_names_tenth        93.7 % of 95             none
+    unknown_names_eleventh     92.5 % of 201            1
+    unknown_names_twelfth      89.2 % of 102            1
+    unknown_names_thirteenth   92.1 % of 290            5
+    unknown_names_fourteenth   92.9 % of 283            none
+    unknown_names_fifteenth    89.6 % of 462            1
+    unknown_names_sixteenth    95.7 % of 70             2
+    unknown_names_seventeenth  97.2 % of 176 (93.9 %)   none
+    unknown_names_eighteenth   97.1 % of 138 (92.1 %)   none
+
+The last two lists came after typing mistakes of every tool's names were recognized.
 """
 
 from __future__ import annotations
@@ -170,7 +184,9 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 
 
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
-    """Whether the check still refuses the name or the value after the help's form is typed with this value."""
+    """Whether the check still refuses the name or the value after the suggested form is typed, with the value of the
+    spec.
+    """
     match = re.search(r"write `([^`]*)`", found.help or "")
     if (
         match is None

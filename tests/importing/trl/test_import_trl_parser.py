@@ -60,7 +60,7 @@ def recipes() -> list[str]:
 
 
 def answers(stack: str, requested: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """The arguments that TRL's parser on a stack reads from each file. `requested` has pairs of a file and its method."""
+    """The arguments that TRL's parser on a stack reads from each file. `requested` has pairs: a file and its method."""
     program = os.path.join(REPOSITORY, "tests", "importing", "oracles", "ask_trl.py")
     words = [f"{method}={path}" for path, method in requested]
     done = subprocess.run([interpreter(stack), program, *words], capture_output=True, text=True, check=True)

@@ -1,8 +1,8 @@
-"""Settings that the compiler may choose do not change what is learned: each method, trained from compiled bundles.
+"""Settings that the compiler may choose do not change what a run learns. Compiled bundles of each method are trained.
 
-With recomputation, or with several tokenizing processes, the weights are bit-identical. Another micro-batch with the
-same global batch adds the same gradients in another order. If a method learns from the micro-batch itself, the compiler
-does not choose it by memory (`Spec.learns_from_micro`).
+With recomputation, or with several tokenizing processes, the weights are bit-identical. With another micro-batch and
+the same global batch, the same gradients are added in another order. If a method learns from the micro-batch itself
+(`Spec.learns_from_micro`), the compiler does not choose the micro-batch by memory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The dtype of a frozen base changes what an adapter learns, but in bf16 another micro-batch changes it more.
+"""Storing a frozen base in bf16 changes an adapter less than training it with another micro-batch.
 
-So fp32 stays the default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so the
+The default dtype is fp32, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so the
 test also rounds its weights; a checkpoint published in bf16 is not rounded.
 """
 

@@ -94,7 +94,7 @@ def test_rows_of_every_template(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_rows_of_every_shape(warm: Warm, target: str) -> None:
-    """Prompts with completions, texts, rows that are packed, and labels with two masks."""
+    """The cases are prompts with completions, plain texts, packed rows, rows with weights, and a loss by two masks."""
     sizes = "gbs=8 micro=2 seq=48"
     texts = {
         "completion": spec("method sft(completion_only)", data='"mapped-pairs.jsonl"', target=target, sizes=sizes),

@@ -121,7 +121,9 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(location: Pat
 
 
 def goes_on_to_the_same_end(location: Path, name: str) -> None:
-    """Launch a bundle again, after restoring the files that a run has which was killed after its first step."""
+    """Cut a finished run back to its first checkpoint and launch it again. Weights and losses must be those of the
+    first run.
+    """
     out, complete = location / "out" / name, location / "out" / f"{name}-complete"
     shutil.copytree(out, complete)
     for path in out.iterdir():

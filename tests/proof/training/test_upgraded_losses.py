@@ -45,7 +45,9 @@ PAIRS = "".join(
     json.dumps({"prompt": f"What is {n} + {n}?", "chosen": f" It is {2 * n}.", "rejected": " I do not know."}) + "\n"
     for n in range(64)
 )
-"""Plain texts instead of messages. After a conversation, trl 0.18 also learns an end token after the template's own."""
+"""Preference rows with plain texts. With conversations, trl 0.18 would also learn an end token after the template's
+own.
+"""
 
 
 def native(recipe: str) -> str:

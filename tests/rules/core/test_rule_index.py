@@ -36,7 +36,7 @@ PRECONDITION = {
     "rules.optimizer.early_stopping", "rules.optimizer.muon", "rules.numerics.rope", "rules.numerics.float8",
     "rules.numerics.newer_files",
 }  # fmt: skip
-"""Modules whose rules rely on the module's `WHEN` (about method, adapters, optimizer or fp8), and do not check it
+"""Modules whose `WHEN` requires a method, adapter, optimizer or fp8. Their rules rely on `WHEN` and do not check it
 again.
 """
 
@@ -130,9 +130,7 @@ def test_rule_reads_what_it_names_and_skipped_modules_have_no_finding(specs):
 
 
 def _alone(rule, spec):
-    """The findings of a rule for a spec that its module's `WHEN` excludes. For such a spec the rule may also raise an
-    exception.
-    """
+    """The findings of a rule for a spec that its module's `WHEN` excludes. Empty if the rule raises an exception."""
     try:
         return list(rule.run(spec))
     except (AssertionError, KeyError, StopIteration, TypeError):

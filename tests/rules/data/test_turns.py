@@ -1,5 +1,5 @@
-"""Turns of local rows. Help texts are legal on the stack, some templates require alternating turns, and `omit` allows a
-template to drop parts.
+"""Findings about the turns of local rows: their helps are legal on the spec's stack, templates that require alternating
+turns are known, and `omit` allows a template to drop parts.
 """
 
 from __future__ import annotations
