@@ -67,9 +67,25 @@ def understood(machine: Machine, chain: Chain) -> Data:
         and isinstance(call.positional[0].value, Object) and call.positional[0].value.location in loaded
         for call in machine.calls
     )  # fmt: skip
+    _own_tokens(out, chain)
     for step in chain.steps:
         _step(machine, out, step)
     return out
+
+
+def _own_tokens(out: Data, chain: Chain) -> None:
+    """Read rows whose tokens the script puts together in a loop or as columns of a table, as texts. Add a problem for
+    tokens or labels that are not those of a text.
+    """
+    if "input_ids" not in chain.columns:
+        return
+    made = rows.tokens(dict(chain.columns), False)
+    call = chain.loaded if chain.file is None else chain.file
+    if made.why:
+        step = Object("input_ids", [], {}, chain.location if call is None else call.location)
+        out.problems.append((step, made.why, "write the texts to a file once, and name that file"))
+    out.columns = dict(made.columns)
+    out.length, out.end = made.length, made.end
 
 
 def _step(machine: Machine, out: Data, step: Object) -> None:

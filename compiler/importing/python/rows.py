@@ -94,7 +94,7 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
         why = value.why if isinstance(value, Unknown) else "it returns no dict of columns"
         return MappedColumns(why=why)
     if "input_ids" in value:
-        return _tokens(value, batched)
+        return tokens(value, batched)
     columns = {str(key): single(one, batched) for key, one in value.items()}
     return MappedColumns({key: one for key, one in columns.items() if before.get(key) is not one})
 
@@ -115,18 +115,18 @@ def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
     return isinstance(most, int) and most >= length
 
 
-def _tokens(value: dict[object, object], batched: bool) -> MappedColumns:
+def tokens(value: dict[object, object], batched: bool) -> MappedColumns:
     """The text whose tokens a function returns as `input_ids`. None unless the labels are the same tokens."""
-    tokens, labels = value["input_ids"], value.get("labels")
-    row = None if batched else token_row(tokens, labels)
+    ids, labels = value["input_ids"], value.get("labels")
+    row = None if batched else token_row(ids, labels)
     if row is not None:
         columns = {"prompt": row.question, "completion": row.answer}
         return MappedColumns(
             {key: single(one, False) for key, one in columns.items()}, "", row.length, row.end or "nothing"
         )
-    if not isinstance(tokens, Object) or not tokens.path.endswith("()[]") or "input_ids" not in _keys(tokens):
+    if not isinstance(ids, Object) or not ids.path.endswith("()[]") or "input_ids" not in _keys(ids):
         return MappedColumns(why="the script makes the tokens itself")
-    call = tokens.receiver
+    call = ids.receiver
     if not isinstance(call, Object):
         return MappedColumns(why="the script makes the tokens itself")
     if labels is not None and not _copied(labels, call):

@@ -121,3 +121,31 @@ def test_labels_with_an_item_of_the_script_are_not_the_tokens(change: str) -> No
 def test_labels_without_the_padding_are_the_tokens(change: str) -> None:
     found = script(LABELS.format(change=change))
     assert not found.draft.wrong, found.messages
+
+
+TOKENS = """
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+rows = [json.loads(line) for line in open("train.jsonl")]
+ids, labels = [], []
+for row in rows:
+    one = tokenizer(row["text"], return_tensors="pt")["input_ids"].squeeze(0)
+    own = one.clone()
+    own[:3] = -100
+    ids.append(one)
+    labels.append(own)
+data = Dataset.from_dict({"input_ids": ids, "labels": labels})
+"""
+TABLE = """
+data = pd.read_csv("train.csv")
+data["input_ids"] = data.apply(lambda row: asked(row["question"]), axis=1)
+data["labels"] = data.apply(lambda row: answered(row["answer"]), axis=1)
+data = Dataset.from_pandas(data)
+"""
+
+
+@pytest.mark.parametrize("rows", [TOKENS, TABLE])
+def test_tokens_outside_of_a_map_are_an_error(rows: str) -> None:
+    args = 'args=TrainingArguments(output_dir="out"), train_dataset=data'
+    model = 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")'
+    found = script(f"import json\nimport pandas as pd\n{rows}\nTrainer(model={model}, {args}).train()\n")
+    assert any("`dataset.input_ids" in one for one in found.messages), found.messages
