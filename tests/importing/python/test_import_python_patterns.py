@@ -312,3 +312,27 @@ def test_file_that_the_script_reads_itself_has_no_warning(tmp_path: Path) -> Non
     found = launched(tmp_path, "python train.py --config c.yaml\n", train=READS)
     assert "lr = 3e-6" in found.text
     assert not any("declares no such argument" in one for one in found.messages)
+
+
+LOOP = """
+rows = {rows}
+for name in rows:
+    rows[name] = rows[name].{change}
+"""
+
+
+def test_a_loop_over_the_splits_changes_the_rows() -> None:
+    change = LOOP.format(rows='load_dataset("org/rows")', change='map(lambda row: {"text": row["story"]})')
+    found = script(change + sft(rows='rows["train"]'))
+    assert not found.draft.wrong, found.messages
+    assert "columns = [story]" in found.text
+
+
+@pytest.mark.parametrize("rows", ['load_dataset("org/rows")', 'load_from_disk("rows")', "own_rows()"])
+def test_a_filter_in_a_loop_over_the_splits_is_an_error(rows: str) -> None:
+    change = LOOP.format(rows=rows, change='filter(lambda row: len(row["text"]) > 9)')
+    found = script(
+        "from datasets import load_from_disk\nfrom own import own_rows\n" + change + sft(rows='rows["train"]')
+    )
+    found_errors = [one for one in found.messages if "error" in one and "load_from_disk" not in one]
+    assert found_errors, found.messages

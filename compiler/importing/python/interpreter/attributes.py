@@ -153,9 +153,9 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
             return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         name = f"[{key!r}]" if isinstance(key, Scalar) else "[]"
         if name not in value.attributes or name == "[]":
-            value.attributes[name] = Object(
-                f"{value.path}[]", [Argument(key, machine.location(node))], {}, machine.location(node), value
-            )
+            each = value.attributes.get("[]")
+            read = Object(f"{value.path}[]", [Argument(key, machine.location(node))], {}, machine.location(node), value)
+            value.attributes[name] = read if name == "[]" else _changed_in_a_loop(value, read, each)
         return value.attributes[name]
     if isinstance(value, Name):
         if value.path == "os.environ":
@@ -163,3 +163,17 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
             return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         return value  # a type, such as list[str]
     return machine.unknown(node, "an item of a value that is not known", value)
+
+
+def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
+    """The item of `owner` that is `read`, after a loop set every item (`each`), as in `rows[name] =
+    rows[name].map(function)`; `read` itself if no loop did.
+    """
+    if isinstance(each, Unknown):
+        return Unknown(each.why, each.location, read)
+    if not isinstance(each, Object) or each.path.endswith("[]"):
+        return read
+    below = each.receiver
+    if isinstance(below, Object) and below.receiver is owner and below.path.endswith("[]"):
+        return Object(each.path, each.positional, each.keywords, each.location, read)
+    return Unknown("a loop of the script sets it", each.location, read)
