@@ -266,6 +266,8 @@ def trained_dtype(draft: Draft, tool: str) -> None:
     """
     dtype, lr, strategy = (draft.settings.get(path) for path in ("model.dtype", "optimizer.lr", "strategy"))
     complete = draft.has("lora.modules_to_save") or not any(map(draft.has, ADAPTERS))
+    precision = draft.settings.get("precision")
+    computed = "fp16" if precision is None else precision.text.partition(" ")[0]
     if dtype is not None and dtype.text == "fp16" and complete and (strategy is None or strategy.text == "ddp"):
         _replace(
             draft,
@@ -274,7 +276,7 @@ def trained_dtype(draft: Draft, tool: str) -> None:
             "fp16 weights cannot be trained without a copy in fp32",
             "torch_dtype",
             f"{tool} trains fp16 weights, whose gradients no scaler accepts; the spec keeps the weights in fp32 and "
-            "computes in fp16",
+            f"computes in {computed}",
         )
         return
     if dtype is None or dtype.text != "bf16" or lr is None or strategy is None or float(lr.text) > 1e-5:

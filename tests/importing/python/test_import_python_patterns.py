@@ -336,3 +336,13 @@ def test_a_filter_in_a_loop_over_the_splits_is_an_error(rows: str) -> None:
     )
     found_errors = [one for one in found.messages if "error" in one and "load_from_disk" not in one]
     assert found_errors, found.messages
+
+
+@pytest.mark.parametrize(("settings", "precision"), [("bf16=True", "bf16"), ("fp16=True", "fp16")])
+def test_the_difference_of_fp16_weights_names_the_spec_s_precision(settings: str, precision: str) -> None:
+    text = sft(settings).replace('"Qwen/Qwen2.5-3B"', 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-3B").half()')
+    found = script(text)
+    assert any(f"keeps the weights in fp32 and computes in {precision}" in one for one in found.messages), (
+        found.messages
+    )
+    assert f"precision {precision}" in found.text
