@@ -79,7 +79,7 @@ def _own_tokens(out: Data, chain: Chain) -> None:
     """
     if "input_ids" not in chain.columns:
         return
-    made = rows.tokens(dict(chain.columns), False)
+    made = rows.tokens(chain.columns, False)
     call = chain.loaded if chain.file is None else chain.file
     if made.why:
         step = Object("input_ids", [], {}, chain.location if call is None else call.location)

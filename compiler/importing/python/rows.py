@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
 from xpc.compiler.importing.python.interpreter.attributes import item
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -115,7 +116,7 @@ def keeps_cut_rows(machine: Machine, function: object, length: object) -> bool:
     return isinstance(most, int) and most >= length
 
 
-def tokens(value: dict[object, object], batched: bool) -> MappedColumns:
+def tokens(value: Mapping[str, object] | Mapping[object, object], batched: bool) -> MappedColumns:
     """The text whose tokens a function returns as `input_ids`. None unless the labels are the same tokens."""
     ids, labels = value["input_ids"], value.get("labels")
     row = None if batched else token_row(ids, labels)
