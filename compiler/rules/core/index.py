@@ -104,6 +104,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.numerics.kernels", always),
     ("rules.numerics.newer_files", older_transformers),
     ("rules.numerics.packing", enabled("batch.packing", "batch.packing.eval", "batch.padding_free")),
+    ("rules.numerics.plausible", written("optimizer.lr", "optimizer.eps", "optimizer.betas", "optimizer.weight_decay", "optimizer.clip", "lora.alpha", "lora.rank", "lora.dropout", "method.beta", "method.temperature", "method.epsilon", "schedule.warmup", "batch.seq", "train.epochs")),
     ("rules.numerics.precision", always),
     ("rules.numerics.quantized", quantized),
     ("rules.numerics.recomputation", any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zero3"))),
