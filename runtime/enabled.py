@@ -17,6 +17,7 @@ from .features.launch.local_files import LocalFiles
 from .features.launch.model_files import ModelFiles
 from .features.launch.packages import Packages
 from .features.launch.trackers import Trackers
+from .features.messages.unread_columns import UnreadColumns
 from .features.method.answer_ends import AnswerEnds
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
@@ -131,6 +132,7 @@ FEATURES: tuple[Feature, ...] = (
     LocalFiles(),
     ModelFiles(),
     LocalSources(),
+    UnreadColumns(),
     MessageFields(),
     Images(),
     ImagePairs(),

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES, TOKEN_MASKS, token_columns
-from xpc.compiler.data.structure import QUESTIONS
+from xpc.runtime.features.messages.stored_columns import QUESTIONS
 
 Row = Mapping[str, object]
 UNLEARNED = -100

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
-from xpc.compiler.data.structure import PLAIN, REASONING, is_tools, structure, unread
+from xpc.compiler.data.structure import PLAIN, REASONING, is_tools, structure
 from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
 from xpc.compiler.spec.survey import Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
+from xpc.runtime.features.messages.stored_columns import unread
 
 PLACES = ("<image>", "<video>", "<audio>")
 """Texts that mark the place of an image, a video or a sound in a turn (LLaVA's and LLaMA-Factory's rows)."""

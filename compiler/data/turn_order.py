@@ -41,12 +41,13 @@ def role_of(turn: Mapping[str, object]) -> str:
 
 def of_pair(prompt: object, answer: object) -> set[str]:
     """Like `order`, for a prompt and its answer together. If the answer has turns of other roles than the assistant's,
-    `turn_in_answer` is added.
+    `turn_in_answer` is added. If it begins with such a turn, right after a question, `other_turn_first` is added.
     """
     first, then = roles_of(prompt), roles_of(answer)
     if not then:
         return set()
-    return {*order((*first, *then)), *({"turn_in_answer"} if {*then} != {"assistant"} else ())}
+    found = {*order((*first, *then)), *({"turn_in_answer"} if {*then} != {"assistant"} else ())}
+    return found | ({"other_turn_first"} if then[0] != "assistant" and first[-1:] != ("assistant",) else set())
 
 
 def of_preference(prompt: object, chosen: object, rejected: object) -> set[str]:

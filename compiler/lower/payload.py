@@ -79,6 +79,8 @@ def stack_section(stack: Stack) -> StackSection:
         "zero3_gathers_early": facts.zero3_gathers_early,
         "zero3_hooks_shared": facts.zero3_hooks_shared,
     }
+    if facts.prompts_begin_rows:
+        out["prompts_begin_rows"] = True
     if not facts.reads_newer_files:
         out["older_transformers"] = True
     return out

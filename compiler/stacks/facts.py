@@ -262,6 +262,10 @@ class Facts:
     """Methods whose trainer copies the policy to get its reference model. TRL refuses to do so under ZeRO-3, so the
     bundle's runtime loads the reference model and passes it to the trainer.
     """
+    prompts_begin_rows: bool
+    """Whether TRL raises ValueError for a row whose rendered conversation does not begin with its rendered prompt. The
+    prompt ends with the beginning of the assistant's turn, so an answer that begins with another turn is refused.
+    """
     reward_async: bool
     """Whether a reward function may be a coroutine (`async def`)."""
     reward_given: Names

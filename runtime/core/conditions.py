@@ -255,6 +255,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "transformers_checkpoints": not zero and run["distributed_type"] != "FSDP",
         "trl_tool_calls": method.get("tools"),
         "ulysses": zero and run.get("context_parallel", 1) > 1,
+        "unread_columns": any(_has_fields(one) for one in sources(plan)),
         "vision": pictured,
         "weight_dtypes": no_bfloat16 or wide,
         "weights_only": run.get("full_state") is False,

@@ -72,6 +72,8 @@ class Stack(TypedDict):
     """Methods whose loss is not divided by the accumulation, because transformers wrongly assumes that it is."""
     older_transformers: NotRequired[bool]
     """Whether transformers does not read the positions (rope) in configurations that transformers 5 has saved."""
+    prompts_begin_rows: NotRequired[bool]
+    """Whether trl raises an error for a rendered conversation that does not begin with its rendered prompt."""
     quantized_on_cpu: bool
     """Whether a quantized base loads without a GPU."""
     reference_given: list[str]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from xpc.compiler.data import rows
 from xpc.compiler.data.shapes import ALPACA, SHAPES
-from xpc.compiler.data.structure import QUESTIONS, TURN_KEY, UNREAD_KEY
+from xpc.compiler.data.structure import TURN_KEY, UNREAD_KEY
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.structure import built_in, have, masks_answers
 from xpc.compiler.spec import Spec
+from xpc.runtime.features.messages.stored_columns import QUESTIONS, SYSTEM, WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,27 +20,20 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.survey import Survey
 
 WHEN = surveyed
-UNREAD = {
-    "history": ("earlier turns in a column `history`", "write such rows as `messages`, with the earlier turns in them"),
-    "documents": (
-        "texts in a column `documents`",
-        "write the documents into the system prompt or the question of their row",
-    ),
-    "row_weight": ("a `weight` other than 1", "leave rows that are not to be learned out of the data"),
-    "bad_answer": ("a `label` of false", "write `method kto`, which reads it, or leave such rows out of the data"),
+HELPS = {
+    "history": "write such rows as `messages`, with the earlier turns in them",
+    "documents": "write the documents into the system prompt or the question of their row",
+    "row_weight": "leave rows that are not to be learned out of the data",
+    "bad_answer": "write `method kto`, which reads it, or leave such rows out of the data",
+    "lower_score": "swap the two answers of such rows, or leave the rows out of the data",
+    "no_prompt": "name the column of the questions: `data(prompt=COLUMN)`",
+    "question": "name that column: `data(prompt=COLUMN)`",
+}
+UNREAD = {kind: (WORDS[kind], help) for kind, help in HELPS.items()} | {
     "turn_weight": (
         "an answer with a weight other than 0 and 1",
         "write 0 for turns that are not to be learned, and 1 for the others",
-    ),
-    "lower_score": (
-        "a lower score for `chosen` than for `rejected`",
-        "swap the two answers of such rows, or leave the rows out of the data",
-    ),
-    "no_prompt": (
-        "two texts that begin differently, and no prompt",
-        "name the column of the questions: `data(prompt=COLUMN)`",
-    ),
-    "question": ("the question in a column other than `prompt`", "name that column: `data(prompt=COLUMN)`"),
+    )
 }
 """Columns that no trainer reads (`data/structure.py`): their description in messages, and what to write instead."""
 CONTENTS = ("messages", "conversations", "prompt", "completion", "text", "chosen", "rejected")
@@ -106,10 +100,6 @@ def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
     if masks_answers(spec):
         help = "set `weight` to 0 in turns that are not to be learned, and write `method sft(assistant_only)`"
     return {TURN_KEY + key: (f"a turn with the key `{key}`", help) for key in keys}
-
-
-SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
-"""Matches names of columns that probably have the system prompt of a row, and are not read."""
 
 
 @rule("XP546", "system-column-not-read", "warning")

@@ -257,19 +257,32 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
 def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
     """The answer to a prompt should consist of the assistant's turns. Turns of the user or of a tool in a `completion`,
     or after the common beginning of `chosen` and `rejected`, count as parts of the answer. `method sft(assistant_only)`
-    learns only the assistant's turns.
+    learns only the assistant's turns. On trl-0.18, an answer that begins with another turn is an error if the chat
+    template begins an answer with the assistant's role.
 
     Why it is bad: the model learns to write the user's questions and the tools' results itself.
 
-    Without this rule: TRL silently masks only the prompt, and trains on every turn after it.
+    Without this rule: TRL silently masks only the prompt, and trains on every turn after it. trl 0.18 raises ValueError
+    for an answer that begins with another turn.
 
-    Source: trl 1.16, 0.24 and 0.18 (`completion_mask` of their trainers); confirmed by running them.
+    Source: trl 1.16, 0.24 and 0.18 (`completion_mask` of their trainers, `apply_chat_template`); confirmed by running
+    them.
     """
     if spec.flag("method.assistant_only") or spec.method.shapes[0] == "prompt" or spec.method.scores:
         return
     for source in spec.files:
         found = rows.survey(source)
         one = None if found is None or found.wrong is not None else found.tallies.get("turn_in_answer")
+        first = found.tallies.get("other_turn_first") if found is not None and _begins_answers(spec) else None
+        if found is not None and one is not None and first is not None and spec.stack.facts.prompts_begin_rows:
+            yield Finding(
+                source.label,
+                f"{have(first, found, source)} an answer that begins with another turn than the assistant's, and trl "
+                f"{spec.stack.pins['trl']} refuses such rows",
+                "move the turns before the last answer into `prompt`",
+                severity="error",
+            )
+            continue
         if found is None or one is None or (spec.get("method.completion_only") is False):
             continue
         yield Finding(
@@ -279,3 +292,9 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
             if masks_answers(spec)
             else "move the turns before the last answer into `prompt`",
         )
+
+
+def _begins_answers(spec: Spec) -> bool:
+    """Whether the chat template begins an answer with the assistant's role after the prompt; False if it is unknown."""
+    name, text = built_in(spec), spec.chat_template or ""
+    return "add_generation_prompt" in (text if name is None else chat_templates.text(name).decode())

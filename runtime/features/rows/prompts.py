@@ -6,6 +6,7 @@ from typing import Any
 from ...core import rows
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
+from ...core.row_comparison import sampled_rows
 from ...core.rows import KEPT, RowFormat, from_value, name, with_system
 from . import chat as chat_rows
 from .chat import messages, string
@@ -249,11 +250,44 @@ def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
     return bool(both[: len(first)] != first)
 
 
+def _without_prompt(row: Mapping[str, Any], tokenizer: Any) -> str | None:
+    """The column of the first answer that is not rendered right after its prompt, as trl 0.18 requires; None if there
+    is none."""
+    prompt = row.get("prompt")
+    if not isinstance(prompt, list):
+        return None
+    last = prompt[-1]["role"]
+    begin = {"add_generation_prompt": last != "assistant", "continue_final_message": last == "assistant"}
+    first = tokenizer.apply_chat_template(prompt, tokenize=False, **begin)
+    answers = (one for one in ("completion", "chosen", "rejected") if isinstance(row.get(one), list))
+    texts = {one: tokenizer.apply_chat_template([*prompt, *row[one]], tokenize=False) for one in answers}
+    return next((one for one, text in texts.items() if not text.startswith(first)), None)
+
+
 FORMAT = RowFormat(columns, dropped, conversations, to_row)
 
 
 class PromptRows(Feature):
     """Hooks for a run on rows that have a prompt."""
+
+    tokenizer: Any = None
+
+    def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
+        """Remember the tokenizer, which renders some rows of each source later."""
+        self.tokenizer = tokenizer
+
+    def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
+        """Raise RunError if trl would refuse a row because its text does not begin with its prompt."""
+        if bundle.stack.get("prompts_begin_rows") and getattr(self.tokenizer, "chat_template", None):
+            for number in sampled_rows(rows):
+                if (column := _without_prompt(rows[number], self.tokenizer)) is not None:
+                    raise RunError(
+                        f"{name(source)}, row {number}: `{column}` begins with a turn of the role "
+                        f"{rows[number][column][0]['role']!r}, which the chat template does not write right after the "
+                        "prompt, and this version of trl refuses such rows: move the turns before the last answer into "
+                        "the prompt"
+                    )
+        return rows
 
     def row_format(self, bundle: Bundle) -> RowFormat:
         """The format for every shape, with or without a prompt."""

@@ -12,6 +12,9 @@ import pytest
 from case_support import spec
 from compile_support import checked, put
 
+from xpc.compiler import stacks
+from xpc.compiler.stacks import STACKS
+
 TINY = {
     "tiny/config.json": json.dumps({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300,
@@ -92,3 +95,19 @@ def test_the_help_for_a_speaker_can_be_written(tmp_path: Path) -> None:
     row = {"conversations": [{"from": "the customer", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]}
     assert '`data(user_roles=["the customer"])`' in found(tmp_path, row)["XP554"]
     assert "XP554" not in found(tmp_path, row, 'data(user_roles=["the customer"])')
+
+
+@pytest.mark.parametrize("turn", [{"role": "tool", "content": "4"}, {"role": "critic", "content": "Hm."}, ASK])
+@pytest.mark.parametrize("method", ["dpo", "kto", "sft", "orpo"])
+def test_an_answer_begins_with_the_assistants_turn_on_a_stack_that_requires_it(
+    turn: Any, method: str, tmp_path: Path
+) -> None:
+    row = {"prompt": [ASK], "completion": [turn, ANSWER]}
+    if method != "sft":
+        row = {"prompt": [ASK], "chosen": [turn, ANSWER], "rejected": [{**ANSWER, "content": "5"}]}
+    texts = {target: found(tmp_path, row, f"method {method}", f"target {target}", "chat_template = zephyr")
+             for target in STACKS}  # fmt: skip
+    refusing = {target for target in STACKS if stacks.load(target).facts.prompts_begin_rows}
+    assert {target for target, one in texts.items() if one["XP548"].startswith("error")} == refusing
+    plain = found(tmp_path, row, f"method {method}", f"target {min(refusing)}", "chat_template = mistral")
+    assert not plain["XP548"].startswith("error")  # the template writes nothing between a question and its answer

@@ -1,0 +1,95 @@
+"""What a stored row says in columns that no trainer reads, such as `documents` next to a conversation.
+
+The compiler calls these functions for the rows of local files, and the run for a sample of the rows of every source.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+QUESTIONS = ("conversations", "instruction", "question", "query", "problem", "messages")
+"""The names that the column with the prompt has in published preference pairs."""
+
+
+SCORES = (("chosen_score", "score_chosen", "chosen_rating"), ("rejected_score", "score_rejected", "rejected_rating"))
+"""The names that columns with the scores of the two answers have in published preference pairs."""
+
+
+WORDS = {
+    "history": "earlier turns in a column `history`",
+    "documents": "texts in a column `documents`",
+    "row_weight": "a `weight` other than 1",
+    "bad_answer": "a `label` of false",
+    "lower_score": "a lower score for `chosen` than for `rejected`",
+    "no_prompt": "two texts that begin differently, and no prompt",
+    "question": "the question in a column other than `prompt`",
+    "system_prompt": "a system prompt in a column that is not called `system`",
+}
+"""What `unread` finds, as words for messages."""
+SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
+"""Matches names of columns that probably have the system prompt of a row, and are not read."""
+
+
+def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield the names of a row's problems. The trainer reads only the columns `names`, but other columns say how the
+    row should be learned:
+
+    - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
+    - `documents`: texts for retrieval next to a conversation
+    - `row_weight`: a weight other than 1
+    - `bad_answer`: a label of false next to a prompt and its completion
+    - `no_solution`: a prompt without a column `solution` of text
+    - `lower_score`: the scores of a preference pair say that the rejected answer is better
+    - `no_prompt`: the two texts of a preference pair without a prompt begin differently
+    - `question`: for a preference pair without a prompt, a column of another name has the prompt
+    """
+    if shape == "prompt_completion" and row.get("history"):
+        yield "history"
+    if row.get("documents") and "documents" not in names and shape in ("messages", "conversations"):
+        yield "documents"
+    if isinstance(weight := row.get("weight"), int | float) and weight != 1:
+        yield "row_weight"
+    if shape == "prompt_completion" and row.get("label") is False:
+        yield "bad_answer"
+    if shape == "prompt" and not _visible(row.get("solution")):
+        yield "no_solution"
+    if shape == "preference" and any(map(_reversed, *(map(row.get, each) for each in SCORES))):
+        yield "lower_score"
+    if shape == "preference" and len(names) == 2 and row.get("prompt") is None:
+        chosen, rejected = row.get(names[0]), row.get(names[1])
+        if _question_elsewhere(row, names):
+            yield "question"
+        elif _visible(chosen) and _visible(rejected) and str(chosen)[0] != str(rejected)[0]:
+            yield "no_prompt"
+
+
+def _reversed(chosen: object, rejected: object) -> bool:
+    """Whether the score of the chosen answer is lower than that of the rejected one."""
+    return isinstance(chosen, int | float) and isinstance(rejected, int | float) and chosen < rejected
+
+
+def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
+    """Whether the question of a preference pair is in a column that the trainer does not read, and not in the pair's
+    answers. Of the answers, only the first is searched.
+    """
+    answer = row.get(names[0])
+    if isinstance(answer, list) and answer and isinstance(answer[0], dict):
+        first = answer[0].get("role", answer[0].get("from"))
+        if first not in ("assistant", "gpt"):
+            return False
+    for value in (row[one] for one in QUESTIONS if one in row and one not in names):
+        if (isinstance(value, list) and value) or (_visible(value) and not (
+            isinstance(answer, str) and str(value).strip() in answer
+        )):  # fmt: skip
+            return True
+    return False
+
+
+def _visible(value: object) -> bool:
+    return isinstance(value, str) and not value.isspace() and value != ""
+
+
+def other_system(row: Mapping[str, object], names: Sequence[str]) -> bool:
+    """Whether a row has a system prompt in a column of another name than `system`, and none in its first turn."""
+    first = next((row[one][0] for one in names if isinstance(row.get(one), list) and row[one]), None)  # type: ignore
+    spoken = isinstance(first, dict) and "system" in (first.get("role"), first.get("from"))
+    return not spoken and any(SYSTEM.fullmatch(column) and _visible(value) for column, value in row.items())

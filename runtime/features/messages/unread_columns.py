@@ -1,0 +1,74 @@
+"""Report columns of stored rows that say how a row is to be learned, but that no trainer reads, such as `documents`.
+
+`xpc check` reports them for local files. The run reports them for a sample of the rows of every source, because the
+compiler reads neither hub datasets nor Parquet files.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...core.errors import RunError, rank, say
+from ...core.feature import Bundle, Feature
+from ...core.rows import name
+from .stored_columns import QUESTIONS, SCORES, SYSTEM, WORDS, other_system, unread
+
+SHAPES = ("messages", "conversations", "prompt_completion", "preference", "unpaired")
+FIRST, SPREAD = 4, 200
+"""Compared rows of each source: the first 4, and 200 at equal distances."""
+
+
+def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dict[str, int], dict[str, int], int]:
+    """How many of the compared rows have each kind of problem in `WORDS`, the first row of each kind, and how many
+    rows were compared. Only the columns of the row's shape, and those that may be unread, are read.
+    """
+    counts, first = dict[str, int](), dict[str, int]()
+    if source.get("only") or source["shape"] not in SHAPES or not len(stored):
+        return counts, first, 0
+    present = list(stored.column_names)
+    names = list(bundle.row_format().columns(source, present).values())
+    known = {"history", "documents", "weight", "label", "prompt", *QUESTIONS, *sum(SCORES, ())}
+    others = [one for one in present if one not in names and (one in known or SYSTEM.fullmatch(one))]
+    if not others and source["shape"] != "preference":
+        return counts, first, 0
+    rows = stored.select_columns([*(one for one in names if one in present), *others])
+    sampled = sorted({*range(min(FIRST, len(rows))), *range(0, len(rows), max(1, len(rows) // SPREAD))})
+    template = bundle.data.get("system_column"), bundle.data.get("prompt_template")
+    for number in sampled:
+        row = rows[number]
+        kinds = [*unread(row, source["shape"], names)]
+        kinds += ["system_prompt"] * (template == (None, None) and other_system(row, names))
+        for kind in kinds:
+            counts[kind] = counts.get(kind, 0) + 1
+            first.setdefault(kind, number)
+    return counts, first, len(sampled)
+
+
+def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
+    """Print a sentence for each kind of column that is not read. Raises RunError if no compared preference pair has its
+    question in a column that is read.
+    """
+    if rank() != 0:
+        return
+    counts, first, many = counted(bundle, source, stored)
+    if many and counts.get("question") == many:
+        raise RunError(
+            f"{name(source)}: the question of each pair is in a column other than `prompt`, which {bundle.method} does "
+            "not read: name the column, as in `data(prompt=question)`"
+        )
+    for kind, count in counts.items():
+        say(
+            f"{name(source)}: {count:,} of {many:,} compared rows have {WORDS[kind]}, which {bundle.method} does not "
+            f"read (row {first[kind]:,} is the first)"
+        )
+
+
+class UnreadColumns(Feature):
+    """Reports columns that are not read before the rows lose them."""
+
+    def row_types(
+        self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
+        make: Callable[[Any, int], dict[str, Any]],
+    ) -> Any:  # fmt: skip
+        """Check the columns of a source. The types of the columns are left to other features."""
+        check(bundle, source, stored)
+        return None
