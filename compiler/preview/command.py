@@ -101,9 +101,12 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _status(found: dict[str, Any], denied: bool) -> int:
-    """The exit status: 1 if a row has an error, or with `--deny warnings` a warning; otherwise 0."""
-    wrong = {"error", "warning"} if denied else {"error"}
-    return int(any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
+    """The exit status: 1 if a row has an error; with `--deny warnings` also if a row has a warning, or if counted rows
+    are dropped or longer than `seq`. Otherwise 0.
+    """
+    wrong, counted = {"error", "warning"} if denied else {"error"}, found["counts"]
+    lost = denied and counted is not None and (counted["dropped"] or counted["cut"])
+    return int(bool(lost) or any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
 
 
 def _write(path: str, found: dict[str, Any], spec: str) -> None:

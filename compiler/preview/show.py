@@ -57,6 +57,7 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
     if found.get("order"):
         steps, explained = order(found)
         lines += [*steps, "", explained, ""]
+    lines += [visible(one, LONGEST) for one in found["said"]]
     lines += counts(found["counts"]) if found.get("counts") else []
     return "\n".join([*lines, summary(found)]) + "\n"
 
@@ -80,12 +81,20 @@ def group(found: Mapping[str, Any]) -> str:
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """The last line of a preview: the number of rows and of findings."""
-    rows = found["rows"]
+    """The last line of a preview: the number of shown rows and of findings, and how many of the counted rows are
+    dropped or too long.
+    """
+    rows, counted = found["rows"], found["counts"]
     severities = [one["severity"] for row in rows for one in row["verdicts"]]
     counts = [(severities.count(word), word) for word in (ERROR, WARNING, NOTE)]
     listed = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts if count)
-    return f"{len(rows)} row{'' if len(rows) == 1 else 's'}: {listed or 'nothing wrong'}"
+    shown = f"{len(rows)} row{'' if len(rows) == 1 else 's'}: {listed or 'nothing wrong'}"
+    if not counted:
+        return shown
+    lost = [f"{counted['dropped']:,} dropped"] * bool(counted["dropped"])
+    lost += [f"{counted['cut']:,} longer than seq"] * bool(counted["cut"])
+    every = f"{counted['rows']:,} row{'' if counted['rows'] == 1 else 's'} counted"
+    return f"{f'{shown}; ' if rows else ''}{every}: {', '.join(lost) or 'none is dropped or longer than seq'}"
 
 
 def counts(found: Mapping[str, Any]) -> list[str]:

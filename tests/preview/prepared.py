@@ -22,7 +22,8 @@ def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
     request = {"row": None, "random": None, "n": many, "scan": None, "choice": "first", "rewards": only_rows}
     answer = start._answer(opened, request, print)
     if not only_rows:
-        answer["order"] = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)["order"]
+        scanned = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)
+        answer |= {name: scanned[name] for name in ("order", "counts", "said")}
     with open(out, "w", encoding="utf-8") as handle:
         json.dump(answer, handle)
     return 0

@@ -10,7 +10,7 @@ import pytest
 from preview_samples import ANSWER, QUESTION, TALK, WRONG, found, row, sequence
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.preview import golden
+from xpc.compiler.preview import command, golden
 from xpc.compiler.preview.html import page
 from xpc.compiler.preview.show import as_json, common_tokens, text
 
@@ -50,6 +50,34 @@ def test_verdicts_and_excluded_rows_are_counted() -> None:
     assert shown.endswith("2 rows: 1 warning\n")
 
 
+COUNTED = {
+    "rows": 40, "tokens": 4000, "limit": 512, "quantiles": {"0.0": 20, "0.5": 90, "1.0": 600}, "cut": 2, "dropped": 0,
+    "kept_tokens": 3900, "learned_tokens": 975, "steps": {"epoch": 5, "run": 10},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lost", "last"),
+    [
+        ({}, "40 rows counted: 2 longer than seq"),
+        ({"cut": 0, "dropped": 15}, "40 rows counted: 15 dropped"),
+        ({"dropped": 15}, "40 rows counted: 15 dropped, 2 longer than seq"),
+        ({"cut": 0}, "40 rows counted: none is dropped or longer than seq"),
+    ],
+)
+def test_the_last_line_has_the_rows_that_are_lost(lost: dict[str, int], last: str) -> None:
+    counted = {**COUNTED, **lost}
+    said = ["5 of 45 rows are left out: their prompts have over 9 tokens"]
+    shown = text(found(order=[[["3", "1"]]], counts=counted, said=said))
+    assert shown.endswith(f"\n{last}\n")
+    assert "nothing wrong" not in shown
+    assert f"\n{said[0]}\n40 rows, 4,000 tokens\n" in shown
+    assert f"<p>{said[0]}</p>" in page(found(counts=counted, said=said), "run.xp")
+    assert text(found(TALK, counts=counted)).endswith(f"\n1 row: nothing wrong; {last}\n")
+    assert command._status(found(TALK, counts=counted), True) == int("none" not in last)
+    assert command._status(found(TALK, counts=counted), False) == 0
+
+
 def test_prompts_are_shown_with_their_group() -> None:
     prompt = row(sequence("prompt", ("<user>", 0, 0), ("What?", 0, 0), roles=("user",)))
     shown = text(found(prompt, bears_loss=False, group=4, order=[[["0 (4 completions)"]]]))
@@ -58,11 +86,7 @@ def test_prompts_are_shown_with_their_group() -> None:
 
 
 def test_the_page_has_the_order_and_the_counts() -> None:
-    counted = {
-        "rows": 40, "tokens": 4000, "limit": 512, "quantiles": {"0.0": 20, "0.5": 90, "1.0": 600}, "cut": 2,
-        "dropped": 0, "kept_tokens": 3900, "learned_tokens": 975, "steps": {"epoch": 5, "run": 10},
-    }  # fmt: skip
-    shown = page(found(TALK, order=[[["3", "1"]]], counts=counted), "run.xp")
+    shown = page(found(TALK, order=[[["3", "1"]]], counts=COUNTED), "run.xp")
     assert "<p>step 1: 3, 1</p>" in shown
     assert "<p>2 of 40 (5.0 %) are longer than 512 tokens</p>" in shown
 

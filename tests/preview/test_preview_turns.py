@@ -13,7 +13,7 @@ from emitted import put
 from interpreters import methods_of
 from tiny_runs import lines, spec
 
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT, STACKS, load
 
 if TYPE_CHECKING:
     from method_runs import Warm
@@ -123,3 +123,44 @@ def test_calls_in_rows_of_the_hub_stop_the_run_until_the_spec_reads_them(warm: W
     assert "step 1/1" not in output["unread"]["out"]
     assert output["read"]["status"] == [0], output["read"]["err"][-2000:]
     assert "checked 32 of 32 rows for parts that the chat template drops" in output["read"]["out"]
+
+
+def stored(warm: Warm, name: str, rows: list[dict[str, Any]], target: str, *more: str, words: tuple[str, ...]) -> Any:
+    """The worker's answer for a Parquet file, which `xpc check` does not read."""
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), os.path.join(warm.location, f"{name}.parquet"))
+    text = spec(*more, data=f'"{name}.parquet"', length="1 steps", target=target, sizes="gbs=4 micro=2 seq=256")
+    bundle, out = warm.compiled(text, name), os.path.join(warm.location, f"{name}.answer.json")
+    done = warm.of(target).run(bundle, bundle, bundle, out, "1", *words, program=os.path.join(HERE, "prepared.py"))
+    assert done["status"] == [0], f"{done['out'][-2000:]}\n{done['err'][-4000:]}"
+    with open(out, encoding="utf-8") as handle:
+        return json.load(handle)
+
+
+def test_columns_and_dropped_rows_of_a_parquet_file_are_reported(warm: Warm) -> None:
+    long = [{"role": "user", "content": "1+1? " * 9}, GOOD]
+    rows = [{"messages": [ASK, GOOD], "documents": ["One and one is two."]}] * 4 + [
+        {"messages": long, "documents": []}
+    ] * 2
+    found = stored(warm, "documents", rows, DEFAULT, "data(max_tokens=40)", words=())
+    assert [(one["code"], one["message"]) for one in found["rows"][0]["verdicts"]] == [
+        ("XP549", "the row has texts in a column `documents`, which sft does not read")
+    ]
+    assert found["said"] == ["2 of 6 rows are left out: they have more than 40 tokens"]
+    assert found["counts"]["rows"] == 4
+
+
+@pytest.mark.parametrize("target", [one for one in STACKS if load(one).facts.prompts_begin_rows])
+@pytest.mark.parametrize("method", ["dpo", "kto", "sft"])
+def test_an_answer_that_begins_with_another_turn_stops_the_run(warm: Warm, method: str, target: str) -> None:
+    turns = [{"role": "tool", "content": "2"}, GOOD]
+    row = {"prompt": [ASK], "completion": turns, "label": True}
+    if method == "dpo":
+        row = {"prompt": [ASK], "chosen": turns, "rejected": [BAD]}
+    template = "model(chat_template=chatml)"
+    found = stored(warm, f"tool-{method}", [row] * 4, target, f"method {method}", template, words=("rows",))
+    (one,) = found["rows"][0]["verdicts"]
+    assert (one["code"], found["rows"][0]["sequences"]) == ("XP554", [])
+    assert "begins with a turn of the role 'tool', which the chat template does not write right after the" in str(one)

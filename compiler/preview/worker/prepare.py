@@ -9,8 +9,8 @@ from . import tokens, verdicts
 from .reading import Capture, TokenSequence, sequences
 from .session import Session
 
-MOST = 200_000
-"""Maximum number of characters of a stored row that are shown."""
+ALL_DROPPED = "there are no rows to train on"
+"""The end of the runtime's error if it drops every row because of its length. It is raised for one row, too."""
 
 
 def prepared(
@@ -25,11 +25,12 @@ def prepared(
     out: dict[str, Any] = {
         "source": session.core("rows").name(source), "row": number, "excluded": None, "sequences": [], "verdicts": [],
     }  # fmt: skip
+    out["verdicts"] += verdicts.unread_columns(session, source, stored)
     with session.only(source, [number], stored), unchecked(session):
         try:
             rows, _ = session.rows()
         except session.errors as error:
-            return {**out, "excluded": str(error)}
+            return {**out, "excluded": str(error), "verdicts": [*out["verdicts"], _refused(str(error))]}
         for at in range(len(rows)):
             _describe(session, out, rows.select([at]), rows[at])
             if rewards and session.plan["method"]["rewarded"]:
@@ -47,14 +48,20 @@ def prepared(
     return out
 
 
+def _refused(why: str) -> verdicts.Verdict:
+    """The finding about a row that the runtime does not convert: a run drops the row, or stops at it."""
+    if why.endswith(ALL_DROPPED):
+        return verdicts.verdict("XP591", f"the run drops the row: {why.partition(':')[0].replace('every', 'the')}")
+    return verdicts.verdict("XP554", f"the run stops at the row: {why}")
+
+
 @contextmanager
 def unchecked(session: Session) -> Iterator[None]:
     """A context in which the runtime does not check whether a row loses content. In a run, lost content raises
     RunError; a preview reports it as a finding instead.
     """
-    comparison = session.core("row_comparison")
-    notes = session.optional("features.messages.turn_notes")
-    modules = [comparison] if notes is None else [comparison, notes]
+    features = map(session.optional, ("features.messages.turn_notes", "features.messages.unread_columns"))
+    modules = [session.core("row_comparison"), *(one for one in features if one is not None)]
     real = [one.check for one in modules]
     for one in modules:
         one.check = lambda *_, **__: []
@@ -78,9 +85,11 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
             trainer = session.trainer(rows)
     except session.errors as error:
         out["excluded"] = str(error)
+        out["verdicts"].append(_refused(str(error)))
         return
     except TemplateError as error:
         out["excluded"] = f"the chat template refuses the row: {error}"
+        out["verdicts"].append(verdicts.verdict("XP537", out["excluded"], "change the row, or name another template"))
         return
     except (RuntimeError, ValueError, TypeError, KeyError) as error:
         out["excluded"] = f"trl refuses the row: {str(error).strip().splitlines()[0]}"

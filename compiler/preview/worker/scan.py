@@ -11,6 +11,7 @@ from typing import Any
 
 from . import stored
 from .prepare import unchecked
+from .printed import Say, progress, sentences
 from .reading import IGNORED, PROMPTS, Capture
 from .session import Session
 
@@ -26,7 +27,6 @@ the token in the row.
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 LABELS = ("labels", "completion_labels", "chosen_labels", "rejected_labels")
 MASKS = ("assistant_masks", "completion_mask")
-Say = Callable[[str], None]
 
 
 class Scan:
@@ -40,8 +40,10 @@ class Scan:
         self.session, self.capture, self.say = session, Capture(session), say
         self.sources: list[Mapping[str, Any]] = list(session.bundle.data["sources"])
         self.packs: list[list[tuple[int, int, int]]] | None = None
-        with self._first_rows(rows, of_hub), unchecked(session), _progress(say):
-            given, _ = session.rows()
+        self.said: list[str] = []
+        with self._first_rows(rows, of_hub), unchecked(session), progress(say):
+            with sentences(self.said):
+                given, _ = session.rows()
             self.given = len(given)
             say(f"{self.given:,} rows are converted; trl prepares them")
             with self.capture.watching(), self._packing():
@@ -317,38 +319,6 @@ class _Places:
 
     def __getitem__(self, location: int) -> int:
         return int(location)
-
-
-@contextmanager
-def _progress(say: Say) -> Iterator[None]:
-    """A context in which `Dataset.map` reports its progress."""
-    import time
-
-    import datasets
-
-    real = datasets.Dataset.map
-    last = [time.monotonic()]
-
-    def mapped(self: Any, function: Any = None, *args: Any, **kwargs: Any) -> Any:
-        total, seen, what = len(self), [0], kwargs.get("desc") or "rows"
-        if function is None or total < 2000:
-            return real(self, function, *args, **kwargs)
-
-        def counting(*given: Any, **named: Any) -> Any:
-            seen[0] += len(next(iter(given[0].values()))) if kwargs.get("batched") and len(given[0]) else 1
-            if time.monotonic() - last[0] > 2:
-                last[0] = time.monotonic()
-                say(f"{what}: {seen[0]:,} of {total:,}")
-            return function(*given, **named)
-
-        # `Dataset.map` reads the names of the function's parameters only if the call asks for neither indices nor ranks
-        return real(self, counting, *args, **kwargs)
-
-    datasets.Dataset.map = mapped
-    try:
-        yield
-    finally:
-        datasets.Dataset.map = real
 
 
 def _answer_columns(names: Sequence[str]) -> Iterator[str]:

@@ -49,7 +49,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     from . import prepare, stored
 
     session.load()
-    scan, chosen, counts, order = None, [], None, None
+    scan, chosen, counts, order = None, list[Any](), None, None
     if request["scan"] is not None:
         from .scan import Scan
 
@@ -79,6 +79,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     return {
         "method": session.method, "target": session.bundle.target, "bears_loss": session.bears_loss,
         "tokenizer": _facts(session), "rows": rows, "counts": counts, "order": order,
+        "said": [] if scan is None else scan.said,
         "generated_share": session.generated_share,
         "group": session.stated.get("num_generations") if session.plan["method"]["rewarded"] else None,
     }  # fmt: skip

@@ -175,6 +175,14 @@ def _cut(read: Read) -> Iterator[Verdict]:
         yield verdict("XP596", what, help)
 
 
+def unread_columns(session: Session, source: Mapping[str, Any], stored: Any) -> Iterator[Verdict]:
+    """Report columns of a stored row, a dataset of one row, that no trainer reads, such as `documents`."""
+    module = session.optional("features.messages.unread_columns")
+    for kind in () if module is None else module.counted(session.bundle, source, stored)[0]:
+        found = verdict("XP549", f"the row has {module.WORDS[kind]}, which {session.method} does not read")
+        yield {**found, "severity": "error"} if kind == "question" else found
+
+
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
     """Report content of the row that its rendered text does not contain. The runtime finds such content by comparing
     the row with the text.

@@ -1,0 +1,60 @@
+"""Report the progress while many rows are prepared, and collect what the run prints about them."""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
+
+OF_RUN = "[run] "
+"""The beginning of a line that the run prints."""
+COMPARED = "for parts that the chat template drops"
+"""The end of the run's sentence about rows that it compared with their rendered text."""
+Say = Callable[[str], None]
+"""A function that prints a line."""
+
+
+@contextmanager
+def sentences(said: list[str]) -> Iterator[None]:
+    """A context that collects what the run prints about the rows, such as how many it leaves out.
+
+    The run's sentence about rows that it compared with their rendered text is left out, because a scan compares none.
+    """
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        lines = (line.removeprefix(OF_RUN) for line in printed.getvalue().splitlines() if line.startswith(OF_RUN))
+        said += [line for line in lines if not line.endswith(COMPARED)]
+
+
+@contextmanager
+def progress(say: Say) -> Iterator[None]:
+    """A context in which `Dataset.map` reports its progress."""
+    import time
+
+    import datasets
+
+    real = datasets.Dataset.map
+    last = [time.monotonic()]
+
+    def mapped(self: Any, function: Any = None, *args: Any, **kwargs: Any) -> Any:
+        total, seen, what = len(self), [0], kwargs.get("desc") or "rows"
+        if function is None or total < 2000:
+            return real(self, function, *args, **kwargs)
+
+        def counting(*given: Any, **named: Any) -> Any:
+            seen[0] += len(next(iter(given[0].values()))) if kwargs.get("batched") and len(given[0]) else 1
+            if time.monotonic() - last[0] > 2:
+                last[0] = time.monotonic()
+                say(f"{what}: {seen[0]:,} of {total:,}")
+            return function(*given, **named)
+
+        # `Dataset.map` reads the names of the function's parameters only if the call asks for neither indices nor ranks
+        return real(self, counting, *args, **kwargs)
+
+    datasets.Dataset.map = mapped
+    try:
+        yield
+    finally:
+        datasets.Dataset.map = real
