@@ -11,21 +11,27 @@ import re
 import stat
 from collections.abc import Mapping
 
-from xpc.compiler.files.bundled import MANIFEST, SPEC, manifest, parsed
+from xpc.compiler.files.bundled import MANIFEST, SPEC, parsed
 from xpc.compiler.files.digest import digest, sha256
 from xpc.compiler.files.folder_contents import LARGEST, read, tree
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.files.workspace import MAX_TEXT
 from xpc.grammar.record import mutable
 
 TOTAL = 4 * 2**30
 """Maximum total size in bytes of a bundle's files."""
 MOST = 20_000
 """The largest number of files in a bundle. It is above 10,000, the limit for a data folder in a bundle."""
-ENTRY = re.compile(rb'"([A-Za-z0-9_][A-Za-z0-9._/=,@-]*)" = "(sha256:[0-9a-f]{64})"')
-TEXTS = re.compile(rb"\"\"\"|\'\'\'")
-"""The quotes around a string of several lines in TOML. A line inside of such a string could be
-mistaken for an entry.
-"""
+LINE = re.compile(
+    r"""(?:#[^\x00-\x08\n-\x1f\x7f]*)?"""
+    r"""|(?P<list>\[\[data\]\])|\[(?P<table>[a-z]+)\]"""
+    r"""|(?P<key>[A-Za-z0-9_-]+|"[^"\\\x00-\x1f\x7f]*") = """
+    r"""(?P<value>"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])*"|0|[1-9][0-9]{0,17}|true|false)"""
+)
+"""A line of a manifest as the compiler writes it."""
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/=,@-]*")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+TABLES = frozenset({"bundle", "files", "inputs"})
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
 """A text that is added to the digest of a script that is not executable. The digest then differs from that of an
@@ -39,7 +45,7 @@ class BundleTree:
     those of the .pyc files in `__pycache__` folders.
 
     `foreign` are folders that contain no file of the manifest, such as the output of a run; their files are not read.
-    `listed` are the digests that the manifest states.
+    `listed` are the digests that the manifest states, and `weights` those of files of local models.
     """
 
     folder: str
@@ -47,6 +53,7 @@ class BundleTree:
     bytecode: Mapping[str, str]
     foreign: tuple[str, ...]
     listed: Mapping[str, str]
+    weights: Mapping[str, str]
 
     def read(self, name: str) -> bytes:
         """The contents of one file. Raises UsageError."""
@@ -59,7 +66,7 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
 
     `known` is a cache of digests by device and inode. It saves time for a sweep, whose members share most files.
     """
-    listed = _listed(folder)
+    listed, weights = _stated(folder)
     digests: dict[str, str] = {}
     bytecode: dict[str, str] = {}
     own = {name.partition("/")[0] for name in listed if "/" in name}
@@ -90,57 +97,66 @@ def bundle_tree(folder: str, known: dict[tuple[int, int], str]) -> BundleTree:
         if name in PROGRAMS and not status.st_mode & stat.S_IXUSR:
             digest += NOT_EXECUTABLE
         (bytecode if os.path.dirname(name) in found.bytecode else digests)[name] = digest
-    return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)), listed)
+    return BundleTree(folder, digests, bytecode, tuple(sorted(f"{one}/" for one in foreign)), listed, weights)
 
 
-def _listed(folder: str) -> Mapping[str, str]:
-    """The digests in the manifest of a bundle. Raises UsageError if there is none."""
-    if not os.path.islink(path := os.path.join(folder, MANIFEST)) and os.path.isfile(path):
-        found = plain_digests(read_regular(path))
-        if found is not None:
-            return found
-    whole = manifest(folder)
-    if whole is None:
+def _stated(folder: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The digests in the manifest of a bundle: those of the bundle's files, and those of files of local models. Raises
+    UsageError if there is no valid manifest.
+    """
+    path = os.path.join(folder, MANIFEST)
+    if os.path.islink(path) or not os.path.isfile(path):
         raise UsageError(f"{folder} is not a bundle: it has no {MANIFEST} of xpc")
-    return whole["files"]
+    data = read_regular(path, MAX_TEXT)
+    table = plain_tables(data) or parsed(data)
+    weights = {} if table is None else table.get("weights", {})
+    if table is None or not isinstance(weights, dict):
+        raise UsageError(f"{folder} is not a bundle: its {MANIFEST} is damaged")
+    return table["files"], {str(name): str(digest) for name, digest in weights.items()}
 
 
-def plain_digests(data: bytes) -> dict[str, str] | None:
-    """The digests in a manifest. None if the manifest is not written as the compiler writes it.
+def plain_tables(data: bytes) -> dict[str, dict[str, str]] | None:
+    """The tables of a manifest by name. None if the manifest is not written as the compiler writes it, also if it is
+    not TOML at all. Strings with escapes, numbers and flags are returned as they are written.
 
     The manifest is not parsed as TOML. Parsing takes milliseconds, and a sweep has up to 10,000 members.
     """
-    above, table, entries = data.partition(b"\n[files]\n")
-    entries, _, below = entries.partition(b"\n# The lines above: ")[0].partition(b"\n\n[")
-    lines = entries.split(b"\n")
-    found = [ENTRY.fullmatch(line) for line in lines]
-    plain = [(one[1].decode(), one[2].decode()) for one in found if one is not None]
-    if table and len(plain) == len(lines) and b"\n[bundle]\n" in above and not TEXTS.search(above + below):
-        return dict(plain)
-    return None
+    try:
+        lines = data.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+    out: dict[str, dict[str, str]] = {}
+    table: dict[str, str] | None = None
+    for line in lines:
+        found = LINE.fullmatch(line)
+        if found is None:
+            return None
+        name, key = found["table"], found["key"]
+        if found["list"]:
+            table = {}  # one of several tables, which are not returned
+        elif name:
+            if name in out or name == "data":
+                return None
+            table = out[name] = {}
+        elif key:
+            key = _unquoted(key)
+            if table is None or key in table:
+                return None
+            table[key] = _unquoted(found["value"])
+    if not out.keys() >= TABLES:
+        return None
+    plain = (NAME.fullmatch(name) and DIGEST.fullmatch(digest) for name, digest in out["files"].items())
+    return out if all(plain) else None
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1] if text.startswith('"') else text
 
 
 def copies_spec(data: bytes, spec: bytes) -> bool:
     """Whether the manifest `data` lists a `spec.xp` with these contents, so that the file belongs to a bundle."""
-    listed = plain_digests(data)
-    if listed is None:
-        table = parsed(data)
-        listed = {} if table is None else table["files"]
-    return listed.get(SPEC) == digest(spec)
-
-
-def stated_weights(folder: str) -> dict[str, str]:
-    """The digests of the files of local models, as the manifest of a bundle states them. Empty for most bundles."""
-    import tomllib
-
-    data = read_regular(os.path.join(folder, MANIFEST))
-    if b"\n[weights]\n" not in data:
-        return {}
-    try:
-        table = tomllib.loads(data.decode())["weights"]
-        return {str(name): str(digest) for name, digest in table.items()}
-    except (ValueError, RecursionError, KeyError, AttributeError) as error:
-        raise UsageError(f"{folder} is not a bundle: its {MANIFEST} is damaged") from error
+    table = plain_tables(data) or parsed(data)
+    return table is not None and table["files"].get(SPEC) == digest(spec)
 
 
 def files_at_top(folder: str) -> dict[str, str]:

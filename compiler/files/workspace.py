@@ -7,7 +7,6 @@ spec's folder and never absolute, so a bundle is the same on every machine.
 
 from __future__ import annotations
 
-import itertools
 import os
 import stat
 
@@ -255,19 +254,17 @@ class Workspace:
 
     def listed(self, written: str) -> list[str]:
         """The names of the files in a folder and its subfolders, relative to it, without hidden files. Links to folders
-        are followed, because loading a model follows them, but not those in a folder that is behind a link.
+        are followed, because loading a model follows them. Folders more than LEVELS deep are not searched, and after
+        MOST files and folders no further folder is (the launch does the same, runtime/features/launch/model_files.py).
         """
         path = self.locate(written)[1]
-        out, linked = list[str](), list[str]()
-        for start in itertools.chain((path,), linked):  # the loop also visits the links that it finds
-            for where, folders, names in walk(start):
-                prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
-                out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
-                deep = prefix.count("/") >= LEVELS or len(out) > MOST
-                folders[:] = sorted(one for one in folders if not deep and not one.startswith(SKIPPED))
-                if start == path:
-                    below = (os.path.join(where, one) for one in folders)
-                    linked += [one for one in below if os.path.islink(one)]
+        out, count = list[str](), 0
+        for where, folders, names in os.walk(path, followlinks=True):
+            prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
+            out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
+            count += len(names) + len(folders)
+            deep = prefix.count("/") >= LEVELS or count > MOST
+            folders[:] = sorted(one for one in folders if not deep and not one.startswith(SKIPPED))
         return sorted(out)
 
     def digest(self, written: str) -> str | None:

@@ -17,7 +17,7 @@ from xpc.compiler.review.differences.change import Change as Change
 from xpc.compiler.review.differences.change import scalar, short
 from xpc.compiler.review.differences.files import CONTENT, MANIFEST, FileChange, decides, differing, file_changes
 from xpc.compiler.review.differences.images import about_images, image_changes
-from xpc.compiler.review.differences.models import model_changes, without_digests
+from xpc.compiler.review.differences.models import model_changes, unused_digest, without_digests
 from xpc.compiler.review.differences.packages import installs, package_changes, summary
 from xpc.compiler.review.differences.rows import row_changes
 from xpc.compiler.review.meaning import plain
@@ -121,6 +121,8 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     listed = list(file_changes(decisive, (one.digests, other.digests), *files))
     if unknown := without_digests(one, other):
         listed.append(FileChange(MANIFEST, f"has a digest of {unknown} in only one of them"))
+    if unused := unused_digest(one, other):
+        listed.append(FileChange(MANIFEST, f"differs in the digest of {unused}, which is no file of a local model"))
     if not names and one.stale != other.stale:
         listed.append(FileChange(MANIFEST, f"has other digests than its files ({(*one.stale, *other.stale)[0]})"))
     missing, new = _only_in_either(_findings(one.spec), _findings(other.spec))

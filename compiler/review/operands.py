@@ -12,7 +12,7 @@ from functools import cached_property
 
 from xpc.compiler.engines.pin import LIST
 from xpc.compiler.files import bundled
-from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, files_at_top, read_regular, stated_weights
+from xpc.compiler.files.bundle_digests import BundleTree, bundle_tree, files_at_top, read_regular
 from xpc.compiler.files.digest import shared_digest
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.files.workspace import read_toml
@@ -104,7 +104,7 @@ class Run:
     @cached_property
     def models(self) -> Mapping[str, str]:
         """For each file of a local model, its digest in the bundle's manifest (`sha256:...`), or its path."""
-        return self.model_paths if self.tree is None else stated_weights(self.tree.folder)
+        return self.model_paths if self.tree is None else self.tree.weights
 
     @property
     def stale(self) -> tuple[str, ...]:

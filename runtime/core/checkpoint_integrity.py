@@ -14,7 +14,7 @@ STAGING = "_saving"
 """Folder inside the output folder, for checkpoints that are being written or deleted."""
 RECORD = "xpc_files.json"
 """File in a checkpoint with the size and digest of every other file."""
-NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
+NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/", "summary.json", "xpc_run.json")
 """Beginnings of file names that ``final_files`` skips: files that change later, or matter only for resuming."""
 WRITER = re.compile(r"(?:(?:bf16_|fp16_)?zero_pp_rank_|rng_state_|rollouts_|__)(\d+)[_.]")
 """Matches files that each process writes for itself, with its rank in the name: `rng_state_1.pth` is that of rank 1."""

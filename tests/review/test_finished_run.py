@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 
 import pytest
 from case_support import spec
@@ -10,6 +11,7 @@ from compile_support import put, tree, xpc
 
 from xpc.compiler.review.finished_run import _digest
 from xpc.compiler.review.installed import pins
+from xpc.compiler.review.verifying import run_files
 from xpc.runtime.core.checkpoint_integrity import clear, final_files
 
 ROWS = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}\n' * 40
@@ -182,8 +184,39 @@ def test_added_files_that_loading_the_model_would_read(location):
     os.symlink(location, out / "additional_chat_templates")
     assert "additional_chat_templates was added" in of_run(location)[1]
     os.remove(out / "additional_chat_templates")
-    put(out, {"notes.txt": "", "loss.png": "", "eval/results.json": "{}", "all_results.json": "{}", "_x/a.py": ""})
+    put(out, {"eval/results.json": "{}", "all_results.json": "{}", "_hub/a.py": "", "_saving/a.py": "", ".a/b": ""})
     assert of_run(location)[0] == 0, of_run(location)
+
+
+LEFT = {
+    "merged": os.symlink, "config": os.symlink, "a/b": os.symlink, "pipe": lambda _, path: os.mkfifo(path),
+    "notes.txt": os.link, "a/loss.png": os.link, "_x.py": os.link, "__init__.py": os.link, "a/nowhere": os.symlink,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_an_entry_that_the_run_did_not_write(location, name):
+    """A link `merged` was once not reported: only files with the endings of a model's files were."""
+    out = finished(location)
+    shutil.rmtree(out / "merged")
+    path = out / "summary.json"
+    facts = json.loads(path.read_text().rpartition(',\n  "seal"')[0] + "\n}")
+    del facts["files"]["merged/model.safetensors"]
+    text = json.dumps(facts, indent=2)
+    path.write_text(f'{text[:-2]},\n  "seal": "sha256:{hashlib.sha256(text.encode()).hexdigest()}"\n}}\n')
+    assert of_run(location)[0] == 0, of_run(location)
+    put(location, {"elsewhere/model.safetensors": b"m"})
+    os.makedirs((out / name).parent, exist_ok=True)
+    target = location / ("elsewhere" if LEFT[name] is os.symlink else "elsewhere/model.safetensors")
+    LEFT[name](location / "nothing" if name.endswith("nowhere") else target, out / name)
+    status, text = of_run(location)
+    assert (status, f"{name} was added after the run" in text) == (1, True), text
+
+
+def test_more_folders_than_are_searched(location, monkeypatch):
+    put(finished(location), {"a/b/c": ""})
+    monkeypatch.setattr(run_files, "MOST", 2)
+    assert "more than 2 folders, and the others are not searched" in of_run(location)[1]
 
 
 def test_added_weights_and_a_summary_without_digests(location):

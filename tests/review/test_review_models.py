@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from hashlib import sha256
 from pathlib import Path
@@ -145,3 +146,31 @@ def test_a_bundle_without_its_digests_of_the_model(location: Path, more: str) ->
     for one, other in (("a.bundle", "b.bundle"), ("b.bundle", "a.bundle")):
         text, status = compared(one, other)
         assert (status, "has a digest of models/tiny/" in text) == (4, True), text
+
+
+FOREIGN = f'"models/other/model.safetensors" = "sha256:{"1" * 64}"\n'
+
+
+@pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
+@pytest.mark.parametrize("head", ["[weights]\n", "[weights] # x\n", "weights.", "[ weights ]\n"])
+def test_a_digest_of_a_file_of_no_local_model(head: str, more: str, location: Path) -> None:
+    """Such an entry in the table was once no difference."""
+    put(location, {"x.xp": LOCAL.replace('"models/tiny"', "qwen2.5-0.5b").replace("cpu", "h100-80gb") + more})
+    compiled("a.bundle")
+    compiled("b.bundle")
+    for manifest in (location / "b.bundle").rglob("bundle.toml"):
+        text = manifest.read_text()
+        manifest.write_text(head + FOREIGN + text if head == "weights." else text + head + FOREIGN)
+    for one, other in (("a.bundle", "b.bundle"), ("b.bundle", "a.bundle")):
+        text, status = compared(one, other)
+        assert (status, "differs in the digest of models/other/model.safetensors" in text) == (4, True), text
+
+
+def test_another_digest_of_a_file_of_no_local_model(location: Path) -> None:
+    compiled("a.bundle")
+    path = location / "a.bundle" / "bundle.toml"
+    path.write_text(path.read_text().replace("[weights]\n", "[weights]\n" + FOREIGN))
+    shutil.copytree("a.bundle", "b.bundle")
+    assert compared("a.bundle", "b.bundle")[1] == 0
+    path.write_text(path.read_text().replace("1" * 64, "2" * 64))
+    assert compared("a.bundle", "b.bundle")[1] == 4

@@ -13,7 +13,7 @@ import pytest
 from case_support import ROW
 from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
-from xpc.compiler.files import file_digests, file_memory
+from xpc.compiler.files import file_digests, file_memory, workspace
 from xpc.compiler.resolve import weights
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import bundle_integrity
@@ -150,11 +150,40 @@ def test_what_others_can_write_is_not_believed(location: Path, monkeypatch: pyte
 
 
 def test_the_compiler_and_the_run_mean_the_same_files() -> None:
-    assert (model_files.READ, model_files.STATES, model_files.RECORDS) == (
-        weights.READ,
-        weights.STATES,
-        weights.RECORDS,
-    )
+    names = ("READ", "STATES", "RECORDS")
+    assert [getattr(model_files, one) for one in names] == [getattr(weights, one) for one in names]
+    limits = ("SKIPPED", "LEVELS", "MOST")
+    assert [getattr(model_files, one) for one in limits] == [getattr(workspace, one) for one in limits]
+
+
+def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
+    """The launch once called each file behind a link to a folder missing, so it refused an unchanged model."""
+    put(tmp_path / "store", {"a.safetensors": b"w" * 400, "b/c.json": "{}", "b/d/e.json": "{}"})
+    put(tmp_path / "other", {"f.safetensors": b"w"})
+    model = tmp_path / "models" / "tiny"
+    (model / "parts").symlink_to("../../store")
+    (tmp_path / "store" / "again").symlink_to("../other")
+    (model / "itself").symlink_to(".")
+    (model / "config.json").rename(tmp_path / "elsewhere.json")
+    (model / "config.json").symlink_to("../../elsewhere.json")
+    compiled()
+    assert found() == []
+    stated = model_files.weights("x.bundle")
+    for name in ("parts/a.safetensors", "parts/b/c.json", "parts/again/f.safetensors", "itself/itself/config.json"):
+        assert f"models/tiny/{name}" in stated
+    assert "models/tiny/parts/b/d/e.json" not in stated  # three levels deep
+    put(tmp_path / "other", {"f.safetensors": b"v"})
+    assert "models/tiny/parts/again/f.safetensors has sha256 " in found()[0]
+    assert xpc("verify", "x.bundle").returncode == 1
+
+
+def test_a_model_with_more_files_than_are_searched(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(location, {"models/tiny/a/b/c.json": "{}"})
+    for module in (model_files, workspace):
+        monkeypatch.setattr(module, "MOST", 3)
+    compiled()
+    assert found() == []
+    assert not [one for one in model_files.weights("x.bundle") if "/a/" in one]
 
 
 @pytest.mark.slow

@@ -47,6 +47,21 @@ def without_digests(one: Run, other: Run) -> str:
     return ""
 
 
+def unused_digest(one: Run, other: Run) -> str:
+    """A file whose digests in the two manifests differ, although it belongs to no local model of its run, so that the
+    launch does not compare it; empty if there is none.
+    """
+    was, now = (
+        {name: stated for name, stated in run.models.items() if not name.startswith(_folders(run))}
+        for run in (one, other)
+    )
+    return next((name for name in sorted({*was, *now}) if was.get(name) != now.get(name)), "")
+
+
+def _folders(run: Run) -> tuple[str, ...]:
+    return tuple(f"{folder}/" for folder in local_models(run.spec)) if run.models else ()
+
+
 def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
     """Two mappings for each folder of a local model that both runs use: from each file to its digest in bundle.toml
     (`sha256:...`), or to its path.

@@ -22,13 +22,12 @@ from xpc.compiler.resolve.weights import RECORDS
 SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')
 PART, BLOCK = 64 * 2**20, 2**20
-READ = (".safetensors", ".bin", ".json", ".jinja", ".model", ".tiktoken", ".py", "vocab.txt", "merges.txt")
-"""Endings of files that transformers and peft read from a model's folder."""
-NOT_FINAL = ("_", ".", "checkpoint-", "runs/", "eval/", "xpc_files.json", *RECORDS)
+NOT_FINAL = ("_saving/", "_hub", ".", "checkpoint-", "runs/", "eval/")
 """Beginnings of names of files without digests in the summary: they change after a run, or only a resumed run reads
 them (runtime/core/checkpoint_integrity.py).
 """
-TEMPLATES = "additional_chat_templates"
+REWRITTEN = frozenset({*RECORDS, "xpc_files.json"})
+"""Files that a later launch or evaluation may write."""
 MOST = 100_000
 """Maximum number of folders of a run that are searched for added files."""
 SHOWN = 5
@@ -67,25 +66,29 @@ def _edited(out: str, files: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is missing"
         elif seal != stated:
             yield f"{name} was edited after the run"
-    yield from (f"{name} was added after the run" for name in _present(out) if name not in files)
+    yield from _added(out, files)
 
 
-def _present(out: str) -> Iterator[str]:
-    """The files of a run's folder that transformers or peft would read, and a link in place of a folder of
-    templates.
+def _added(out: str, files: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each file and link, of any name, that the run did not write, and for each folder that cannot be
+    read.
     """
-    for count, (where, folders, names) in enumerate(walk(out)):
-        if count > MOST:
-            return
+    unreadable: list[OSError] = []
+    for count, (where, folders, names) in enumerate(walk(out, unreadable.append)):
+        if count >= MOST:
+            yield f"it has more than {MOST:,} folders, and the others are not searched"
+            break
         prefix = os.path.relpath(where, out).replace(os.sep, "/") + "/"
         prefix = "" if prefix == "./" else prefix
-        yield from (prefix + one for one in folders if one == TEMPLATES and os.path.islink(os.path.join(where, one)))
-        yield from (prefix + one for one in sorted(names) if one.endswith(READ) and not _is_excluded(prefix + one))
         folders[:] = sorted(one for one in folders if not _is_excluded(f"{prefix}{one}/"))
+        links = [one for one in folders if os.path.islink(os.path.join(where, one))]
+        added = (prefix + one for one in (*links, *sorted(names)) if not _is_excluded(prefix + one))
+        yield from (f"{name} was added after the run" for name in added if name not in files)
+    yield from (f"{os.path.relpath(error.filename, out)} cannot be read: {error.strerror}" for error in unreadable)
 
 
 def _is_excluded(name: str) -> bool:
-    return name.startswith(NOT_FINAL)
+    return name.startswith(NOT_FINAL) or name in REWRITTEN
 
 
 def _is_inside(name: str) -> bool:

@@ -26,7 +26,10 @@ RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.js
 """Files that a run writes next to its model, and that are not compared."""
 THREADS = 8
 BLOCK = 2**22
-MOST = 10_000
+SKIPPED = (".", "checkpoint-", "global_step")
+"""Beginnings of the names of folders in a model's folder that are not searched."""
+LEVELS, MOST = 2, 10_000
+"""How many levels of folders are searched, and the number of files and folders after which no further folder is."""
 DIGITS = 16
 """A message shows this many digits of a digest."""
 WAY_OUT = "put the old files back, or compile the spec again with the current files"
@@ -82,14 +85,14 @@ def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
 
 
 def listed(place: str) -> list[str]:
-    """The files of a model's folder and of the folders in it that a run reads; links to folders are not followed."""
-    out: list[str] = []
-    for where, inside, names in os.walk(place):
-        inside[:] = sorted(one for one in inside if not one.startswith((".", "checkpoint-", "global_step")))
+    """The files of a model's folder and of the folders in it that a run reads, also behind links to folders."""
+    out, count = list[str](), 0
+    for where, inside, names in os.walk(place, followlinks=True):
         prefix = os.path.relpath(where, place).replace(os.sep, "/") + "/"
         out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
-        if prefix.count("/") > 1 or len(out) > MOST:
-            inside.clear()
+        count += len(names) + len(inside)
+        deep = prefix.count("/") >= LEVELS or count > MOST
+        inside[:] = sorted(one for one in inside if not deep and not one.startswith(SKIPPED))
     return sorted(
         one
         for one in out
