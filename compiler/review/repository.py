@@ -8,9 +8,10 @@ folder named `.git`. So this module finds the repository by walking up to `.git`
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from xpc.compiler.files.inputs import UsageError
+from xpc.compiler.review.commit_paths import below
 from xpc.grammar.record import field, mutable, record
 
 SETTINGS = (
@@ -173,10 +174,6 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
 
 LINK = "120000"
 """The mode of a symbolic link. Its blob contains the path of its target."""
-LONGEST_PATH = 4096
-"""Maximum length of a path in which links are followed; Linux has the same limit."""
-MOST_LINKS = 40
-"""Maximum number of symbolic links that are followed for a path; Linux has the same limit."""
 
 
 @mutable
@@ -184,7 +181,8 @@ class Commit:
     """The files of a commit. Their names are listed once, and contents are read when they are needed.
 
     `files` maps each path (relative to the top folder) to its mode and the hash of its blob. `modules` maps each
-    submodule to its commit. `total` is the size in bytes of all contents that were read.
+    submodule to its commit. `total` is the size in bytes of all contents that were read. `ordered` are the sorted paths
+    of the files, once they are needed.
     """
 
     repository: Repository
@@ -195,6 +193,7 @@ class Commit:
     opened: dict[str, Commit] = field(factory=dict)
     sizes: dict[str, int] = field(factory=dict)
     total: int = 0
+    ordered: list[str] = field(factory=list)
 
     @classmethod
     def of(cls, repository: Repository, hash: str) -> Commit:
@@ -232,12 +231,13 @@ class Commit:
         """The target of a symbolic link in the commit; None if the path is no link."""
         return os.fsdecode(self.data(path) or b"") if self.files.get(path, ("",))[0] == LINK else None
 
-    def folder(self, path: str) -> list[str]:
+    def folder(self, path: str) -> Sequence[str]:
         """The paths of all files below a folder, relative to the top folder. Paths with `..`, which only a forged tree
         can contain, are left out.
         """
-        start = "" if path in ("", ".") else path + "/"
-        return [one for one in self.files if one.startswith(start) and ".." not in one.split("/")]
+        if not self.ordered:
+            self.ordered += sorted(one for one in self.files if ".." not in one.split("/"))
+        return below(self.ordered, path)
 
     def read(self, *paths: str, most: int = LARGEST_FILE) -> None:
         """Load the contents of all these files with two calls of git. Files that are larger than `most` bytes are left
@@ -291,28 +291,6 @@ class Commit:
         self.read(path, most=most)
         known = path in self.files and self.sizes.get(self.files[path][1], 0) <= most
         return self.data(path) if known else None
-
-
-def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:
-    """Resolve the symbolic links in a path. Yields the path itself, the path after each resolved link, and as the last
-    one the path of the file.
-
-    All paths are relative to the top folder. `link` returns the target of a symbolic link, or None if the path is no
-    link. If the last path begins with `..` or `/`, it lies outside of the repository.
-    """
-    yield path
-    for _ in range(MOST_LINKS if len(path) <= LONGEST_PATH else 0):
-        parts = path.split("/")
-        above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
-        found = next(((one, text) for one in above if (text := link(one)) is not None), None)
-        if found is None:
-            return
-        yield found[0]
-        target = os.path.join(os.path.dirname(found[0]), found[1], path[len(found[0]) + 1 :])
-        path = os.path.normpath(target).replace(os.sep, "/")
-        yield path
-        if len(path) > LONGEST_PATH:
-            return
 
 
 def stored_file(repository: Repository, path: str, digest: str, size: int) -> str | None:

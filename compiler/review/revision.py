@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.lfs import pointer
-from xpc.compiler.files.workspace import LEVELS, SKIPPED, Workspace, inside_of
-from xpc.compiler.review.repository import Commit, find, followed, stored_file
+from xpc.compiler.files.workspace import LEVELS, Workspace, inside_of
+from xpc.compiler.review.commit_paths import below, followed
+from xpc.compiler.review.repository import Commit, Repository, find, stored_file
 from xpc.grammar.record import field, mutable
 
 
@@ -24,13 +26,14 @@ class RevisionWorkspace(Workspace):
     """The workspace of a spec in a commit. Files of the commit are copied into the temporary folder `mirror`.
 
     `paths` maps each path, relative to the top folder, to the file that stands for it, in `mirror` or in the working
-    tree. `tracked` are the files in git's index; it is None until the index is read.
+    tree; for a folder to which a link leads, the path ends with a slash. `tracked` has the sorted names of the files in
+    git's index, by the top folder of the repository, as far as indexes were read.
     """
 
     commit: Commit = field(kw_only=True)
     mirror: str = ""
     paths: dict[str, str] = field(factory=dict)
-    tracked: dict[str, str] | None = None
+    tracked: dict[str, list[str]] = field(factory=dict)
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
         """Like Workspace.locate, but the file is copied from git first."""
@@ -41,20 +44,6 @@ class RevisionWorkspace(Workspace):
         if inside not in self.paths:
             self.paths[inside] = self._put(inside, path)
         return name, self.paths[inside]
-
-    def listed(self, written: str) -> list[str]:
-        """Like Workspace.listed, but files that git has only as an LFS pointer are listed, too, although they are not
-        in `mirror`.
-        """
-        start = os.path.relpath(Workspace.locate(self, written)[1], self.mirror).replace(os.sep, "/") + "/"
-        found = set(Workspace.listed(self, written))
-        there = (one for one, path in self.paths.items() if one.startswith(start) and os.path.isfile(path))
-        for name in (one[len(start) :] for one in there):
-            *folders, last = name.split("/")
-            hidden = any(one.startswith(SKIPPED) for one in folders)
-            if not (hidden or last.startswith(".") or len(folders) > LEVELS):
-                found.add(name)
-        return sorted(found)
 
     def locate_image(self, folder: str, written: str) -> str | None:
         """The path of an image as it was in the commit. If the image has not changed since then, this is its path in
@@ -72,47 +61,99 @@ class RevisionWorkspace(Workspace):
             if here is not None and commit.repository.blob(inside, len(blob)) == blob:
                 return here
         elif commit.module(inside) is None:
-            return None if inside in self._index() else inside_of(os.path.join(top, root), os.path.join(top, inside))
+            return (
+                None
+                if self._tracks(commit.repository, inside)
+                else inside_of(os.path.join(top, root), os.path.join(top, inside))
+            )
         return self.locate(os.path.join(folder, written))[1]
 
-    def _index(self) -> dict[str, str]:
-        if self.tracked is None:
-            self.tracked = self.commit.repository.index()
-        return self.tracked
+    def _tracks(self, repository: Repository, path: str) -> bool:
+        """Whether git's index has a file, or a file below a folder."""
+        if repository.top not in self.tracked:
+            self.tracked[repository.top] = sorted(repository.index())
+        names = self.tracked[repository.top]
+        at = bisect_left(names, path)
+        return names[at : at + 1] == [path] or bool(below(names, path))
 
-    def _put(self, inside: str, path: str, commit: Commit | None = None) -> str:
+    def _put(self, inside: str, path: str, place: tuple[Commit, str] | None = None) -> str:
         """Copy a file or folder of a commit to `path`, and return `path`. If the commit does not have it, return its
         path in the working tree.
 
-        `commit` is the commit of the spec. Only for a path in a submodule, it is the commit of the submodule.
+        `place` are the commit and the folder for its copies. They differ from the commit of the spec and `mirror` only
+        for a path in a submodule.
         """
-        commit = commit or self.commit
+        commit, root = place or (self.commit, self.mirror)
         repository = commit.repository
         *_, inside = followed(inside, commit.link)
         module = commit.module(inside)
         if module is not None:
-            return self._put(inside[len(module) + 1 :] or ".", path, commit.submodule(module))
+            own = commit.submodule(module), os.path.join(root, module)
+            return self._put(inside[len(module) + 1 :] or ".", path, own)
         if inside in commit.files:
-            data = commit.data(inside) or b""
-            found = pointer(data)
-            stored = None if found is None else stored_file(repository, inside, *found)
-            if stored == os.path.join(repository.top, inside):
-                return stored
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return self._put_file(inside, path, commit)
+        names = commit.folder(inside)
+        if not names and not self._tracks(repository, inside):
+            return os.path.join(repository.top, inside)
+        self._put_files(inside, path, names, (commit, root))
+        return path
+
+    def _put_file(self, inside: str, path: str, commit: Commit) -> str:
+        data = commit.data(inside) or b""
+        found = pointer(data)
+        stored = None if found is None else stored_file(commit.repository, inside, *found)
+        if stored == os.path.join(commit.repository.top, inside):
+            return stored
+        if self._make_room(path):
             if stored is not None:
                 shutil.copyfile(stored, path)
-                return path
-            with open(path, "wb") as handle:
-                handle.write(data)
-            return path
-        below = commit.folder(inside)
-        if not below and not repository.git("--literal-pathspecs", "ls-files", "--", inside):
-            return os.path.join(repository.top, inside)
-        commit.read(*below)
-        for one in below:
-            copy = os.path.join(path, os.path.relpath(one, inside))
-            self.paths[os.path.relpath(copy, self.mirror).replace(os.sep, "/")] = self._put(one, copy, commit)
+            else:
+                with open(path, "wb") as handle:
+                    handle.write(data)
         return path
+
+    def _put_files(self, folder: str, path: str, names: Sequence[str], place: tuple[Commit, str]) -> None:
+        """Copy files of a folder. A link to a folder stays a link, to the copy of that folder, so that links which lead
+        back to a folder above end. A file that is not copied is linked.
+        """
+        place[0].read(*names)
+        for one in names:
+            copy = os.path.join(path, os.path.relpath(one, folder))
+            found = self._linked_folder(one, place) or self._put(one, copy, place)
+            self.paths[os.path.relpath(copy, self.mirror).replace(os.sep, "/")] = found
+            if found != copy and not os.path.lexists(copy) and self._make_room(copy):
+                os.symlink(found, copy)
+
+    def _linked_folder(self, name: str, place: tuple[Commit, str]) -> str | None:
+        """The copy of the folder to which a link leads, without what is more than LEVELS deep. None for everything else
+        than a link to a folder in the same commit.
+        """
+        commit, root = place
+        if commit.link(name) is None:
+            return None
+        *_, target = followed(name, commit.link)
+        path = os.path.normpath(os.path.join(root, target))
+        key = os.path.relpath(path, self.mirror).replace(os.sep, "/") + "/"
+        if key not in self.paths:
+            names = [] if target in commit.files or target.split("/")[0] in ("", "..") else commit.folder(target)
+            if not names:
+                return None
+            self.paths[key] = path
+            start = 0 if target == "." else len(target) + 1
+            self._put_files(target, path, [one for one in names if one.count("/", start) < LEVELS], place)
+        return path
+
+    def _make_room(self, path: str) -> bool:
+        """Make the folder of a new file in `mirror`, and remove a link in the place of the file. False if the folder
+        lies elsewhere: a forged tree can contain files below a link.
+        """
+        folder = os.path.dirname(path)
+        if inside_of(self.mirror, folder) is None:
+            return False
+        os.makedirs(folder, exist_ok=True)
+        if os.path.islink(path):
+            os.unlink(path)
+        return True
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from xpc.compiler.files.bundle_digests import copies_spec, read_regular
 from xpc.compiler.files.bundled import MANIFEST, SPEC
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
-from xpc.compiler.review.repository import LINK, LONGEST_PATH, Commit, Repository, followed
+from xpc.compiler.review.commit_paths import LONGEST_PATH, followed
+from xpc.compiler.review.repository import LINK, Commit, Repository
 from xpc.grammar.record import mutable, record
 
 DEEP = 8

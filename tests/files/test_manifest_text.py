@@ -34,11 +34,15 @@ def agrees(data: bytes) -> bool:
         return False
     table = toml(data)
     assert table is not None, data
-    assert found == {
-        name: {key: one if isinstance(one, str) else str(one).lower() for key, one in inside.items()}
-        for name, inside in table.items()
-        if name != "data"
-    } or b"\\" in data
+    assert (
+        found
+        == {
+            name: {key: one if isinstance(one, str) else str(one).lower() for key, one in inside.items()}
+            for name, inside in table.items()
+            if name != "data"
+        }
+        or b"\\" in data
+    )
     return True
 
 

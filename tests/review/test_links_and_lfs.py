@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from compile_support import checked, put
+from compile_support import LOCAL, LOCAL_MODEL, checked, put
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review import diff, verify
@@ -123,3 +123,85 @@ def test_a_pointer_is_not_trained_on(ending: str, tmp_path: Path) -> None:
     (found,) = [one for one in checked(text, str(tmp_path)).problems if one.severity == "error"]
     assert found.code == "XP114"
     assert "git lfs pull" in found.message
+
+
+# -- links in the folder of a local model ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a local model, in which links lead to folders with links, and back."""
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "models" / "tiny", LOCAL_MODEL)
+    put(tmp_path, {"x.xp": LOCAL, "rows.jsonl": ROW * 8, "store/a.safetensors": "w", "other/f.safetensors": "w"})
+    put(tmp_path, {"store/b.safetensors": "w", "store/deep/deep/deep.json": "{}"})
+    for name, target in (("models/tiny/parts", "../../store"), ("store/again", "../other"), ("models/tiny/x", "."),
+                         ("models/tiny/y", "../tiny"), ("store/up", "../models")):  # fmt: skip
+        os.symlink(target, name)
+    git("init", "-q", "-b", "main")
+    commit()
+    git("checkout", "-q", "-b", "change")
+    return tmp_path
+
+
+def test_links_in_circles_end(model: Path) -> None:
+    """The copies of a commit's files once went around until a path was too long for the file system."""
+    assert diff.run(diff.parse(["main:x.xp", "x.xp", "--exit-code"]))[1] == 0
+    assert list(entries(".", "main")) == []
+
+
+CHANGES = {
+    "a file": lambda: put(".", {"store/a.safetensors": "v"}),
+    "a file behind two links": lambda: put(".", {"other/f.safetensors": "v"}),
+    "a new file": lambda: put(".", {"other/g.safetensors": "v"}),
+    "a file less": lambda: os.unlink("store/b.safetensors"),
+    "the only file of a folder": lambda: git("rm", "-q", "other/f.safetensors"),
+    "another target": lambda: os.unlink("models/tiny/parts") or os.symlink("../../other", "models/tiny/parts"),
+    "a link to nothing": lambda: os.unlink("store/again") or os.symlink("nowhere", "store/again"),
+    "a pointer of LFS": lambda: put(".", {"store/a.safetensors": pointer(b"v")}),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_behind_links_in_a_model(what: str, model: Path) -> None:
+    CHANGES[what]()
+    commit()
+    if what == "a pointer of LFS":
+        put(".", {"store/a.safetensors": "v"})
+    assert diff.run(diff.parse(["main:x.xp", "x.xp", "--exit-code"]))[1] == 1
+    assert diff.run(diff.parse(["change:x.xp", "x.xp", "--exit-code"]))[1] == 0
+    (entry,) = entries(".", "main")
+    assert entry.line.startswith("models/tiny/"), entry
+
+
+def test_a_forged_tree_writes_nothing_elsewhere(model: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A tree may have a link and files below it; git itself never writes such a tree."""
+    outside = tmp_path_factory.mktemp("outside")
+    blob, link = (
+        subprocess.run(["git", "hash-object", "-w", "--stdin"], input=one, check=True, capture_output=True).stdout
+        for one in (b"x", str(outside).encode())
+    )
+    inner = b"100644 f.json\0" + bytes.fromhex(blob.decode())
+    below = subprocess.run(["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"], input=inner,
+                           check=True, capture_output=True).stdout  # fmt: skip
+    entry = b"120000 evil\0" + bytes.fromhex(link.decode()) + b"40000 evil\0" + bytes.fromhex(below.decode())
+    listed = subprocess.run(["git", "ls-tree", "HEAD:models/tiny"], check=True, capture_output=True).stdout
+    for line in listed.splitlines():
+        facts, name = line.split(b"\t")
+        entry += facts.split()[0] + b" " + name + b"\0" + bytes.fromhex(facts.split()[2].decode())
+    tree = subprocess.run(["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"], input=entry,
+                          check=True, capture_output=True).stdout  # fmt: skip
+    for folder in ("tiny", "models"):
+        above = subprocess.run(["git", "ls-tree", "HEAD:" + ("models" if folder == "tiny" else "")], check=True,
+                               capture_output=True).stdout  # fmt: skip
+        entry = b"".join(
+            facts.split()[0].lstrip(b"0") + b" " + name + b"\0"
+            + bytes.fromhex((tree if name == folder.encode() else facts.split()[2]).decode())
+            for facts, name in (line.split(b"\t") for line in above.splitlines())
+        )  # fmt: skip
+        tree = subprocess.run(["git", "hash-object", "-w", "-t", "tree", "--stdin", "--literally"], input=entry,
+                              check=True, capture_output=True).stdout  # fmt: skip
+    forged = subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "x",
+                             tree.decode().strip()], check=True, capture_output=True).stdout  # fmt: skip
+    diff.run(diff.parse([f"{forged.decode().strip()}:x.xp", "x.xp"]))
+    assert os.listdir(outside) == []

@@ -19,7 +19,8 @@ from xpc.compiler.lower import lower
 from xpc.compiler.preview.process import interpreter, progress
 from xpc.compiler.preview.rehearsal import show
 from xpc.compiler.preview.rehearsal.small_run import checked_run, rehearse, warm_interpreter
-from xpc.compiler.review.pull_request.entries import affected, changed_files, fork_and_head
+from xpc.compiler.review.pull_request.affected import affected
+from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head
 from xpc.compiler.review.repository import Repository, of_folder
 from xpc.compiler.review.spec_finder import specs_of_commit, specs_of_work_tree
 from xpc.grammar.record import record

@@ -18,7 +18,8 @@ from xpc.compiler.render import FORMATS, render
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show, show_rendered
 from xpc.compiler.review import fmt
-from xpc.compiler.review.pull_request.entries import affected, changed_files, excluded_copies, fork_and_head, matching
+from xpc.compiler.review.pull_request.affected import affected
+from xpc.compiler.review.pull_request.entries import changed_files, excluded_copies, fork_and_head, matching
 from xpc.compiler.review.repository import Commit, Repository, of_folder
 from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
 from xpc.grammar.diagnostic import ERROR, WARNING, Diagnostic

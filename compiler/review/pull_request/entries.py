@@ -7,14 +7,10 @@ from __future__ import annotations
 import glob
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from xpc.compiler.data.image_paths import image_folder, image_paths
 from xpc.compiler.files.inputs import MAX_SPEC, UsageError
-from xpc.compiler.pipeline import check_text
 from xpc.compiler.render import render
-from xpc.compiler.resolve.image_digests import pictured
-from xpc.compiler.resolve.weights import model_files
 from xpc.compiler.review.changes import compare_operands
 from xpc.compiler.review.compare import changes
 from xpc.compiler.review.consequences import IS, Forecast, verdict_change
@@ -22,11 +18,12 @@ from xpc.compiler.review.differences.change import Change, short
 from xpc.compiler.review.differences.models import model_changes
 from xpc.compiler.review.differences.packages import installs, package_changes
 from xpc.compiler.review.operands import Operand, UncheckedOperand, open_operand
+from xpc.compiler.review.pull_request.affected import affected
 from xpc.compiler.review.pull_request.previews import preview_changes
-from xpc.compiler.review.repository import Commit, Repository, followed, of_folder
+from xpc.compiler.review.repository import Commit, Repository, of_folder
 from xpc.compiler.review.revision import snapshot
 from xpc.compiler.review.show import as_text, headline
-from xpc.compiler.review.spec_finder import Specs, parents, specs_of_commit, specs_of_work_tree
+from xpc.compiler.review.spec_finder import Specs, specs_of_commit, specs_of_work_tree
 from xpc.compiler.review.totals import added, forecasts
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import WARNING
@@ -151,43 +148,6 @@ def changed_files(before: Commit, after: Commit) -> set[str]:
         (before.files, after.files), (before.modules, after.modules),
     )  # fmt: skip
     return {path for was, now in tables for path in {*was, *now} if was.get(path) != now.get(path)}
-
-
-def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
-    """The specs that are affected by the changed files. A spec is affected if it is new or deleted, or if it reads a
-    changed file: its own text, a spec that it extends, a lock, a template, or rows.
-    """
-    found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
-    others = [path for path in changed if not path.endswith((".xp", ".lock"))]
-    if others:
-        found.update(path for path in now.runs if path not in found and _reads(repository, path, others))
-    return sorted(found)
-
-
-def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
-    """Whether checking a spec of the working tree reads one of the `changed` files, or a folder that contains one."""
-    with open_operand(os.path.join(repository.top, path)) as one:
-        if one.workspace is None:
-            return False
-        one.workspace.allow_oom = True
-        checked = check_text(one.data, one.name, one.workspace)
-        if checked.spec is not None:
-            one.workspace.located.update(_uncopied(checked.spec, one.workspace))
-        folder = os.path.dirname(path)
-        located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
-        read = {each for name in located for each in followed(name, repository.link)}
-    names = read.union(*map(parents, read))  # `changed` may also contain submodules and links to folders
-    return any(other in names or any(other.startswith(f"{name}/") for name in read) for other in changed)
-
-
-def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
-    """The files that a run reads and that are not copied into its bundle: the files of local models, and the images of
-    rows.
-    """
-    yield from model_files(spec, workspace)
-    for source in pictured(spec):
-        folder = image_folder(source)
-        yield from (os.path.join(folder, path) for path in image_paths(source, workspace) or ())
 
 
 def _renamed(before: Commit, after: Commit, was: Specs, now: Specs) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,59 @@
+"""Find the specs that a change affects: those that read a changed file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from xpc.compiler.data.image_paths import image_folder, image_paths
+from xpc.compiler.pipeline import check_text
+from xpc.compiler.resolve.image_digests import pictured
+from xpc.compiler.resolve.weights import local_models
+from xpc.compiler.review.commit_paths import followed
+from xpc.compiler.review.operands import open_operand
+from xpc.compiler.review.repository import Repository
+from xpc.compiler.review.spec_finder import Specs, parents
+from xpc.compiler.spec import Spec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.files.workspace import Workspace
+
+
+def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) -> list[str]:
+    """The specs that are affected by the changed files. A spec is affected if it is new or deleted, or if it reads a
+    changed file: its own text, a spec that it extends, a lock, a template, or rows.
+    """
+    found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
+    others = [path for path in changed if not path.endswith((".xp", ".lock"))]
+    if others:
+        found.update(path for path in now.runs if path not in found and _reads(repository, path, others))
+    return sorted(found)
+
+
+def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
+    """Whether checking a spec of the working tree reads one of the `changed` files, or a folder that contains one."""
+    with open_operand(os.path.join(repository.top, path)) as one:
+        if one.workspace is None:
+            return False
+        one.workspace.allow_oom = True
+        checked = check_text(one.data, one.name, one.workspace)
+        if checked.spec is not None:
+            one.workspace.located.update(_uncopied(checked.spec, one.workspace))
+        folder = os.path.dirname(path)
+        located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
+        read = {each for name in located for each in followed(name, repository.link)}
+    names = read.union(*map(parents, read))  # `changed` may also contain submodules and links to folders
+    return any(other in names or not read.isdisjoint(parents(other)) for other in changed)
+
+
+def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
+    """The files that a run reads and that are not copied into its bundle: the files of local models, with their
+    folders, and the images of rows.
+    """
+    for model in local_models(spec):
+        paths = [os.path.join(model, name) for name in workspace.listed(model)]
+        yield from {*paths, *map(os.path.dirname, paths)}  # a folder may be a link, behind which a file was deleted
+    for source in pictured(spec):
+        folder = image_folder(source)
+        yield from (os.path.join(folder, path) for path in image_paths(source, workspace) or ())
