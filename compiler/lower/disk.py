@@ -109,11 +109,7 @@ def _shared(spec: Spec, facts: ModelFacts) -> int:
 
 def _initial(spec: Spec, facts: ModelFacts, weight: int) -> int:
     """The bytes of the initial matrices of PiSSA or OLoRA in float32. They are saved together with the adapter."""
-    if spec.get("lora.init") is None:
-        return 0
-    from xpc.compiler.rules.adapters.initial import CHANGES_THE_BASE  # imported here, because few specs need it
-
-    if spec.get("lora.init") not in CHANGES_THE_BASE:
+    if not spec.changes_base:
         return 0
     linear, _ = adapter_layers(spec.stack, facts, spec.get("lora.targets"))
     return lora_parameters(facts, spec.integer("lora.rank"), linear) * (2 * 4 - weight)

@@ -162,6 +162,9 @@ def lora_section(spec: Spec) -> Adapter | None:
         "double_quant": spec.get("lora.double_quant") is not False,
         "quant_type": "nf4",
     }
+    compares = spec.compares and spec.text("method") in spec.stack.facts.adapter_references
+    if compares and spec.changes_base:
+        made["reference"] = True
     if spec.flag("save.merge"):
         made["merge"] = True
     within = spec.get("lora.within")
@@ -169,7 +172,7 @@ def lora_section(spec: Spec) -> Adapter | None:
         made["within"] = within
     if spec.continued is not None:
         made["continued"] = {"path": spec.continued.path, "sha256": spec.continued.sha256}
-        if spec.compares and spec.text("method") in spec.stack.facts.adapter_references:
+        if compares:
             made["continued"]["reference"] = True
     return made
 

@@ -179,6 +179,11 @@ class Spec(Getters):
         return self.adapter in ("lora", "qlora")
 
     @property
+    def changes_base(self) -> bool:
+        """Whether the initial adapter is subtracted from the base's weights, as by PiSSA and OLoRA (`lora.init`)."""
+        return self.get("lora.init") in ("pissa", "olora")
+
+    @property
     def owns_optimizer(self) -> bool:
         """Whether DeepSpeed creates the optimizer. It is then DeepSpeed's AdamW, which has one group of parameters and
         one learning rate.

@@ -287,8 +287,8 @@ class Facts:
 
     # Adapters
     adapter_references: Names
-    """Methods whose reference is a frozen copy of the initial adapter. Otherwise the reference is the base without an
-    adapter.
+    """Methods whose reference can be an adapter named "ref", such as a frozen copy of a continued adapter. Otherwise
+    the reference is the base without an adapter.
     """
     adapters_as_storage: Names
     """Methods whose trainer gives adapters the storage dtype of sharded 4-bit weights. This dtype depends on how the

@@ -146,6 +146,9 @@ class AdapterShape(TypedDict):
     """The initial weights, if they are not peft's usual ones: "pissa", "olora", "eva" or "gaussian"."""
     init_iterations: NotRequired[int]
     init_rows: NotRequired[int]
+    reference: NotRequired[bool]
+    """Whether the method compares with the base, and `init` changes the base: the reference then has an adapter of its
+    own, with the initial weights."""
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
     """Whether the merged model is saved next to the adapters."""

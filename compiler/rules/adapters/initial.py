@@ -10,13 +10,10 @@ from xpc.compiler.rules.core.conditions import written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.optimizer.requirements import CONVOLUTIONS
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 from xpc.compiler.stacks.fused_experts import adapted, adapter_layers
 
 WHEN = written("lora.init", "lora.init_iterations", "lora.init_rows")
-CHANGES_THE_BASE = ("pissa", "olora")
-"""Initializations that change the base: they subtract the product of the adapter's initial matrices from the base's
-weights.
-"""
 
 
 @rule("XP142", "init-without-its-setting")
@@ -54,27 +51,31 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
-    """A method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With adapters, the
-    reference is the base model: the trained model with its adapters switched off. PiSSA and OLoRA change the base: they
-    subtract the initial adapter from its weights. So the reference would lack what the initial adapter contains.
+    """Before trl 1, a method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With
+    adapters, the reference is the base model: the trained model with its adapters switched off. PiSSA and OLoRA change
+    the base: they subtract the initial adapter from its weights. So the reference would lack what the initial adapter
+    contains. With trl 1.16, the bundle gives the reference a frozen copy of the initial adapter, and the reference is
+    the published base.
 
     Why it is bad: the reference would be a damaged model.
 
     Without this rule: the run silently compares with the damaged model: the loss of dpo's first step is not ln 2, as it
     should be for two equal models.
 
-    Source: trl 1.16, 0.24 and 0.18 `dpo_trainer.py` (`disable_adapter`), peft 0.21 `tuners/lora/layer.py`
-    (`pissa_init`, `olora_init`); confirmed by running it.
+    Source: trl 0.24 and 0.18 `dpo_trainer.py` (`disable_adapter`), trl 1.16 `dpo_trainer.py` (`use_adapter`), peft 0.21
+    `tuners/lora/layer.py` (`pissa_init`, `olora_init`); confirmed by running it.
     """
     init, method = spec.get("lora.init"), spec.text("method")
-    if init in CHANGES_THE_BASE and spec.compares:
-        online = ", or write `beta = 0`, which needs no reference" if spec.online else ""
-        yield Finding(
-            spec.location("lora.init", "changes the base"),
-            f"{method} compares with the base model, and {init} changes the weights of the base model",
-            f"leave `init` out{online}",
-            (spec.label("method", "the method"),),
-        )
+    if not spec.changes_base or not spec.compares or method in spec.stack.facts.adapter_references:
+        return
+    other = able(lambda one: method in one.facts.adapter_references)
+    online = ", or write `beta = 0`, which needs no reference" if spec.online else ""
+    yield Finding(
+        spec.location("lora.init", "changes the base"),
+        f"{method} compares with the base model, and {init} changes the weights of the base model",
+        (f"write `target {other}`, or leave `init` out" if other else "leave `init` out") + online,
+        (spec.label("method", "the method"), spec.label("target", "the target")),
+    )
 
 
 @rule("XP144", "init-of-divided-weights")
@@ -110,7 +111,7 @@ def divided(spec: Spec) -> Iterator[Finding]:
             "leave `init` out, or `context_parallel`",
             (spec.label("strategy.context_parallel"),),
         )
-    if spec.bits and init in CHANGES_THE_BASE:
+    if spec.bits and spec.changes_base:
         yield Finding(
             spec.location("lora.init", "decomposes the weights"),
             f"{init} cannot decompose a base of {spec.bits} bits",

@@ -3,7 +3,8 @@
 PiSSA and OLoRA take a part of each adapted weight out of the base and into the adapter: W = W' + s B0 A0. The run
 trains A and B on W'. It saves an adapter of twice the rank, [B, -B0] [A; A0], which adds s (B A - B0 A0) to W, so every
 saved adapter loads on the published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``).
-A resumed run splits the saved adapter and takes the same part out of the base again.
+A resumed run splits the saved adapter and takes the same part out of the base again. A method such as dpo compares with
+the published base, W' + s B0 A0: its reference is a frozen adapter with A0 and B0.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,7 @@ from typing import Any
 from ...core.errors import RunError, say
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
-from .adapters import ADAPTER
+from .adapters import ADAPTER, REFERENCE
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
@@ -27,8 +28,16 @@ class AdapterInit(Feature):
     """Hooks for a run with `lora(init = ...)`."""
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Pass the bundle to the trainer, which initializes the adapters when training starts."""
+        """Pass the bundle to the trainer, which initializes the adapters when training starts. If the method compares
+        with the base, also add the frozen adapter of the reference, which is initialized at the same time.
+        """
         trainer.bundle = bundle
+        if compares(bundle):
+            add_reference(trainer.model)
+
+    def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
+        """Compare whether the reference has an adapter of its own, without which it would be the changed base."""
+        yield "a frozen adapter of the reference", compares(bundle), REFERENCE in trainer.model.peft_config
 
 
 class AdapterInitTrainer(FaultTolerant):
@@ -41,14 +50,17 @@ class AdapterInitTrainer(FaultTolerant):
         plan, model = self.bundle.lora, self.model
         assert plan is not None
         name, layers = plan["init"], dict(adapted_layers(model))
-        if name == "eva":
+        if name in CHANGES_THE_BASE:
             if resume_from_checkpoint is None:
-                initialize_from_rows(self.bundle, self)
+                initialize_from_weights(plan, layers, self.args.seed)
+                start = {key: weight.detach().to("cpu", copy=True) for key, weight in matrices(layers)}
+            else:
+                start = restored(layers, resume_from_checkpoint)
+            convert(model, start)
+            if compares(self.bundle):
+                initialize_reference(layers, start)
         elif resume_from_checkpoint is None:
-            initialize_from_weights(plan, layers, self.args.seed)
-            convert(model, {key: weight.detach().to("cpu", copy=True) for key, weight in matrices(layers)})
-        else:
-            convert(model, restored(layers, resume_from_checkpoint))
+            initialize_from_rows(self.bundle, self)
         if resume_from_checkpoint is None:
             say(f"adapters of {len(layers)} layers are initialized by {name}")
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **options)  # type: ignore[misc]
@@ -106,6 +118,41 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
     return start
 
 
+def compares(bundle: Bundle) -> bool:
+    """Whether the method compares with the base, and PiSSA or OLoRA changes the base."""
+    assert bundle.lora is not None
+    return bool(bundle.lora.get("reference"))
+
+
+def add_reference(model: Any) -> None:
+    """Add a frozen adapter "ref" without dropout, which trl uses as the reference. It is not saved: every start of the
+    run makes it again.
+    """
+    config = copy(model.peft_config[ADAPTER])
+    config.lora_dropout = 0.0
+    model.add_adapter(REFERENCE, config)
+    for name, weight in model.named_parameters():
+        if f".{REFERENCE}." in name:
+            weight.requires_grad_(False)
+
+
+def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) -> None:
+    """Give the adapter "ref" the initial matrices: the reference is then the published base, up to rounding.
+
+    The magnitudes of DoRA are those of the trained adapter, which were computed before the base changed.
+    """
+    import torch
+
+    for name, layer in layers.items():
+        pairs = [(layer.lora_A[REFERENCE].weight, start[name + A]), (layer.lora_B[REFERENCE].weight, start[name + B])]
+        if ADAPTER in layer.lora_magnitude_vector:
+            both = layer.lora_magnitude_vector
+            pairs.append((both[REFERENCE].weight, both[ADAPTER].weight))
+        for weight, value in pairs:
+            with torch.no_grad(), gathered(weight):
+                weight.copy_(value)
+
+
 def gathered(weight: Any) -> AbstractContextManager[Any]:
     """A context in which a weight that ZeRO-3 has sharded is complete; process 0 decides its new value."""
     if not hasattr(weight, "ds_id"):
@@ -128,7 +175,7 @@ def convert(model: Any, start: Mapping[str, Any]) -> None:
         options["state_dict"] = doubled(options.get("state_dict") or model.state_dict(), start)
         try:
             model.peft_config = {**own, ADAPTER: wide}
-            save(folder, **options)
+            save(folder, selected_adapters=[ADAPTER], **options)
         finally:
             model.peft_config = own
 

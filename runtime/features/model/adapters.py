@@ -12,6 +12,8 @@ from ...library_internals.adapter_loading import LoadingHook
 
 ADAPTER = "default"
 """peft's name of the adapter that is trained."""
+REFERENCE = "ref"
+"""trl's name of the adapter in the reference model."""
 LABELS = "No label_names provided for model class `PeftModel"
 """A wrong warning of transformers 4.52 about missing label names. transformers finds the names in peft's forward."""
 

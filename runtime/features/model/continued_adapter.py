@@ -12,9 +12,8 @@ from ...core.feature import Bundle, Feature
 from ...library_internals.trl_modules import replaced
 from ..launch import local_files
 from ..launch.verified_files import changed
+from .adapters import ADAPTER, REFERENCE
 
-REFERENCE = "ref"
-"""trl's name of the adapter in the reference model."""
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
@@ -81,16 +80,16 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
     The frozen adapter is not saved: every start of the run makes it again.
     """
     load_weights(bundle, model)
-    model.add_adapter(REFERENCE, model.peft_config["default"])
+    model.add_adapter(REFERENCE, model.peft_config[ADAPTER])
     load_weights(bundle, model, REFERENCE)
     for name, weight in model.named_parameters():
         if f".{REFERENCE}." in name:
             weight.requires_grad_(False)
-    model.save_pretrained = partial(model.save_pretrained, selected_adapters=["default"])
+    model.save_pretrained = partial(model.save_pretrained, selected_adapters=[ADAPTER])
     return model
 
 
-def load_weights(bundle: Bundle, model: Any, adapter: str = "default") -> None:
+def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
     """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
     The dtypes are those of a new run, and the same weights are trained.

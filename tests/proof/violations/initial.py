@@ -10,7 +10,8 @@ SMALL = {"batch": "gbs=4 micro=2"}
 PROOFS: tuple[Proof, ...] = (
     Proof("Q62", "XP142", case="XP142-continued", at="init", measure="initial.base_kept", expect={"kept": False}),
     Proof("Q63", "XP143", at="init", measure="initial.first_loss", expect={"equal": False},
-          legal=spec("method dpo", "lora", train="qwen2.5-3b on ultrafeedback-binarized for 1 epochs")),
+          legal=spec("method dpo", "lora", "target trl-0.24",
+                     train="qwen2.5-3b on ultrafeedback-binarized for 1 epochs")),
     Proof("Q21", "XP144", at="init", measure="initial.rows", raises="RuntimeError", match="must be 2-D",
           text=on_cpu("lora(init=eva)", strategy="zero3", **SMALL),
           legal=on_cpu("lora(init=eva)", strategy="zero2", **SMALL)),
