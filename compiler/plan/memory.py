@@ -107,8 +107,8 @@ def _layer(load: Load, attention: str) -> float | str:
     if attention == "flash" and _row(load, f"full/{precision}", attention) is None:
         # this kind was not measured; it saves as much as torch's fused kernel without a mask
         return _layer(load, "sdpa")
-    # With adapters, only one kind of attention was measured. For another kind, add the difference that full training
-    # shows between the two.
+    # With adapters, only one kind of attention was measured. For another kind, add the difference between both kinds
+    # in full training.
     for measured in ("sdpa", "eager"):
         tuned, before = _row(load, load.mode, measured), _row(load, f"full/{precision}", measured)
         after = _row(load, f"full/{precision}", attention)

@@ -53,7 +53,7 @@ suggestions take time.
 REFERENCE = "`xpc list settings` prints them all"
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 FILES = ("fsdp_", "zero_", "stage3_")
-"""How keys begin that exist only in the configuration files of accelerate and DeepSpeed."""
+"""Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
 TYPO = 0.9
 """Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
 

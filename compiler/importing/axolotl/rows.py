@@ -65,8 +65,9 @@ def _prepared(draft: Draft, entry: Entry | None) -> None:
 
 
 def long(draft: Draft, named: Entries) -> None:
-    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. If `excess_length_strategy` asks
-    for truncation, it is not set. Long plain texts are not dropped either: axolotl splits them into several rows.
+    """Set `data.max_tokens`, because axolotl drops rows longer than `sequence_len`. Nothing is set if axolotl drops no
+    row: with truncation (`excess_length_strategy`), with `skip_prepare_dataset`, for plain texts, which it splits, and
+    for methods that read only prompts.
     """
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()

@@ -82,7 +82,7 @@ def _pages(overrides: Overrides) -> Iterator[tuple[str, str]]:
 
 
 def _commands(page: str, script: str) -> Iterator[tuple[list[str], int]]:
-    """The arguments in each command of a page that starts the script, and the command's line."""
+    """For each command on a page that starts the script: its arguments, and the number of its line."""
     lines = page.split("\n")
     stem = script.removesuffix(".py")
     start = re.compile(rf"{LAUNCHER}\b.*[\s/.]{re.escape(stem)}(?:\.py)?(?=\s|$|`)")

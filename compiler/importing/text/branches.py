@@ -145,8 +145,8 @@ class Branches:
             )
 
     def end(self, how: str, failed: bool = False) -> None:
-        """Interpret `exit` and `return`: all later commands of the innermost branch whose condition is unknown are
-        skipped; without such a branch, all later commands of the script are.
+        """Interpret `exit` and `return`: skip all later commands of the innermost branch whose condition is unknown.
+        Without such a branch, skip all later commands of the script.
 
         If the script exits with an error inside a condition, the condition is assumed to be false, because a script
         that was used to train did not fail.
