@@ -1,5 +1,5 @@
 """Convert the syntax node of a value to a Python value: `10%` becomes `Amount("share", 0.1)`. An illegal value becomes
-a `InvalidValue`.
+an `InvalidValue`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from xpc.compiler.language.values import READERS, InvalidValue
 
 def convert(row: Setting, item: Item) -> object | InvalidValue:
     """Convert the value of an item to a Python value of the kind that the table of settings states for its path. An
-    illegal value becomes a `InvalidValue`.
+    illegal value becomes an `InvalidValue`.
     """
     kind = row.kind.name
     try:

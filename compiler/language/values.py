@@ -14,7 +14,7 @@ LARGEST = 2**63 - 1
 
 
 class InvalidValue(Exception):
-    """Describes what is wrong with a value. `convert` returns a `InvalidValue`, and `xpc.compiler.suggest.legal`
+    """Describes what is wrong with a value. `convert` returns an `InvalidValue`, and `xpc.compiler.suggest.legal`
     makes a finding from it that suggests a legal value.
 
     `value` is the value that the user probably means, or None. `text` is the text of the label. `kind` is "value",
@@ -33,7 +33,7 @@ class InvalidValue(Exception):
 def wrong(
     code: str, message: str, row: Setting, item: Item, node: Value | None, value: str | None = None, text: str = ""
 ) -> InvalidValue:
-    """Make a `InvalidValue` of kind "value". Its help suggests `value`; if `value` is None, it describes the legal
+    """Make an `InvalidValue` of kind "value". Its help suggests `value`; if `value` is None, it describes the legal
     values.
     """
     return InvalidValue("value", code, message, row, item, node, value, text)

@@ -1,7 +1,8 @@
 """Select the files of a bundle's trainer: those files of runtime/ that the run needs, unchanged.
 
-Only two files are shortened. enabled.py loses the lines of features that the run does not use. README.md loses the
-lines of its table of private library functions that are about files that are not in the bundle.
+Only two files are shortened. enabled.py loses the lines of features that the run does not use. The table in README.md
+loses the rows about modules that the bundle does not contain.
+
 `runtime/core/conditions.py` decides which features a run uses. Modules that a selected module imports are also
 selected. The programs `main.py` and `launcher.py` are in every bundle.
 """

@@ -16,9 +16,11 @@ UNTRUE = (
     ("DeepSpeed", "Setting ds_accelerator to"), ("bitsandbytes.backends.cpu.ops", "Failed to load CPU gemm_4bit_"),
     ("transformers.tokenization_utils_base", "Token indices sequence length is longer"),
 )  # fmt: skip
-"""Pairs of a logger and the beginning of a harmless message, which is filtered. DeepSpeed 0.16 names the accelerator
-also to runs without DeepSpeed; bitsandbytes lacks a kernel for inference; a row exceeds the tokenizer's limit, which
-the run handles itself."""
+"""Pairs of a logger and the beginning of a harmless message, which is filtered.
+
+DeepSpeed 0.16 prints its accelerator also in runs without DeepSpeed. bitsandbytes reports that it lacks a kernel, which
+only inference would use. transformers reports rows above the tokenizer's limit, which the run handles itself.
+"""
 
 
 def prepare_environment(bundle: Bundle) -> None:

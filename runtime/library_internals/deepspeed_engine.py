@@ -73,8 +73,8 @@ def keep_numbers_of_modules() -> None:
     """Let the modules of a ZeRO-3 model keep the ids that DeepSpeed gave them first.
 
     trl removes DeepSpeed's hooks for each generation and adds them again, which renumbers all modules from the last id
-    (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). A trace of modules from before then has outdated ids: with
-    adapters and DeepSpeed 0.16.8, the second step ends with "pop from an empty deque".
+    (parameter_offload.py of 0.16 and 0.19, ``count=[0]``). DeepSpeed's earlier trace of the modules then has outdated
+    ids: with adapters and DeepSpeed 0.16.8, the second step ends with "pop from an empty deque".
     """
     from deepspeed.runtime.zero.parameter_offload import DeepSpeedZeRoOffload
 

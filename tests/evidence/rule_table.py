@@ -4,11 +4,13 @@
     name = "bf16-pre-ampere"
     outcome = "implemented"        # the spec can say it, and a code refuses it
     codes = ["XP301"]
-    case = "XP301"              # title of the case that violates the row
-    unproven = "it needs a TPU" # only where no proof shows what the libraries do
+    case = "XP301"                 # title of the case that violates the row
+    unproven = "it needs a TPU"    # only where no proof shows what the libraries do
 
-    [P02] name = "bf16-on-cpu-without-use_cpu" outcome = "unwritable" # preflight (found when the bundle starts),
-refused (with the reason), open (unchecked) why = "use_cpu is derived from `hardware cpu`, never written"
+    [P02]
+    name = "bf16-on-cpu-without-use_cpu"
+    outcome = "unwritable"         # or: preflight (found when the bundle starts), refused (with the reason), open
+    why = "use_cpu is derived from `hardware cpu`, never written"
 
 `rows/obsolete.toml` lists obsolete restrictions of other tools and older versions, with specs that they forbid.
 """

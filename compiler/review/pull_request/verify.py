@@ -99,7 +99,7 @@ def _folders(paths: Iterable[str]) -> list[str]:
 
 
 def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
-    """What is in one of the folders."""
+    """The specs, bundles and runs inside the given folders."""
     starts = tuple("" if one == "." else f"{one}/" for one in folders)
 
     def inside(paths: Iterable[str]) -> list[str]:
@@ -109,7 +109,9 @@ def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
 
 
 def _touched(repository: Repository, found: FolderContents, changed: set[str]) -> FolderContents:
-    """What the changed files belong to."""
+    """The specs, bundles and runs that the changed files belong to. A changed spec or lock also touches the spec's
+    bundle.
+    """
     folders = {folder for path in changed for folder in _above(path)}
     specs = [one for one in found.specs if changed.intersection((one, f"{one}.lock"))]
     locations = {os.path.join(repository.top, one): one for one in found.specs}
@@ -121,6 +123,6 @@ def _touched(repository: Repository, found: FolderContents, changed: set[str]) -
 
 
 def _from_here(repository: Repository, found: FolderContents) -> FolderContents:
-    """The same with paths relative to the working directory."""
+    """The same specs, bundles and runs, by paths relative to the working directory."""
     here = repository.from_here
     return FolderContents([*map(here, found.specs)], [*map(here, found.bundles)], [*map(here, found.runs)])

@@ -1,11 +1,13 @@
 """`xpc verify --all [DIR]`: verify everything from the git commit to the weights, with one line for each item.
 
-commit 3f2a9c1e7b12: 41 tracked files are as in it
-specs/a.xp: compiles
-specs/a.xp.lock: is current
-specs/a.bundle: is what specs/a.xp compiles to
-models/tiny: 7 files are those that specs/a.bundle was compiled with
-out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
+    commit 3f2a9c1e7b12: 41 tracked files are as in it
+    specs/a.xp: compiles
+    specs/a.xp.lock: is current
+    specs/a.bundle: is what specs/a.xp compiles to
+    models/tiny: 7 files are those that specs/a.bundle was compiled with
+    out/a: is what specs/a.bundle asks for: 10 steps, 80 sequences
+
+The exit status is the highest of all lines.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
-"""Keys of a tool call that do not have its arguments, except `arguments`."""
+"""The known keys of a tool call. If `arguments` is empty and an unknown key has a value, the call is refused."""
 
 
 def wrong_call(calls: Sequence[Any]) -> str | None:

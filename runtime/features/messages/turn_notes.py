@@ -38,8 +38,11 @@ PHRASES = {
 
 
 def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
-    """The columns with an answer of which every turn is learned. With ``assistant_only``, the chat template's masks
-    leave out the turns of others; the answers of a reward model begin with the prompt, and are learned as a whole."""
+    """The columns with answers in which the trainer learns every turn, even a user's.
+
+    There are none in two cases. With ``assistant_only``, the chat template masks the turns of other roles. The answers
+    of a reward model contain the prompt, so other roles belong there.
+    """
     return () if assistant_only or method == "reward" else ANSWERS
 
 
@@ -71,7 +74,7 @@ def notes(
 
 
 def _unread(turns: list[dict[str, Any]], number: int, fields: Mapping[str, Any], tokenizer: Any) -> Iterator[str]:
-    """The keys of a turn that have a value which does not change the text that the chat template writes."""
+    """The keys of a turn that have a value, but without which the chat template writes the same text."""
     template = getattr(tokenizer, "chat_template", None)
     known = (*READ, *REASONING, *PASSED, *(["name"] if turns[number]["role"] == "tool" else []))
     for key, value in fields.items() if template else ():

@@ -237,8 +237,9 @@ def _turns(turns: Any, where: str) -> list[dict[str, Any]]:
 
 
 def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
-    """Whether a prompt is tokenized differently without its completion than with it; If so, trl warns and cuts
-    tokens."""
+    """Whether a prompt is tokenized differently without its completion than with it. If it is, trl warns and cuts
+    tokens.
+    """
     prompt, answer = row.get("prompt"), row.get("completion", row.get("chosen"))
     if prompt is None or answer is None:
         return False
