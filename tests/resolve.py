@@ -1,8 +1,8 @@
 """Ask uv whether each distinct set of emitted requirements resolves (`make resolve`), and write docs/requirements.md.
 
-The sets are those that the golden bundles and the specs in specs/ emit, and for each stack all optional packages at
-once, with and without vLLM, because what resolves with all of them also resolves with some. Each set is resolved for
-Linux on x86-64 and several Pythons; nothing is installed.
+The sets are those of the golden bundles and of the specs in specs/. For each stack, two more sets have all optional
+packages, one with vLLM and one without; if they resolve, so does every smaller set. Each set is resolved for Linux on
+x86-64 and several Pythons; nothing is installed.
 """
 
 from __future__ import annotations

@@ -23,9 +23,7 @@ from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
 LEARNED = "independent of memory, since its size changes what is learned"
-"""The reason that is shown for a micro-batch of 1 (for kto, which compares rows, of 2) in a method whose result depends
-on the micro-batch.
-"""
+"""The reason that is shown for a micro-batch of 1 (for kto 2), if another size would change what is learned."""
 HARDLY = 0.005
 """If nothing fits, the largest micro-batch that needs hardly more memory than a single row is chosen. "Hardly more" is
 at most this share.

@@ -1,4 +1,4 @@
-"""`eval { data = ... }`: evaluation sets from files, datasets and `data` blocks, one set or several."""
+"""`eval { data = ... }` accepts files, datasets and `data` blocks, one evaluation set or several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Cached results about a data file: an unchanged file is not read again, and a changed file always is."""
+"""xpc caches what it has read about a data file. It reads an unchanged file only once, and a changed file always
+again.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The quickstart: the committed data is what the quickstart's script writes, and the script writes the model folder
-completely or not at all.
+"""The committed data of the quickstart is what its script writes. The script writes the model folder completely or not
+at all.
 """
 
 import importlib.util

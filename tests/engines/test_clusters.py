@@ -1,4 +1,4 @@
-"""`launch k8s` and `launch sky`: the files that they add, checked with the engines' own schemas.
+"""The files that `launch k8s` and `launch sky` add have the form that the engines' own schemas require.
 
 Kubeflow's types are those of `kubeflow-trainer-api` (TrainJob, and the JobSet and pods in it), which the dev extra
 pins. These types ignore unknown fields, so the tests convert each file to these types and back, and compare the result

@@ -1,4 +1,4 @@
-"""`ray_job.py` without Ray: what it does on a node, and the numbers that the compiler writes into ray.json.
+"""The script `ray_job.py` is tested without Ray, with the numbers that the compiler writes into ray.json.
 
 tests/launch/test_ray_trains.py runs the same script on a Ray cluster of two nodes.
 """

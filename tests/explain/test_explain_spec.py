@@ -1,4 +1,6 @@
-"""`xpc explain FILE` and `FILE:SETTING`: where a value comes from, and every emitted key that it decides."""
+"""`xpc explain FILE` and `xpc explain FILE:SETTING` show where a value comes from, and which emitted keys it
+decides.
+"""
 
 import pytest
 from case_support import spec

@@ -1,4 +1,4 @@
-"""Ctrl-C in a real terminal, which sends SIGINT to every process of the foreground group."""
+"""Ctrl-C in a real terminal sends SIGINT to every process of the foreground group. The run saves and stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The complete launch.sh: which processes get a stop request, and its exit status.
+"""The tests start the complete launch.sh, and check which processes get a stop request and the exit status.
 
 test_kills.py, test_stops.py and test_other_stacks.py start launcher.py without launch.sh, and stop or kill it at random
 moments.

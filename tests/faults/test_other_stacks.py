@@ -1,5 +1,5 @@
-"""Stacks other than the default: kills and stops at random moments, of a run's processes and of accelerate's
-launcher.
+"""Runs on other stacks than the default survive kills and stops of their processes and of accelerate's launcher, at
+random moments.
 """
 
 from __future__ import annotations

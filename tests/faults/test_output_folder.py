@@ -1,5 +1,5 @@
-"""The output folder. Its disk becomes full at a random moment, after a random number of bytes. Another run is refused
-while the first one uses the folder.
+"""The disk of an output folder becomes full at a random moment, after a random number of bytes. While a run uses the
+folder, another run is refused.
 """
 
 from __future__ import annotations
@@ -97,9 +97,7 @@ REFUSALS = ("a run is training into", "contains this run, finished")
 def test_a_second_run_is_refused_at_every_moment_of_the_first(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object
 ) -> None:
-    """A second run in the same folder ends at once, even if the first run hangs. The first run has the folder until its
-    end.
-    """
+    """The first run locks its folder until it ends, even if it hangs. A second run in the same folder ends at once."""
     here = runs(DEFAULT)
     bundle = here.compiled(text(world=1, steps=14, save="every=3 keep=2", every=1), "second")
     for going, hit in here.disturbed(bundle, str(tmp_path), 4):

@@ -1,5 +1,5 @@
-"""Bundles on disk: written completely or not at all, with the same bytes everywhere, and never over files that are not
-of a bundle.
+"""The compiler writes a bundle completely or not at all, with the same bytes everywhere. It never replaces a file that
+belongs to no bundle.
 """
 
 import hashlib

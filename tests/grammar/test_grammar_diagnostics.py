@@ -1,4 +1,4 @@
-"""Diagnostics for broken texts: the code, the exact location, the clause, and what to type instead."""
+"""A diagnostic for a broken text has the right code, the exact location, the clause, and a text to type instead."""
 
 import pytest
 

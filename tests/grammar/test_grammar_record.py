@@ -1,4 +1,4 @@
-"""Our `@record` classes: which features of attrs they have, and that attrs and cattrs accept them."""
+"""`@record` classes have those features of attrs that this project uses, and attrs and cattrs accept them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapters of every kind, and frozen layers: imported from each tool's files, and from a bundle."""
+"""Adapters of every kind and frozen layers are imported from each tool's files, and from a bundle."""
 
 from __future__ import annotations
 

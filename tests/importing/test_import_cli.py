@@ -1,4 +1,4 @@
-"""`xpc import` as a command: the files that it writes, its messages, and its exit statuses."""
+"""The command `xpc import` writes the right files, messages and exit statuses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Features of a second sample of public files: values written as strings, keys of another layout, switches without
-effect.
+"""The import reads features of a second sample of public files, such as numbers written as strings, and switches
+without effect.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Different forms with the same meaning: a clause may be after `with`, in the body, or a call, and neither the order of
-lines nor comments matter.
+"""Different forms of a spec mean the same: a clause after `with`, in the body or as a call, with lines in any order and
+with comments.
 """
 
 import pytest

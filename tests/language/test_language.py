@@ -1,4 +1,4 @@
-"""The language reference as a contract: its examples compile, its names exist, and `extra` behaves as it says."""
+"""The language page is true: its examples compile, its names exist, and `extra` behaves as the page says."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Values of a spec: units, counts, references, defaults, and the origin of each value."""
+"""A spec's values get the right units, counts, references and defaults, and each value knows its origin."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Offsets and editor positions: CRLF, lone surrogates, characters that are not line ends, no final newline."""
+"""Offsets and editor positions are converted correctly, also with CRLF, lone surrogates, or no final newline."""
 
 from __future__ import annotations
 

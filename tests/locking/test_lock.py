@@ -1,4 +1,4 @@
-"""`xpc lock` and `--locked` with a fake hub and a fake package index."""
+"""The tests run `xpc lock` and `--locked` with a fake hub and a fake package index."""
 
 import ast
 import json

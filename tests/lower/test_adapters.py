@@ -1,5 +1,5 @@
-"""Adapters of every kind and frozen layers, compiled: the values for the runtime, and the lines of the bundle's
-spec.xp.
+"""Specs with adapters of every kind, or with frozen layers, compile to the right values for the runtime and the right
+lines of spec.xp.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""`eval { tasks = [...] }`: evaluate.sh and its arguments, the table of task names, and the user's own task files."""
+"""`eval { tasks = [...] }` writes evaluate.sh with its arguments. Task names are those of a table, or files of the
+user.
+"""
 
 from __future__ import annotations
 

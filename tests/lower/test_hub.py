@@ -1,6 +1,4 @@
-"""`hub`: the forms of this setting, the arguments that it becomes on each stack, and how a spec overrides the `hub` of
-its base.
-"""
+"""The setting `hub` has several forms, becomes arguments on each stack, and overrides the `hub` of a base."""
 
 from __future__ import annotations
 

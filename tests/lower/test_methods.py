@@ -1,4 +1,4 @@
-"""Methods and adapters: the settings of a spec, and the arguments, sections and files of its bundle."""
+"""The settings of methods and adapters become the right arguments, sections and files of a bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a sweep: each member's bundle, the table of members, and the scripts that start them."""
+"""The folder of a sweep has a bundle for each member, a table of the members, and scripts that start them."""
 
 import os
 import re

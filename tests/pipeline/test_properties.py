@@ -1,4 +1,4 @@
-"""Properties of the whole compiler over generated specs (hypothesis)."""
+"""The compiler keeps its promises for specs that hypothesis generates."""
 
 import json
 

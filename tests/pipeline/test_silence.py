@@ -1,5 +1,5 @@
-"""Comments that silence findings (`# xpc: allow XP410 reason`): which findings a comment drops, on which lines, and
-which comments have no effect.
+"""A comment such as `# xpc: allow XP410 reason` silences findings on its own line or in the next statement. A comment
+without effect is a warning.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The activations that DoRA, rotations and 8-bit layers save in addition to LoRA's: the plan's bytes against real
+"""DoRA, rotations and 8-bit layers save activations in addition to LoRA's. The plan's bytes are compared with real
 models.
 """
 

@@ -1,4 +1,4 @@
-"""The plan's predictions for measurements to which nothing was fitted, and for published wall times."""
+"""The plan's predictions are compared with measurements to which nothing was fitted, and with published wall times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coefficients of activations against real models: the bytes that autograd saves equal those of the table."""
+"""The bytes that autograd saves in real models equal those of the table of coefficients."""
 
 from __future__ import annotations
 

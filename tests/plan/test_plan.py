@@ -1,4 +1,4 @@
-"""`xpc plan`: its predictions for measured runs and for specs, other hardware, and runs for which it says `unknown`."""
+"""`xpc plan` predicts measured runs, specs, and specs on other hardware. For some runs it says `unknown`."""
 
 from __future__ import annotations
 

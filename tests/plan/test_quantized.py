@@ -1,4 +1,4 @@
-"""The memory of a quantized base, as each stack's trainer prepares it."""
+"""The plan counts the memory of a quantized base as each stack's trainer prepares it."""
 
 from __future__ import annotations
 

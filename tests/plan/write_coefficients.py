@@ -53,8 +53,8 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """The coefficients of a family that the table has from the same library versions, and their errors. Empty if it has
-    none.
+    """The rows of a family in the table and their errors, if the installed library versions wrote them; otherwise
+    empty.
     """
     path = coefficients.table_of(stack)
     if not os.path.exists(path):

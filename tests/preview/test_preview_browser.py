@@ -1,4 +1,4 @@
-"""The page of `xpc preview --html` in Chromium, at the width of a phone and of a desktop screen."""
+"""The page of `xpc preview --html` is opened in Chromium, at the width of a phone and of a desktop screen."""
 
 from __future__ import annotations
 

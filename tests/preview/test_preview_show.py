@@ -1,4 +1,4 @@
-"""The formats of a preview: text, JSON, HTML page and golden file."""
+"""A preview is shown as text, JSON or an HTML page, and written to a golden file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rehearsals: two recipes from start to end, and the files that a rehearsal leaves."""
+"""Two recipes are rehearsed from start to end, and the tests look at the files that a rehearsal leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`xpc rehearse --ci`: which specs it selects, what it caches, and its summary. No real rehearsal is run."""
+"""`xpc rehearse --ci` selects specs, caches results and prints a summary. The rehearsals themselves are fakes."""
 
 from __future__ import annotations
 

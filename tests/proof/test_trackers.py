@@ -1,6 +1,4 @@
-"""Trackers without a network: the values that each tracker stores for a run and for the resumed run, on every
-target.
-"""
+"""Each tracker stores the right values of a run and of its resumed run, on every target, without a network."""
 
 from __future__ import annotations
 

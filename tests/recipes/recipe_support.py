@@ -282,7 +282,7 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """Every value that differs between recipe and bundle: key to (published, stated).
+    """Every value that differs between recipe and bundle, by key, as a pair: the published value, and the bundle's.
 
     `found` is another bundle to compare, and `keys` other published values. A key `unset:NAME` is an argument that the
     recipe leaves out: the default of the recipe's versions is compared, unless they do not have the argument.

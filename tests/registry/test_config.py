@@ -1,4 +1,4 @@
-"""From a config.json to the registry's facts: the published parameter counts, and the message if a key is missing."""
+"""From a config.json the registry computes the published number of parameters, or reports the missing key."""
 
 import pytest
 

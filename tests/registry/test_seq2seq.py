@@ -1,4 +1,6 @@
-"""Encoder-decoder families: the table against the installed library, and the message for a spec that names one."""
+"""No encoder-decoder family in the table has a causal head in transformers. A spec that names such a family is refused
+in one sentence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The committed tables of the registry: up to date, complete, unambiguous, in range, and quick to load."""
+"""The committed tables of the registry are up to date, complete and unambiguous; numbers are in range, and loading is
+quick.
+"""
 
 import subprocess
 import sys

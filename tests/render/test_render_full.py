@@ -1,4 +1,4 @@
-"""The format for people: exact output, alignment, and no raw control characters."""
+"""The format for people has exactly the expected text and alignment, and no raw control characters."""
 
 import re
 import subprocess

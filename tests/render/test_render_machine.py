@@ -1,4 +1,4 @@
-"""The formats for programs: json, github, sarif."""
+"""The formats json, github and sarif, which programs read, are valid."""
 
 import json
 from pathlib import Path

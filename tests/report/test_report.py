@@ -1,4 +1,6 @@
-"""`xpc report`: what was asked, planned and ran, for runs that have finished, are active, died or have not begun."""
+"""`xpc report` shows what a spec states, what was planned and what ran. The run may be finished, active, dead or not
+begun.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`chat_template = chatml`: built-in templates by name, the message for a wrong name, and tokens that a vocabulary
-lacks.
+"""A spec names a built-in template, such as `chat_template = chatml`. A wrong name gets a message, and so do tokens
+that the vocabulary lacks.
 """
 
 from __future__ import annotations

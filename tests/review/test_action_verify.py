@@ -1,4 +1,4 @@
-"""The step `Verify` of the Action and the hook `xpc-verify`: committed bundles, sweeps, locks and finished runs."""
+"""The Action's step `Verify` and the hook `xpc-verify` check committed bundles, sweeps, locks and finished runs."""
 
 from __future__ import annotations
 

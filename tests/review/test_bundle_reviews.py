@@ -1,5 +1,5 @@
-"""Bundles in a pull request: edits of a spec that keep its meaning leave the bundle's files unchanged, and the bundle's
-spec.xp can be checked in place.
+"""An edit of a spec that keeps its meaning leaves the bundle's files unchanged. The bundle's spec.xp can be checked in
+place.
 """
 
 import os

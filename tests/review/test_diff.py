@@ -1,4 +1,4 @@
-"""`xpc diff`: every difference in the meaning of two specs, and nothing else."""
+"""`xpc diff` shows every difference in the meaning of two specs, and nothing else."""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""Specs and data behind symbolic links, submodules and pointers of Git LFS, in commits and in the working tree."""
+"""Specs and data may be behind symbolic links, submodules and pointers of Git LFS, in commits and in the working
+tree.
+"""
 
 from __future__ import annotations
 

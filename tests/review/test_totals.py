@@ -1,4 +1,4 @@
-"""Totals of sweeps: the GPU-hours and disk of all members of two sweeps together."""
+"""`xpc diff` adds up the GPU-hours and disk space of all members of two sweeps."""
 
 from __future__ import annotations
 

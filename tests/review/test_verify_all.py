@@ -1,4 +1,4 @@
-"""`xpc verify --all`: commit, spec, lock, bundle, weights and run of a repository, one line each."""
+"""`xpc verify --all` prints a line for the commit, and for each spec, lock, bundle, model and run of a repository."""
 
 import hashlib
 import inspect

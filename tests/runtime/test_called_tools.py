@@ -1,4 +1,4 @@
-"""Tools and environments: their time limits, and the mistakes that are found before a model is loaded."""
+"""Calls of tools and environments have a time limit, and mistakes in their files are found before a model is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with images: the positions of images in texts, and images that a run refuses before it loads a model."""
+"""The runtime puts images in their places in the text, and refuses bad images before it loads a model."""
 
 from __future__ import annotations
 

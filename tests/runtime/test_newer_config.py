@@ -1,4 +1,6 @@
-"""Rotary positions in a config.json of transformers 5, which transformers 4 ignores."""
+"""transformers 4 ignores some rotary positions in a config.json of transformers 5. The runtime and the rule XP568 find
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers on the axes of a picture."""
+"""The axes of a picture have round numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""World size, paths, the output folder, checkpoints: parts of the runtime that need only the standard library."""
+"""The parts of the runtime that need only the standard library: world size, paths, the output folder and
+checkpoints.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in the runtime: shapes, speakers, mixtures. The tests need the datasets library."""
+"""The runtime maps rows by shape, renames speakers and mixes sources. The tests need the datasets library."""
 
 from __future__ import annotations
 

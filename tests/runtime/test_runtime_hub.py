@@ -1,4 +1,6 @@
-"""Pushing to a fake hub on this machine: checks before the run, pushes during it, and the push at its end."""
+"""A run pushes to a fake hub on this machine: it checks access before, pushes checkpoints meanwhile, and the model at
+its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The preflight's messages about simulated drivers, compilers and GPUs."""
+"""The preflight reports what is wrong with simulated drivers, compilers and GPUs."""
 
 from __future__ import annotations
 

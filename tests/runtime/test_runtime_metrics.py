@@ -1,4 +1,6 @@
-"""metrics.jsonl, and the command-line arguments of the bundle's program."""
+"""The runtime checks the metrics file, the installed versions, the disk and its own arguments without the training
+libraries.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rendezvous of several nodes, simulated by threads: which node is missing or wrong, and the findings of
-all nodes.
+"""Threads simulate the nodes that meet before a run. Node 0 reports a missing or wrong node, and the findings of all
+nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The preflight on simulated machines, and how it shortens messages of other libraries."""
+"""The preflight checks simulated machines, and shortens messages of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scaling of rotary positions in a configuration of transformers 5 and of transformers 4."""
+"""The runtime writes scaled rotary positions into a configuration of transformers 5 or of transformers 4."""
 
 from __future__ import annotations
 

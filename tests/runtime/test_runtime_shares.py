@@ -1,4 +1,6 @@
-"""Mixtures with shares: which rows are selected, and in which order. The tests need the datasets library."""
+"""A mixture with shares selects the right rows of each source, in the right order. The tests need the datasets
+library.
+"""
 
 from __future__ import annotations
 

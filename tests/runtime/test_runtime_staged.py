@@ -1,4 +1,4 @@
-"""Messages about a folder that `launch.sh --stage` should have filled, before anything is loaded."""
+"""A folder that `launch.sh --stage` has not filled completely gives a message before the run loads anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the runtime sets before the libraries inspect the machine: visible GPUs, peer-to-peer, groups of ranks."""
+"""Before the libraries inspect the machine, the runtime sets the visible GPUs, peer-to-peer access and groups of
+ranks.
+"""
 
 from __future__ import annotations
 

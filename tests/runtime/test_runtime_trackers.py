@@ -1,4 +1,6 @@
-"""MLflow, SwanLab and ClearML: their variables, their logins, and the tracker runs that a resume continues."""
+"""The runtime sets the variables of MLflow, SwanLab and ClearML, checks their logins, and continues their runs after a
+resume.
+"""
 
 from __future__ import annotations
 

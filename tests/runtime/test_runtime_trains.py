@@ -1,4 +1,4 @@
-"""Real training from handwritten bundles, on one and two CPU processes, on each stack.
+"""Handwritten bundles train on one and two CPU processes, on each stack.
 
 Processes are forks of a warm interpreter: the launcher itself, and those that it starts.
 """

@@ -1,4 +1,4 @@
-"""The numbers of rows in a mixture with shares."""
+"""The runtime computes how many rows of each source a mixture with shares has."""
 
 from __future__ import annotations
 

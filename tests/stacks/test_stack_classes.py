@@ -1,4 +1,4 @@
-"""The stacks' tables against the real classes, in an environment with each target's versions.
+"""The stacks' tables agree with the real classes of the libraries, in an environment with each target's versions.
 
 The default target is tested in this environment, any other in the interpreter that XPC_PYTHON_TRL_0_18 (and so on)
 names.

@@ -1,5 +1,5 @@
-"""What the stacks' tables say about model families, against the real classes of each target, measured with tiny
-models.
+"""What the stacks' tables say about model families is true for tiny models of each family, with each target's
+libraries.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""First specs of people who knew only the language reference: the messages that they got, and the results of
-the edits.
+"""People who knew only the language reference wrote these first specs. The messages are helpful, and the suggested
+edits lead to legal specs.
 """
 
 from __future__ import annotations

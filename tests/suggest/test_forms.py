@@ -1,4 +1,6 @@
-"""A rejected spec in other forms (blocks on one line, calls, keys in nested blocks): its edit fits the form."""
+"""A rejected spec is written in other forms, such as blocks on one line, calls, or nested keys. The suggested edit fits
+the form.
+"""
 
 from __future__ import annotations
 

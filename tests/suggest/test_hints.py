@@ -1,4 +1,4 @@
-"""Findings that once gave wrong advice."""
+"""These mistakes in a spec once got wrong advice, and now get the right one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts in another form than the language's: misspelt blocks, values in place of blocks, sources without quotes.
+"""Texts in another form than the language's are understood, such as misspelt blocks and sources without quotes.
 
 Each finding has an edit, and the edited spec states the intent without further findings about names or values.
 """

@@ -1,4 +1,4 @@
-"""Messages about wrong specs: one finding for one mistake, at its place, with a help that can be typed."""
+"""One mistake in a spec gives one finding, at its place, with a help that can be typed."""
 
 import pytest
 from compile_support import HEAD, checked, codes, errors, put, shown

@@ -1,5 +1,5 @@
-"""`xpc tune`: probes that train the same as the spec, their measurements, the diff, and the file that `xpc plan`
-uses.
+"""`xpc tune` writes probes that train the same as the spec, reads their measurements, shows a diff, and stores the
+measurements for `xpc plan`.
 """
 
 from __future__ import annotations

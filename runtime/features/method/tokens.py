@@ -105,7 +105,7 @@ class GivenTokens(TokenCounts):
         return super().mapped(real, rows, *args, **kwargs)
 
     def given(self, rows: Any) -> None:
-        """Count the given rows of token ids, which are those that the trainer gets."""
+        """Count the rows of token ids that the trainer gets."""
         import numpy
 
         plain = rows.with_format(None)

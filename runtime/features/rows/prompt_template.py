@@ -1,4 +1,4 @@
-"""Build a row's prompt from its columns with a template, and take its system prompt from a column."""
+"""Build the prompt of a row from several columns with a template, and take the system prompt of a row from a column."""
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial

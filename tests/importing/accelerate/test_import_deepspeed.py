@@ -1,4 +1,6 @@
-"""DeepSpeed's JSON: which keys become settings, which stay under `extra`, and what "auto" becomes."""
+"""The import of a DeepSpeed JSON decides which keys become settings, which stay under `extra`, and what "auto"
+becomes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """If a script and its spec would train differently, the spec states the script's behaviour, or the import reports the
-line.
+difference with its line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Rows whose tokens a script puts together itself: question, answer and end token, with the loss on the answer."""
+"""A script may join the tokens of a question, an answer and the end token itself, with a loss on the answer. The import
+reads this as a prompt with its completion.
+"""
 
 from __future__ import annotations
 

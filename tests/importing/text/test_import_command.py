@@ -1,4 +1,4 @@
-"""Commands and shell scripts: launchers, quoting, variables, and the resulting arguments."""
+"""The import reads commands and shell scripts: their launchers, quotes and variables, and the arguments that result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Job scripts: lines for Slurm, a file as the only argument of the parser, and a number of processes that nothing
-states.
+"""The import reads job scripts: their `#SBATCH` lines, a configuration file as the only argument, and commands that do
+not state the number of processes.
 """
 
 from __future__ import annotations

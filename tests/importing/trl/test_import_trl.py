@@ -1,5 +1,5 @@
-"""TRL's YAML together with accelerate's file: what each kind of key becomes, and what is reported about keys that are
-not imported.
+"""A TRL YAML is imported together with accelerate's file. Each kind of key becomes the right setting, and a key that is
+not imported is reported.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ POOLS: Mapping[str, tuple[str, ...]] = {
     "method.rewards": ("[accuracy(weight=1), format(weight=0.5)]", "accuracy", "[format, tag_count]",
                        '"rewards.py:shorter"', '[accuracy, "rewards.py:shorter"]'),
 }  # fmt: skip
-"""Values for single settings, as they are typed."""
+"""For some settings, the values that random specs may state, as they are typed."""
 KINDS: Mapping[str, tuple[str, ...]] = {
     k.FLAG.name: ("true", "true", "false"), k.STEPS_OR_SHARE.name: ("0", "40", "3%"), k.REAL.name: ("0", "0.1", "1"),
     k.REAL_OR_SHARE.name: ("0", "1e-7", "10%"), k.EVERY.name: ("1", "10", "100", "5%", "33.3%", "epoch", "never"),

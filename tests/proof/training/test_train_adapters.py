@@ -1,5 +1,5 @@
-"""Train from compiled bundles: adapters with completely trained modules, adapters with two learning rates, rotations,
-and frozen layers.
+"""The tests train four kinds of runs from compiled bundles: adapters next to completely trained modules, adapters with
+two learning rates, rotations, and frozen layers.
 
 Each kind of run resumes from a checkpoint. Runs have one process or two, on all stacks.
 """

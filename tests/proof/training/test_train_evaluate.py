@@ -1,5 +1,5 @@
-"""evaluate.sh with the pinned harness, offline. It runs a task file of the user on the trained model, and on an adapter
-with its base.
+"""evaluate.sh runs a user's task file with the pinned harness, offline, on the trained model and on an adapter with its
+base.
 
 One evaluation starts a new interpreter; all other evaluations, and the training, run in forks of a warm one.
 """

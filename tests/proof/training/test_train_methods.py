@@ -1,4 +1,4 @@
-"""Every method of the language, really trained from a compiled bundle, on every stack.
+"""Every method of the language is trained from a compiled bundle, on every stack.
 
 Methods train full weights, adapters, and adapters on a quantized base, in one process and in two. Each method resumes
 from a checkpoint. Runs are forks of a warm interpreter.

@@ -1,5 +1,5 @@
-"""Muon in real trainers of every stack: which weights Muon trains and which AdamW trains. A resumed run restores the
-states of both.
+"""On every stack, Muon trains the hidden matrices and AdamW all other weights. A resumed run restores the states of
+both.
 """
 
 from __future__ import annotations

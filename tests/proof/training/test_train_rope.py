@@ -1,4 +1,6 @@
-"""Scaled rotary positions in real trainers of every stack: trained, saved, and not scaled a second time."""
+"""A model with scaled rotary positions trains and saves on every stack. The saved model cannot be scaled a second
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule with its pair of specs: one that it rejects, and the nearest one that it accepts."""
+"""Each rule rejects the first spec of its case, and accepts the second, which is the nearest legal one."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Findings about the turns of local rows: their helps are legal on the spec's stack, templates that require alternating
-turns are known, and `omit` allows a template to drop parts.
+"""The rules know which turns of local rows a template allows. The helps of their findings are legal on the spec's
+stack, and `omit` allows a template to drop parts.
 """
 
 from __future__ import annotations
