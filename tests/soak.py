@@ -22,7 +22,7 @@ from itertools import cycle
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(HERE)
 PROPERTIES = "@given("
-"""The text by which a file of tests that uses hypothesis is found."""
+"""A test file that contains this text uses hypothesis."""
 
 
 def properties() -> list[str]:

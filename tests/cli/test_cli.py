@@ -1,4 +1,6 @@
-"""The command line as users see it: exit statuses, formats, standard input, and no traceback."""
+"""Users of the command line see the right exit statuses and formats, and never a traceback. Standard input works as a
+file.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The site of the docs, built as `make site` builds it in a separate environment, and opened in Chromium."""
+"""`make site` builds the docs as a site. The test builds it in a separate environment and opens it in Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words of which fuzzed specs are made: hostile ones and ordinary ones."""
+"""Words for fuzzed specs: hostile ones and ordinary ones."""
 
 from __future__ import annotations
 

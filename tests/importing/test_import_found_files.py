@@ -1,4 +1,4 @@
-"""Features of 368 public files that an import once refused needlessly or misread, each tested with similar cases."""
+"""The import once refused or misread features of 368 public files. Each feature is tested with similar files."""
 
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
 def test_a_node_that_dies_ends_the_other(
     pair: Nodes, location: str, tmp_path: object, dies: Callable[..., None], words: str
 ) -> None:
-    """During a run that would take minutes, every process of node 1 is killed, or its network cable is removed. Without
-    a closed connection, only the timeout of a collective operation ends the other node.
+    """During a run that would take minutes, every process of node 1 is killed, or its network is cut. If the network is
+    cut, no connection is closed, so only the timeout of a collective operation ends node 0.
     """
     pair.name(True)
     text = ("launch local(nccl_timeout=15s)",) if dies is Nodes.unplug else ()

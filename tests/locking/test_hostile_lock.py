@@ -1,4 +1,6 @@
-"""Hostile locks, hub answers and package indexes. A field with an unexpected form gives an error of one sentence."""
+"""Locks, hub answers and package indexes may be hostile. A field with an unexpected form gives an error of one
+sentence.
+"""
 
 import json
 import os

@@ -35,7 +35,7 @@ from xpc.grammar.record import record
 
 SHARE = 0.9
 OTHER = "other chip"
-"""The kind of runs on GPUs with other chips than A100 and H100, as the plan names it."""
+"""The name of the range for runs on GPUs with other chips than A100 and H100."""
 KINDS = ("base", "deepspeed", "experts", "lengths", OTHER, "quantized")
 LENGTHS = "training_hub"
 """The source whose runs have rows of many lengths."""
@@ -122,7 +122,7 @@ def on_other_chips(known: dict[str, Any]) -> list[Run]:
 
 
 def source(row: Row) -> str:
-    """The source of a row, by which runs are weighted: its trainer and its publisher."""
+    """The source to which a row belongs, that is, its trainer and its publisher. Runs are weighted by source."""
     return "xtuner" if "attended" in row else {"fms_models": "fms-hf-tuning"}.get(row["group"], str(row["group"]))
 
 

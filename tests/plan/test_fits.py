@@ -1,4 +1,4 @@
-"""The plan's verdict in `xpc check`, the changes that it proposes, and `--allow-oom`."""
+"""`xpc check` reports the plan's verdict and proposes changes that fit; `--allow-oom` turns the error into a note."""
 
 from __future__ import annotations
 

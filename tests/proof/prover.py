@@ -85,7 +85,7 @@ class Child:
 
 
 def _child(job: dict[str, Any], pipe: int, log: str, folder: str) -> None:
-    """Run a job to its end; never returns."""
+    """Run a job in this forked process, and exit. Never returns."""
     status = 1
     try:
         os.setsid()

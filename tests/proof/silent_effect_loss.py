@@ -32,8 +32,8 @@ class Scale:
         self.slope = self.loss and not zero and not self._quantized()
 
     def _plain(self, values: dict[str, Any]) -> bool:
-        """Whether the loss can be computed a second time: it is not random, and has only terms that this module can
-        compute.
+        """Whether the loss can be computed a second time, that is, it is not random and has only terms that this module
+        knows.
         """
         if self.method not in ("sft", *BY_ROWS) or values.get("neftune_noise_alpha"):
             return False

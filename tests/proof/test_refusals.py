@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def sentence(run: Run) -> str:
-    """The single sentence by which a run says why it does not start."""
+    """The single sentence in which a run says why it does not start."""
     assert run.done.returncode == 1, run.output
     assert run.done.stderr.startswith("error: "), run.output
     assert run.done.stderr.count("\n") == 1, run.output

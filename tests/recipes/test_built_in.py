@@ -25,8 +25,8 @@ SHIPPED = {
 }  # fmt: skip
 """The files of trl 1.16 with the published templates."""
 MARKED = ("qwen2.5", "llama3", "gemma", "gemma3", "phi3")
-"""Templates of which TRL has a training variant that writes the same text; qwen3's variant adds reasoning blocks to
-every answer.
+"""Templates for which TRL has a training variant that writes the same text. qwen3's variant differs: it adds reasoning
+blocks to every answer.
 """
 RENDERED = {"chatml": "chatml", "smollm2": "smollm2", "smollm3": "smollm3", "zephyr": "zephyr"}
 """Built-in templates that a published recipe also uses; renderings.json has their renderings."""

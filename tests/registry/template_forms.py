@@ -1,8 +1,8 @@
-"""The kinds of rows that each built-in chat template can write, found by rendering a row of each kind. `python
-template_forms.py` writes the table.
+"""The kinds of rows that each built-in chat template can write. A row of each kind is rendered to find this out.
+`python template_forms.py` writes the table.
 
-The kinds are those of `compiler/data/structure.py`, by which `xpc check` counts rows. A template writes a kind, omits
-it (a part of the row is not in the text), or refuses it (with an exception).
+The kinds are those that `xpc check` counts in local files (`compiler/data/structure.py`). A template writes a kind,
+omits it (a part of the row is not in the text), or refuses it (with an exception).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Every model of the registry against the module that transformers builds on the meta device."""
+"""The registry's number of parameters of each model equals that of the module which transformers builds on the meta
+device.
+"""
 
 import pytest
 

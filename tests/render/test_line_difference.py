@@ -1,4 +1,4 @@
-"""Line differences of texts: correct for random texts, and bounded in time for hostile ones."""
+"""Line differences of random texts are correct, and those of hostile texts are found in bounded time."""
 
 from __future__ import annotations
 

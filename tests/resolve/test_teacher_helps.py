@@ -1,4 +1,4 @@
-"""The messages about a teacher of which the compiler knows too little."""
+"""If the compiler knows too little about a teacher, the message says what to write."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ TOKENIZER.eos_token_id = 2
 
 
 def call(code: str, stack: str = "trl-1.16", row: dict[str, Any] = ROW) -> str | None:
-    """The mistake that the run reports when it calls the function `r` of this code with a row."""
+    """Run the text `code`, which defines a reward function `r`. Return what the runtime reports about a first call of
+    `r`.
+    """
     inside: dict[str, Any] = {}
     exec(compile(code, "/b/files/r.py", "exec"), inside)
     facts = load(stack)

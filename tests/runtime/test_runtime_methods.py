@@ -1,4 +1,4 @@
-"""Rewards, adapters and packages that methods need, without the training libraries."""
+"""The runtime finds the rewards, adapters and packages that a method needs. The tests need no training libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vLLM server of a run: its command, its program, and the check that it answers."""
+"""The runtime starts the vLLM server of a run by the right command, and checks that the server answers."""
 
 from __future__ import annotations
 

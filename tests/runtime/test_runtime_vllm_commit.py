@@ -1,4 +1,4 @@
-"""A colocated vLLM loads the commit that the bundle pins, for each stack's way of creating it."""
+"""Each stack creates a colocated vLLM in its own way, and in each the vLLM loads the commit that the bundle pins."""
 
 import sys
 from types import ModuleType, SimpleNamespace

@@ -1,4 +1,4 @@
-"""Prompts that a template makes of a row's columns, and system prompts from a column."""
+"""A template makes the prompts from a row's columns, and a column has the system prompts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""People who knew only the language reference wrote these first specs. The messages are helpful, and the suggested
-edits lead to legal specs.
+"""Mistakes in the first specs of people who knew only the language reference. The messages name a legal text to
+type.
 """
 
 from __future__ import annotations

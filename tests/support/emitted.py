@@ -57,7 +57,7 @@ def one(
     name: str, *lines: str, on: str = "8 x h100-80gb", strategy: str = "ddp", precision: str = "bf16",
     batch: str = "gbs=128 micro=4", train: str = "qwen2.5-3b on infinity-instruct for 3 epochs", target: str = DEFAULT,
 ) -> Emitted:  # fmt: skip
-    """A complete spec. `more` are its additional lines, and the other parameters are the values of the usual lines."""
+    """A complete spec. `more` are additional lines; each other parameter replaces a value in one of the usual lines."""
     head = ["xpc 1", f"train {train}", f"hardware {on}", f"strategy {strategy}", f"precision {precision}"]
     return Emitted(name, "\n".join([*head, f"batch {batch}", f"target {target}", *lines]) + "\n", target)
 

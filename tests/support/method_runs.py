@@ -208,7 +208,8 @@ class Warm:
         return compiled(text, self.location, os.path.join(self.location, f"{name}.bundle"), f"{name}.xp")
 
     def run(self, bundle: str, cwd: str, target: str, world: int = 1, idle: bool = False, **variables: str) -> Trained:
-        """Run a bundle from ``cwd`` to its end, with ``world`` processes and these environment variables.
+        """Run a bundle with ``world`` processes and these environment variables, started in ``cwd``; wait until it has
+        ended.
 
         Fails with the output if a process fails. Unless ``idle`` is true, also fails if the run reports that nothing is
         learned.
@@ -229,7 +230,9 @@ class Warm:
         return self.run(self.compiled(text, name), cwd, target, world, **variables)
 
     def launch(self, bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-        """Run the bundle's launch.sh to its end. Each Python interpreter that it starts is a fork of the warm one."""
+        """Run the bundle's launch.sh and wait until it has ended. Each Python interpreter that it starts is a fork of
+        the warm one.
+        """
         python = self.of(payload(bundle)["target"]).python
         return launch(bundle, cwd, *words, PYTHON=python, **variables)
 

@@ -92,7 +92,9 @@ def payload(bundle: str) -> dict[str, Any]:
 
 
 def launch(bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-    """Run a bundle's launch.sh from the folder ``cwd`` to its end, in its target's interpreter unless PYTHON is set."""
+    """Start a bundle's launch.sh in the folder ``cwd`` and wait until it has ended. Unless PYTHON is set, it uses the
+    interpreter of the bundle's target.
+    """
     plan = payload(bundle)
     variables.setdefault("PYTHON", interpreter(plan["target"]))
     done = subprocess.run([os.path.join(bundle, "launch.sh"), *words], cwd=cwd, text=True, capture_output=True,

@@ -169,8 +169,9 @@ def _packed(value: Any, where: str) -> Any:
 
 
 def _without_nulls(value: Any) -> Any:
-    """The column, with messages that lack keys whose value is null. In a Parquet file, each message has all keys of any
-    row's messages."""
+    """The column without the keys of messages whose value is null. In a Parquet file, every message has every key that
+    occurs in the file, with null if the message lacks it.
+    """
     if isinstance(value, list):
         return [_without_nulls(turn) if isinstance(turn, dict) else turn for turn in value]
     return {key: without_nulls(one) for key, one in value.items()} if isinstance(value, dict) else value

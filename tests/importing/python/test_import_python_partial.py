@@ -1,4 +1,4 @@
-"""`--partial` for scripts whose text leaves values open: conditions, required arguments, rows that the script
+"""`--partial` imports a script whose text leaves something open: conditions, required arguments, or rows that it
 builds.
 """
 

@@ -1,4 +1,6 @@
-"""A version of TRL that a script or its repository states excludes the others, if the names of the file allow it."""
+"""If a script or its repository states a TRL version, the import takes this version, unless the script uses names that
+the version does not have.
+"""
 
 from __future__ import annotations
 

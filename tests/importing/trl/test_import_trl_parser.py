@@ -41,7 +41,7 @@ UNSAID = {
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""For some arguments: the value that TRL uses if the argument is None."""
+"""For some arguments: the value that TRL uses in place of None."""
 DATED = {
     ("sft", "average_tokens_across_devices"): False,
     ("dpo", "average_tokens_across_devices"): False,

@@ -33,7 +33,7 @@ UNSET = {
     "completion_only_loss": False,
     "gradient_checkpointing_kwargs": {"use_reentrant": True},
 }
-"""The value that TRL uses if an argument is None."""
+"""For some arguments: the value that TRL uses in place of None."""
 SPELLED: dict[str, dict[str, Any]] = {
     "include_num_input_tokens_seen": {"no": False},
     "lr_scheduler_kwargs": {"{}": None},

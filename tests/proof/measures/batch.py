@@ -7,7 +7,9 @@ from typing import Any
 
 
 def product(run: Any) -> dict[str, Any]:
-    """Two numbers of sequences per optimizer step: that of the trainer's arguments, and that of the spec."""
+    """Return a pair: the number of sequences per optimizer step by the trainer's arguments, and the number in the
+    spec.
+    """
     args = run.args
     trained = args.per_device_train_batch_size * args.gradient_accumulation_steps * run.plan["run"]["world_size"]
     requested = run.plan["run"]["gbs"]

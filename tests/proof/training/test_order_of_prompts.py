@@ -1,5 +1,5 @@
-"""The order of prompts after a resume in a later epoch, for methods that repeat prompts and shuffle with TRL's own
-generator.
+"""A run that resumes in a later epoch gets the prompts in the order of an uninterrupted run. This holds for methods
+that repeat prompts and shuffle with TRL's own generator.
 
 An epoch has two steps and a run four. The run resumes at the start of the second epoch, or within that epoch.
 """

@@ -1,4 +1,4 @@
-"""Families of the newest transformers in real trainers: the saved weights were trained, and they load again."""
+"""Real trainers train families of the newest transformers. The saved weights have changed, and they load again."""
 
 from __future__ import annotations
 

@@ -11,7 +11,9 @@ from spec_parts import extra
 
 KEPT: dict[str, Any] = {"keep": ("attn_implementation",)}
 TEXT: dict[str, Any] = {"shape": "text"}
-"""Proofs with rows of text. The rows end with the end token, by which measurements find the ends of documents."""
+"""Proofs with rows of text. Each row ends with the end token, because measurements take it for the end of a
+document.
+"""
 
 
 GRPO = "method grpo(rewards=[accuracy], generations=2, max_completion=8)"

@@ -1,4 +1,4 @@
-"""Adapter targets on mixtures of experts and on dense models, checked by each stack's table of modules."""
+"""Each stack's table of modules decides which adapter targets are legal, on mixtures of experts and on dense models."""
 
 from __future__ import annotations
 

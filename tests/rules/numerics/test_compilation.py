@@ -1,4 +1,4 @@
-"""The suggested edits of the rules about compiled models."""
+"""The edit of a rule about compiled models replaces a mode with CUDA graphs, and no other mode."""
 
 from __future__ import annotations
 
