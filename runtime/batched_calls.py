@@ -23,8 +23,8 @@ FIRST = 10
 """The rows of the first group, which shows whether the function needs offsets."""
 MASK = "assistant_masks"
 MASKED = ("06820c961991ed71", "b3a5577234e10210", "d93dc804cc9b0d21")
-"""Digests of the source of apply_chat_template (transformers 5.23, 4.57, 4.52) whose masks `assistant_mask` computes.
-The masks of any other source are its own.
+"""Digests of the source of apply_chat_template in transformers 5.23, 4.57 and 4.52, whose masks `assistant_mask` can
+compute. If the source has another digest, apply_chat_template computes the mask.
 """
 COMPARED = 5
 """The number of texts that are encoded with and without offsets, to see that everything else is equal."""
@@ -40,7 +40,9 @@ class NotBatched(Exception):
 
 
 class Stopped(BaseException):
-    """Raised in a function that reads what is not known yet. It is no Exception, so that functions do not handle it."""
+    """Raised in a function that reads a value before it is known. It is not an Exception, because functions may catch
+    those.
+    """
 
 
 class OffsetsRead(Stopped):
@@ -73,7 +75,9 @@ class Placeholder:
 
 
 class Mask(Placeholder):
-    """An assistant mask that is not known yet. trl refuses a mask without a 1, which is looked at later."""
+    """An assistant mask that is not known yet. trl refuses a mask without a 1; whether there is one is checked
+    later.
+    """
 
     def __contains__(self, value: Any) -> bool:
         if value != 1:
@@ -244,7 +248,9 @@ class Recorder:
         return self.last
 
     def chat(self, real: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The result of apply_chat_template. A repeated call whose result is an encoding does not render again."""
+        """The result of apply_chat_template. If the same call has already returned an encoding, the chat is not
+        rendered again.
+        """
         calls, number = self.calls, self.calls.chat
         if number < len(calls.chats):
             text, *after = calls.chats[number]
@@ -372,7 +378,7 @@ def holds_placeholders(value: Any) -> bool:
 
 
 def _hidden(row: Mapping[str, Any]) -> bool:
-    """Whether a row has placeholders inside of its values, where `filled` does not find them."""
+    """Whether a row has placeholders inside lists or dictionaries. ``filled`` would not replace them there."""
     return any(not isinstance(one, Placeholder) and holds_placeholders(one) for one in row.values())
 
 

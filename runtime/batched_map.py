@@ -28,8 +28,9 @@ NotBatched: type[Exception] = CALLS["NotBatched"]
 
 
 class Row(MutableMapping[str, Any]):
-    """A row of a batch, which the mapped function reads and changes. ``own`` has the values that this function has
-    set."""
+    """A row of a batch, which the mapped function reads and changes. ``own`` has the values that the function has
+    set.
+    """
 
     def __init__(self, batch: Mapping[str, Any], at: int) -> None:
         self.batch, self.at, self.own = batch, at, dict[str, Any]()
@@ -82,7 +83,9 @@ def _batched(
 
 
 def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
-    """The value of a row, which may be unchanged. Raises NotBatched if there is none."""
+    """The value of a column in the new row, or in the stored row if the function has not set it. Raises NotBatched
+    without one.
+    """
     if name in row:
         return row[name]
     if name not in batch:

@@ -74,7 +74,7 @@ def starters(specs: Sequence[Spec], name: str, pins: Mapping[str, str]) -> dict[
 
 
 def named(spec: CheckedSpec, member: str) -> CheckedSpec:
-    """The spec of a member, in which the name and the folder are those of the member's bundle."""
+    """The spec of a member, with the name and the folder of the member's bundle."""
     folder = f"{spec.name}.bundle/{MEMBERS}/{member}"
     own = evolve(spec, name=f"{spec.name}-{plain_name(member)}", folder=folder)
     return CheckedSpec.of(own, spec.problems, spec.silenced)

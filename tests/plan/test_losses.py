@@ -71,8 +71,8 @@ def test_a_divergence_holds_what_the_plan_counts(beta: float, head: str, half: b
 
 @pytest.mark.parametrize("head", ["model", "trl"])
 def test_a_tied_table_has_two_gradients_and_their_sum(head: str) -> None:
-    """A tied embedding gets a gradient as input and one as output head, and the end of the backward pass adds them up.
-    The sum becomes the stored gradient, or is added to it in a second micro-batch.
+    """A tied embedding table gets two gradients, one from the embedding and one from the output head. The end of the
+    backward pass adds them up. The sum becomes the stored gradient, or is added to it in a second micro-batch.
     """
     from transformers import LlamaConfig, LlamaForCausalLM
     from trl.trainer.utils import add_fused_lm_head

@@ -70,7 +70,9 @@ def test_other_templates_are_not_stopped(template: str) -> None:
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Set the time limit as a launch does, on a module in place of transformers' module; returns the module."""
+    """Set the time limit of templates as a launch does, but on a stand-in for transformers' module. Returns the
+    stand-in.
+    """
     base = SimpleNamespace(render_jinja_template=lambda work: work())
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(tokenization_utils_base=base))
     monkeypatch.setattr(template_time, "SECONDS", 0.3)

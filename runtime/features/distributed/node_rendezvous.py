@@ -16,7 +16,7 @@ from . import node_all_reduce, node_facts, node_network, node_protocol, shared_f
 from .node_protocol import Node, Rendezvous
 
 SKEW = 5.0
-"""Seconds between two clocks that cause a warning, beyond the error of the measurement."""
+"""A warning is printed if two clocks differ by more than this many seconds plus the error of the measurement."""
 HINTS = {
     "gloo": "GLOO_SOCKET_IFNAME names the interface, now {interface}",
     "nccl": "NCCL_SOCKET_IFNAME names the interface, and NCCL_DEBUG=INFO shows more",

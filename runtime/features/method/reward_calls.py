@@ -130,7 +130,7 @@ def _result(returned: Any, failed: Exception | None) -> Any:
 
 
 def _local(why: str) -> RunError:
-    """A RunError of this process alone, marked so that this process reports it."""
+    """A RunError that only this process hit. Its mark makes this process report it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error

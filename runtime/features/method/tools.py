@@ -216,7 +216,7 @@ def _raised(kind: str, name: str, function: Any, error: BaseException) -> str:
 
 
 def _local(why: str) -> RunError:
-    """A RunError of this process alone, marked so that this process reports it."""
+    """A RunError that only this process hit. Its mark makes this process report it."""
     error = RunError(why)
     error.local = True  # type: ignore[attr-defined]
     return error
