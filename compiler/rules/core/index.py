@@ -104,7 +104,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.numerics.kernels", always),
     ("rules.numerics.newer_files", older_transformers),
     ("rules.numerics.packing", enabled("batch.packing", "batch.packing.eval", "batch.padding_free")),
-    ("rules.numerics.plausible", written("optimizer.lr", "optimizer.eps", "optimizer.betas", "optimizer.weight_decay", "optimizer.clip", "lora.alpha", "lora.rank", "lora.dropout", "method.beta", "method.temperature", "method.epsilon", "schedule.warmup", "batch.seq", "train.epochs")),
+    ("rules.numerics.plausible", any_of(written("optimizer.lr", "optimizer.adamw_lr", "optimizer.eps", "optimizer.betas", "optimizer.weight_decay", "optimizer.clip", "optimizer.momentum", "optimizer.scale", "schedule.warmup", "schedule.power", "lora.alpha", "lora.rank", "lora.dropout", "lora.lr_ratio", "lora.embedding_lr", "method.beta", "method.label_smoothing", "method.margin", "method.likelihood", "method.rpo", "method.desirable", "method.undesirable", "method.center", "method.sync_reference.mixup", "method.epsilon", "method.epsilon_high", "method.delta", "method.generations", "method.iterations", "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty", "batch.seq", "batch.gbs", "train.epochs", "data.holdout"), chosen("method", "cpo"), extra("trl"))),
     ("rules.numerics.precision", always),
     ("rules.numerics.quantized", quantized),
     ("rules.numerics.recomputation", any_of(enabled("memory.checkpointing.selective"), chosen("strategy", "zero3"))),

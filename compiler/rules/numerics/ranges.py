@@ -1,0 +1,154 @@
+"""The table of plausible values: for each setting, the range around the values that recipes and papers publish (XP586).
+
+The published values are those in the recipes of the alignment handbook, open-r1, FastChat, axolotl and LLaMA-Factory,
+in the documentation of TRL (`paper_index.md`, `lora_without_regret.md`, `kto_trainer.md`) and in the examples of peft.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler.language.optimizers import PACKAGES, SCHEDULE_FREE
+from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.numerics.batch import LEAST_CLIP, LEAST_RATE, LEAST_TEMPERATURE
+from xpc.compiler.spec import Spec
+from xpc.grammar.record import record
+
+INFINITE = float("inf")
+ADAM = (
+    "adamw", "adamw_torch", "adamw_fused", "adamw8bit", "paged_adamw", "paged_adamw8bit", "ademamix", "ademamix8bit",
+    "paged_ademamix", "paged_ademamix8bit", "torchao_adamw4bit", "torchao_adamw8bit", "stable_adamw", "grokadamw",
+)  # fmt: skip
+"""AdamW, and optimizers whose update has about the size of AdamW's, so that the same learning rates suit them."""
+LION = ("lion", "lion8bit", "paged_lion", "paged_lion8bit")
+PROJECTED = (*PACKAGES["galore"], *PACKAGES["apollo"])
+ONLINE = ("grpo", "rloo")
+PREFERENCES = ("dpo", "orpo", "cpo", "kto")
+SUPERVISED = ("sft", "reward", "distill")
+FULL, LOW_RANK = ("",), ("lora", "qlora")
+"""Values of `Range.adapters`: no adapters, and low-rank adapters."""
+LARGE = 3_000_000_000
+"""The number of parameters from which a model counts as large."""
+
+
+@record
+class Range:
+    """The plausible values of a setting: from `low` to `high`, both included. `published` says which values are
+    published; the range is wider than these. `typed` is a usual value.
+
+    The range applies to the methods in `methods`, the optimizers in `optimizers`, the losses in `losses` and the kinds
+    of adapters in `adapters` (all, if empty; "" stands for a run without adapters), and to models with at least `least`
+    parameters. Up to `handled`, and from `refused` on, another rule reports the value. If `also_default` is true, a
+    value that the spec does not state is checked, too.
+    """
+
+    path: Path
+    low: float
+    high: float
+    typed: str
+    published: str
+    methods: tuple[str, ...] = ()
+    optimizers: tuple[str, ...] = ()
+    adapters: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    least: int = 0
+    handled: float = 0.0
+    refused: float = INFINITE
+    also_default: bool = False
+
+    def concerns(self, spec: Spec) -> bool:
+        """Whether the range applies to the spec."""
+        adapter = spec.adapter if spec.lora else ""
+        params = spec.model.facts.params if spec.model.facts is not None else 0
+        return (
+            (self.also_default or spec.written(self.path))
+            and (not self.methods or spec.text("method") in self.methods)
+            and (not self.optimizers or spec.text("optimizer") in self.optimizers)
+            and (not self.adapters or adapter in self.adapters)
+            and (not self.losses or not set(spec.losses).isdisjoint(self.losses))
+            and params >= self.least
+        )
+
+
+RATE: Path = "optimizer.lr"
+RANGES = (
+    # learning rates: the first range that applies is used
+    Range(RATE, 1e-8, 1e-4, "lr = 1e-6", "5e-7 to 5e-6 for kto without adapters", ("kto",), ADAM, FULL,
+          handled=LEAST_RATE),
+    Range(RATE, 1e-8, 1e-3, "lr = 2e-5", "2e-7 to 5e-4 for all weights of models from 3B on", optimizers=ADAM,
+          adapters=FULL, least=LARGE, handled=LEAST_RATE),
+    Range(RATE, 1e-8, 1e-2, "lr = 1e-6", "2e-7 to 1e-2 for dpo without adapters", ("dpo",), ADAM, FULL,
+          handled=LEAST_RATE),
+    Range(RATE, 1e-8, 5e-3, "lr = 2e-5", "2e-7 to 1e-3 without adapters", (), ADAM, FULL, handled=LEAST_RATE),
+    Range(RATE, 2e-6, 1e-2, "lr = 2e-4", "1e-5 to 3e-3 with LoRA", SUPERVISED, ADAM, LOW_RANK, handled=LEAST_RATE),
+    Range(RATE, 1e-8, 5e-3, "lr = 1e-5", "1e-6 to 5e-4 with LoRA", (*PREFERENCES, *ONLINE), ADAM, LOW_RANK,
+          handled=LEAST_RATE),
+    Range(RATE, 1e-7, 1e-1, "lr = 4e-3", "2e-4 to 2e-2 with VeRA", (), ADAM, ("vera",), handled=LEAST_RATE),
+    Range(RATE, 1e-8, 2e-2, "lr = 1e-4", "1e-5 to 3e-3 with adapters", (), ADAM, ("oft", "loha", "miss"),
+          handled=LEAST_RATE),
+    Range(RATE, 1e-9, 2e-3, "lr = 5e-6", "1e-6 to 1e-4 with Lion", (), LION, handled=LEAST_RATE),
+    Range(RATE, 1e-8, 1e-1, "lr = 1e-4", "1e-5 to 1e-2 with Adafactor", (), ("adafactor",), handled=LEAST_RATE),
+    Range(RATE, 1e-8, 1e-1, "lr = 1e-4", "1e-5 to 1e-2 with projected gradients", (), PROJECTED, handled=LEAST_RATE),
+    Range(RATE, 1e-8, 1e-1, "lr = 1e-4", "1e-5 to 1e-2", (), SCHEDULE_FREE[:2], handled=LEAST_RATE),
+    Range(RATE, 1e-7, 2e-1, "lr = 2e-4", "2e-4 to 5e-2 with Muon", (), ("muon",), handled=LEAST_RATE),
+    Range(RATE, 1e-4, 1, "lr = 1e-2", "1e-3 to 1 with sgd", (), ("sgd",), handled=LEAST_RATE),
+    Range(RATE, 1e-5, 1, "lr = 3e-2", "1e-3 to 3e-2 with LOMO", (), ("lomo",), handled=LEAST_RATE),
+    Range("optimizer.adamw_lr", 1e-8, 1e-2, "adamw_lr = 2e-5", "1e-6 to 3e-3", (), ("muon",)),
+    Range("lora.embedding_lr", 1e-9, 1e-2, "embedding_lr = 1e-6", "1e-6"),
+    Range("lora.lr_ratio", 1, 512, "lr_ratio = 16", "4 to 64"),
+    # the optimizer and its schedule
+    Range("optimizer.eps", 0, 1e-3, "eps = 1e-8", "1e-8 to 1e-5", (), ADAM),
+    Range("optimizer.weight_decay", 0, 1, "weight_decay = 0.1", "0 to 0.5", (), ADAM),
+    Range("optimizer.clip", 1e-3, INFINITE, "clip = 1", "0.1 to 2", handled=LEAST_CLIP),
+    Range("optimizer.momentum", 0, 0.9995, "momentum = 0.9", "0.9 to 0.99"),
+    Range("optimizer.scale", 1e-3, 1e3, "scale = 0.25", "0.25 to 128"),
+    Range("schedule.warmup", 0, 0.5, "warmup = 3%", "3 to 10 % of the run"),
+    Range("schedule.power", 0.1, 10, "power = 1", "0.5 to 2", handled=-1),
+    # adapters
+    Range("lora.dropout", 0, 0.5, "dropout = 0.05", "0 to 0.2", refused=1),
+    # preferences
+    Range("method.beta", 1e-4, 10, "beta = 0.1", "1e-3 to 0.9 for dpo", ("dpo",)),
+    Range("method.beta", 1e-4, 10, "beta = 0.1", "0.01 to 0.5 for kto", ("kto",)),
+    Range("method.beta", 1e-3, 10, "beta = 0.1", "0.05 to 0.5 for orpo", ("orpo",), handled=-1),
+    Range("method.beta", 0.5, 100, "beta = 2.5", "2 to 10 for SimPO", ("cpo",), losses=("simpo",), also_default=True),
+    Range("method.beta", 1e-3, 10, "beta = 0.1", "0.01 to 0.5 for cpo", ("cpo",)),
+    Range("method.label_smoothing", 0, 0.49, "label_smoothing = 0.1", "0 to 0.3; at 0.5 nothing is preferred",
+          ("dpo",), losses=("sigmoid",)),
+    Range("method.margin", 0, 20, "margin = 0.5", "0.3 to 5"),
+    Range("method.likelihood", 0, 10, "likelihood = 1", "0 to 1"),
+    Range("method.rpo", 0, 10, "rpo = 1", "0.005 to 1"),
+    Range("method.desirable", 0, 100, "desirable = 1", "0.2 to 4"),
+    Range("method.undesirable", 0, 100, "undesirable = 1", "0.2 to 4"),
+    Range("method.center", 0, 1, "center = 0.01", "0.01"),
+    Range("method.sync_reference.mixup", 1e-2, 1, "mixup = 0.6", "0.6 to 0.9", handled=-1),
+    # reinforcement
+    Range("method.beta", 0, 1, "beta = 0.04", "0 to 0.1 for reinforcement", ONLINE),
+    Range("method.epsilon", 1e-5, 10, "epsilon = 0.2", "3e-4 to 10", handled=-1),
+    Range("method.epsilon_high", 1e-5, 100, "epsilon_high = 0.28", "4e-4 to 5", handled=-1),
+    Range("method.delta", 1, 100, "delta = 4", "1.5 to 4", handled=1),
+    Range("method.generations", 2, 1024, "generations = 8", "2 to 64"),
+    Range("method.iterations", 1, 64, "iterations = 1", "1 to 16"),
+    Range("method.temperature", 0.1, 2, "temperature = 1", "0.6 to 1.2", ONLINE, handled=LEAST_TEMPERATURE),
+    Range("method.temperature", 0.1, 10, "temperature = 1", "0.5 to 4", ("distill",), handled=LEAST_TEMPERATURE),
+    Range("method.top_p", 0.1, 1, "top_p = 0.95", "0.8 to 1"),
+    Range("method.min_p", 0, 0.5, "min_p = 0.05", "0 to 0.1", refused=1),
+    Range("method.repetition_penalty", 0.5, 2, "repetition_penalty = 1", "1 to 1.2"),
+    # the batch and the data
+    Range("batch.seq", 16, INFINITE, "seq = 2048", "512 to 131072", handled=1),
+    Range("batch.gbs", 1, 2**17, "gbs = 128", "8 to 4096"),
+    Range("train.epochs", 0, 500, "for 3 epochs", "1 to 150"),
+    Range("data.holdout", 0, 0.5, "holdout = 5%", "1 to 20 % of the rows"),
+)  # fmt: skip
+"""The ranges, in the order in which they are reported. Of several ranges for a setting the first that applies is used.
+`delta` below 1, `dropout` from 1 on and `min_p` of 1 are other rules' findings.
+"""
+EXTRA = (
+    ("neftune_noise_alpha", 100, "neftune_noise_alpha = 5", "5 to 15"),
+    ("label_smoothing_factor", 0.5, "label_smoothing_factor = 0.1", "0 to 0.2"),
+    ("router_aux_loss_coef", 1, "router_aux_loss_coef = 0.001", "0.001 to 0.02"),
+)
+"""Arguments in `extra trl`: the name, the largest plausible value, a usual value, and what is published."""
+LEAST_SCALE, LARGEST_SCALE = 1 / 64, 128
+"""Bounds of alpha / rank. Published are 1/16 (rank 256, alpha 16) to 32 (rank 1, alpha 32)."""
+LEAST_BETAS = (0.5, 0.8)
+"""The least plausible betas of Adam. Published are 0.9 to 0.95, and 0.95 to 0.999."""
+LARGEST_BETA = 0.99
+"""The largest plausible first beta of Adam."""
