@@ -7,7 +7,6 @@ could be run.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Mapping
 
@@ -22,16 +21,6 @@ TOTAL = 4 * 2**30
 """Maximum total size in bytes of a bundle's files."""
 MOST = 20_000
 """The largest number of files in a bundle. It is above 10,000, the limit for a data folder in a bundle."""
-LINE = re.compile(
-    r"""(?:#[^\x00-\x08\n-\x1f\x7f]*)?"""
-    r"""|(?P<list>\[\[data\]\])|\[(?P<table>[a-z]+)\]"""
-    r"""|(?P<key>[A-Za-z0-9_-]+|"[^"\\\x00-\x1f\x7f]*") = """
-    r"""(?P<value>"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])*"|0|[1-9][0-9]{0,17}|true|false)"""
-)
-"""A line of a manifest as the compiler writes it."""
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/=,@-]*")
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-TABLES = frozenset({"bundle", "files", "inputs"})
 PROGRAMS = frozenset({"launch.sh", "evaluate.sh"})
 NOT_EXECUTABLE = " (not executable)"
 """A text that is added to the digest of a script that is not executable. The digest then differs from that of an
@@ -108,54 +97,16 @@ def _stated(folder: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     if os.path.islink(path) or not os.path.isfile(path):
         raise UsageError(f"{folder} is not a bundle: it has no {MANIFEST} of xpc")
     data = read_regular(path, MAX_TEXT)
-    table = plain_tables(data) or parsed(data)
+    table = parsed(data)
     weights = {} if table is None else table.get("weights", {})
     if table is None or not isinstance(weights, dict):
         raise UsageError(f"{folder} is not a bundle: its {MANIFEST} is damaged")
     return table["files"], {str(name): str(digest) for name, digest in weights.items()}
 
 
-def plain_tables(data: bytes) -> dict[str, dict[str, str]] | None:
-    """The tables of a manifest by name. None if the manifest is not written as the compiler writes it, also if it is
-    not TOML at all. Strings with escapes, numbers and flags are returned as they are written.
-
-    The manifest is not parsed as TOML. Parsing takes milliseconds, and a sweep has up to 10,000 members.
-    """
-    try:
-        lines = data.decode().split("\n")
-    except UnicodeDecodeError:
-        return None
-    out: dict[str, dict[str, str]] = {}
-    table: dict[str, str] | None = None
-    for line in lines:
-        found = LINE.fullmatch(line)
-        if found is None:
-            return None
-        name, key = found["table"], found["key"]
-        if found["list"]:
-            table = {}  # one of several tables, which are not returned
-        elif name:
-            if name in out or name == "data":
-                return None
-            table = out[name] = {}
-        elif key:
-            key = _unquoted(key)
-            if table is None or key in table:
-                return None
-            table[key] = _unquoted(found["value"])
-    if not out.keys() >= TABLES:
-        return None
-    plain = (NAME.fullmatch(name) and DIGEST.fullmatch(digest) for name, digest in out["files"].items())
-    return out if all(plain) else None
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1] if text.startswith('"') else text
-
-
 def copies_spec(data: bytes, spec: bytes) -> bool:
     """Whether the manifest `data` lists a `spec.xp` with these contents, so that the file belongs to a bundle."""
-    table = plain_tables(data) or parsed(data)
+    table = parsed(data)
     return table is not None and table["files"].get(SPEC) == digest(spec)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from xpc.compiler.files.folder_contents import parts
-from xpc.compiler.files.workspace import HIDDEN, TEXTS, Workspace, inside_of, read_toml
+from xpc.compiler.files.folder_contents import parts, read
+from xpc.compiler.files.manifest_text import tables
+from xpc.compiler.files.workspace import HIDDEN, MAX_TEXT, TEXTS, Workspace, inside_of
 from xpc.compiler.files.written import lines, written
 from xpc.grammar.record import field, mutable
 from xpc.grammar.tree import quoted
@@ -87,29 +88,29 @@ def _folders_above(root: str) -> list[str]:
     return [above, os.path.dirname(sweep)] if member else [above]
 
 
-def manifest(folder: str, brief: bool = False) -> dict[str, dict[str, str]] | None:
-    """Read the `bundle.toml` of a folder; None if the compiler did not write one.
-
-    With `brief`, the result leaves out the trainer's files and the assumed settings. This saves time for a sweep, which
-    has up to a thousand manifests.
-    """
-    return _own(read_toml(os.path.join(folder, MANIFEST), _without_trainer if brief else str))
+def manifest(folder: str) -> dict[str, dict[str, str]] | None:
+    """Read the `bundle.toml` of a folder; None if the compiler did not write one."""
+    try:
+        return parsed(read(os.path.join(folder, MANIFEST), MAX_TEXT))
+    except OSError:
+        return None
 
 
 def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
     """Like `manifest`, for the bytes of a `bundle.toml`."""
-    import tomllib
+    found = tables(data)
+    if found is None:
+        import tomllib
 
-    try:
-        return _own(tomllib.loads(data.decode()))
-    except (ValueError, RecursionError):
-        return None
+        try:
+            found = tomllib.loads(data.decode())
+        except (ValueError, RecursionError):
+            return None
+    return _own(found)
 
 
-def _own(table: dict[str, Any] | None) -> dict[str, dict[str, str]] | None:
+def _own(table: dict[str, Any]) -> dict[str, dict[str, str]] | None:
     """The table of a manifest; None if it does not have the parts that the compiler writes."""
-    if table is None:
-        return None
     parts = [table.get(part) for part in ("bundle", "files", "inputs")]
     if not all(isinstance(part, dict) for part in parts):
         return None
@@ -119,11 +120,6 @@ def _own(table: dict[str, Any] | None) -> dict[str, dict[str, str]] | None:
         return None
     values = (*facts, *table["files"].values(), *table["inputs"].values())
     return table if all(isinstance(one, str) for one in values) else None
-
-
-def _without_trainer(text: str) -> str:
-    lines = text.partition("\n[assumed]\n")[0].split("\n")
-    return "\n".join(line for line in lines if not line.startswith('"trainer/'))
 
 
 def _leads_out(name: str) -> bool:

@@ -17,7 +17,6 @@ from xpc.grammar.record import field, mutable, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from xpc.compiler.files.file_memory import FileMemory
@@ -345,11 +344,8 @@ def _shown(name: str) -> str:
     return name if len(name) <= 80 else name[:77] + "..."
 
 
-def read_toml(path: str, part: Callable[[str], str] = str) -> dict[str, Any] | None:
-    """Read a TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file.
-
-    `part` returns the part of the text that is needed, so that less has to be parsed.
-    """
+def read_toml(path: str) -> dict[str, Any] | None:
+    """Read a TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file."""
     import tomllib
 
     try:
@@ -357,6 +353,6 @@ def read_toml(path: str, part: Callable[[str], str] = str) -> dict[str, Any] | N
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT:
             return None
         with open(path, "rb", opener=_without_waiting) as handle:
-            return tomllib.loads(part(handle.read(MAX_TEXT).decode()))
+            return tomllib.loads(handle.read(MAX_TEXT).decode())
     except (OSError, ValueError, RecursionError):
         return None

@@ -150,9 +150,9 @@ def _verified(folder: str, options: argparse.Namespace) -> tuple[str, int]:
     return _compared(folder, found, bundles, options)
 
 
-def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> str:
-    """Lines about the first difference between a bundle and the files that the spec `options.spec` compiles to now;
-    empty if they are equal.
+def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) -> tuple[str, Sequence[CheckedSpec]]:
+    """Compile the spec `options.spec`. Returns lines about the first difference between the bundle and the compiled
+    files, or "" if they are equal, and the runs of the spec.
     """
     from xpc.compiler.files.file_memory import user_memory
     from xpc.compiler.pipeline import compile_text
@@ -163,10 +163,10 @@ def _stale(folder: str, found: Tree, table: Table, options: argparse.Namespace) 
     made, checked = compile_text(data, name, workspace)
     if made is None:
         error = next(one.message for one in checked.problems if one.severity == ERROR)
-        return f"{visible(options.spec)} does not compile: {visible(error)}\n"
+        return f"{visible(options.spec)} does not compile: {visible(error)}\n", ()
     for drift in differences(folder, found, made):
-        return f"{visible(drift)}\n{visible(folder)} is not what {visible(options.spec)} compiles to now\n"
-    return ""
+        return f"{visible(drift)}\n{visible(folder)} is not what {visible(options.spec)} compiles to now\n", ()
+    return "", [one for one in (checked.spec, *(each.spec for each in checked.members)) if one is not None]
 
 
 def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
@@ -183,7 +183,41 @@ def _weights(path: str, spec: CheckedSpec, table: Table) -> Iterator[str]:
 def _compared(
     folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
 ) -> tuple[str, int]:
-    """Compare every file of a bundle or sweep with the file to which its own spec.xp compiles."""
+    """Compare every file of a bundle or sweep with the file to which its spec compiles. If `options.spec` compiles to
+    the same files, the bundle's own spec.xp need not be compiled.
+    """
+    stale, specs = ("", ()) if options.spec is None else _stale(folder, found, bundles[0][1], options)
+    if not specs:
+        specs, drifts = _own_drifts(folder, found, bundles, options)
+        if drifts:
+            changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
+            count = len(drifts) - 1
+            more = f"{count} more file{'s differ' if count > 1 else ' differs'}" if count else ""
+            lines = [f"{folder} {changed}" if changed else "", drifts[0], more]
+            return "".join(f"{visible(line)}\n" for line in lines if line), 1
+    bytecode = [f"{os.path.join(folder, name)} was not written by the compiler; launch.sh reads no bytecode of a bundle"
+                for name in found.bytecode]  # fmt: skip
+    if bytecode and options.strict:
+        return "".join(f"{visible(line)}\n" for line in bytecode), 1
+    if stale:
+        return stale, 1
+    many = f", {len(bundles)} members" if len(bundles) > 1 else ""
+    read = {"local models": any(spec.weights for spec in specs),
+            "images": any(one.name for spec in specs for one in spec.images.values())}  # fmt: skip
+    quick = " and ".join(f"the files of {what}" for what, there in read.items() if there)
+    quick = f"; {quick} were compared by size, times and inode" if options.quick and quick else ""
+    unseen = dict.fromkeys(one for spec in specs if spec.images for one in without_digests(spec))
+    made_of = "its spec" if options.spec is None else options.spec
+    lines = [f"{folder} is what {made_of} compiles to{many}{quick}", *unseen, *bytecode]
+    return "".join(f"{visible(line)}\n" for line in lines), 0
+
+
+def _own_drifts(
+    folder: str, found: Tree, bundles: Sequence[tuple[str, Table]], options: argparse.Namespace
+) -> tuple[Sequence[CheckedSpec], list[str]]:
+    """Compile the spec.xp of a bundle, or of each member of a sweep. Returns the checked specs, and a sentence for each
+    file that differs.
+    """
     from xpc.compiler.files.file_memory import user_memory
 
     memory = user_memory()
@@ -206,28 +240,7 @@ def _compared(
             broken.append(f"{os.path.join(folder, 'sweep.toml')}: {top}")
         else:
             expected |= top
-    drifts = broken or list(differences(folder, found, expected))
-    bytecode = [f"{os.path.join(folder, name)} was not written by the compiler; launch.sh reads no bytecode of a bundle"
-                for name in found.bytecode]  # fmt: skip
-    if drifts:
-        changed = why_foreign(os.path.realpath(folder)) or next(iter(_missing(bundles)), "")
-        more = f"{len(drifts) - 1} more file{'s differ' if len(drifts) > 2 else ' differs'}" if len(drifts) > 1 else ""
-        lines = [f"{folder} {changed}" if changed else "", drifts[0], more]
-        return "".join(f"{visible(line)}\n" for line in lines if line), 1
-    if bytecode and options.strict:
-        return "".join(f"{visible(line)}\n" for line in bytecode), 1
-    stale = "" if options.spec is None else _stale(folder, found, bundles[0][1], options)
-    if stale:
-        return stale, 1
-    many = f", {len(bundles)} members" if len(bundles) > 1 else ""
-    read = {"local models": any(spec.weights for spec, _ in members.values()),
-            "images": any(one.name for spec, _ in members.values() for one in spec.images.values())}  # fmt: skip
-    quick = " and ".join(f"the files of {what}" for what, there in read.items() if there)
-    quick = f"; {quick} were compared by size, times and inode" if options.quick and quick else ""
-    unseen = dict.fromkeys(one for spec, _ in members.values() if spec.images for one in without_digests(spec))
-    made_of = "its spec" if options.spec is None else options.spec
-    lines = [f"{folder} is what {made_of} compiles to{many}{quick}", *unseen, *bytecode]
-    return "".join(f"{visible(line)}\n" for line in lines), 0
+    return [spec for spec, _ in members.values()], broken or list(differences(folder, found, expected))
 
 
 def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
@@ -247,7 +260,7 @@ def _bundles(folder: str) -> Iterator[tuple[str, Table]]:
     except OSError as error:
         raise UsageError(f"{members} cannot be read: {error.strerror}") from error
     for path in [os.path.join(members, one) for one in found] or [folder]:
-        table = bundled.manifest(path, brief=True)
+        table = bundled.manifest(path)
         if table is None:
             raise UsageError(f"{path} is not a bundle: it has no bundle.toml of xpc")
         yield path, table

@@ -19,7 +19,11 @@ def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iter
     """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files such as the
     README, which only repeat other files, come last.
     """
-    parents = {name[:at] for name in expected for at, c in enumerate(name) if c == "/"}
+    parents: set[str] = set()
+    for above in map(os.path.dirname, expected):
+        while above and above not in parents:
+            parents.add(above)
+            above = os.path.dirname(above)
     foreign = [*found.files, *(one for one in found.folders if one not in parents)]
     cache: dict[tuple[int, int], bytes] = {}
     for name in sorted({*expected, *foreign}, key=_order):
