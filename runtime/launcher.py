@@ -216,8 +216,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
         message, status = f"{who} was ended by {signal.Signals(-status).name}{hint}", 128 - status
     left = int(os.environ.get(RETRIES, "0"))
     number, of, last = os.environ.get(ATTEMPT, f"1 of {1 + left}").partition(" of ")
-    # SIGHUP, SIGINT and SIGQUIT end a run on purpose
-    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT
+    may_pass = status == signals.BROKEN or status > 128 + signal.SIGQUIT  # SIGHUP, SIGINT and SIGQUIT stop a run
     again = may_pass and left > 0 and not _stop_requested
     message += f" (attempt {number} of {last})" if may_pass and last != "1" else ""
     message += f"; started again, {NEWEST}" if again else ""

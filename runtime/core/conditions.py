@@ -265,8 +265,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
 
 def _has_fields(source: "Source") -> bool:
     """Whether a source's messages may have keys besides a role and a text, such as `tool_calls`."""
-    # messages of a local file may have any keys, because the compiler has not read them
-    if source["shape"] == "conversations":
+    if source["shape"] == "conversations":  # messages of a local file may have any keys
         return source["id"] is None or "tools" in (source["columns"] or ())
     return source["shape"] not in ("text", "tokens", *WITH_IMAGES)
 

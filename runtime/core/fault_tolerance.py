@@ -76,8 +76,7 @@ class FaultTolerant(TrainerHooks):
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            # with another number of processes, each process starts with the mean of the kept losses
-            same = len(losses) == self.args.world_size
+            same = len(losses) == self.args.world_size  # if their number has changed, each process gets the mean
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)

@@ -129,8 +129,7 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    # this process's own peak is newer than the one that it sent to the others
-    each = [Measured.memory, *Measured.of_each[1:]]
+    each = [Measured.memory, *Measured.of_each[1:]]  # its own peak is newer than the exchanged one
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
         "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),

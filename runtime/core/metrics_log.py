@@ -56,8 +56,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            # takes the intervals from the arguments, not from the checkpoint
-            state.compute_steps(args, state.max_steps)
+            state.compute_steps(args, state.max_steps)  # the checkpoint may have other intervals
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):

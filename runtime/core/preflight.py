@@ -55,8 +55,7 @@ def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> li
             wrong = [one for feature in bundle.features for one in feature.check_gpu_links(bundle)]
         found += wrong
     if rank == 0 or alone:
-        # before the launch, one process of each node calls this; in the run, rank 0 does
-        found += rows_and_tokens(bundle)
+        found += rows_and_tokens(bundle)  # once per node before the launch; in the run, only in rank 0
     return found
 
 
