@@ -180,9 +180,9 @@ def _states(load: Load) -> States:
     master = communication = gathered = 0.0
     temporary = trained * load.temporary / spread[1]
     if load.engine == "deepspeed":
-        # an fp32 copy of the weights, which exists even if they are fp32; and the gradient in fp32, while it is
-        # applied: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and stage3.py
-        # (fp32_partitioned_groups_flat)
+        # DeepSpeed keeps an fp32 copy of the weights, even of fp32 weights. During the optimizer's step, it also has
+        # the gradient in fp32. Source: DeepSpeed 0.19.8, stage_1_and_2.py (single_partition_of_fp32_groups) and
+        # stage3.py (fp32_partitioned_groups_flat)
         master = trained * 4.0 / spread[1]
         # Stage 3 converts gradients sub-group by sub-group (stage3.py, _prepare_fp32_grad_for_sub_group).
         held = trained / spread[1]

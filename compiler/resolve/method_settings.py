@@ -208,7 +208,7 @@ class MethodCheck:
         if not colon or not name.endswith(".py") or not function.isidentifier():
             self.problems.report(
                 "XP107",
-                f"`{one.name[:80]}` names no {FILE_VALUES[path][0]} of a file",
+                f"`{one.name[:80]}` does not name a Python file and a {FILE_VALUES[path][0]} in it",
                 label,
                 help=f'write `"{FILE_VALUES[path][1]}"`: a file next to the spec, and a {FILE_VALUES[path][0]} in it',
             )

@@ -69,7 +69,7 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether both arguments have the same runs."""
+        """Whether each training run of one side is the same run on the other side."""
         return self.verdict == SAME
 
 

@@ -70,8 +70,8 @@ def test_other_stacks_have_no_tools(tmp_path: Path, target: str) -> None:
     ("settings", "code", "message"),
     [
         ('tools="own.py:serch"', "XP114", "`own.py` defines no `serch`"),
-        ('tools="own.py"', "XP107", "`own.py` names no function of a file"),
-        ('environment="own"', "XP107", "`own` names no class of a file"),
+        ('tools="own.py"', "XP107", "`own.py` does not name a Python file and a function in it"),
+        ('environment="own"', "XP107", "`own` does not name a Python file and a class in it"),
         ("tools=[search]", "XP104", "`tools`"),
         ("tools=search", "XP104", "`tools`"),
         ('tools="gone.py:search"', "XP114", "gone.py"),

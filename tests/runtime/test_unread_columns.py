@@ -49,10 +49,10 @@ def check(shape: str, *rows: dict[str, Any], **data: Any) -> None:
 def test_a_column_is_reported(shape: str, row: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     read = ("messages", "prompt", "completion", "chosen", "rejected")
     check(shape, {name: value if name in read else None for name, value in row.items()}, row)
-    said = capsys.readouterr().out
-    assert words in said
-    assert said.startswith("[run] org/name: ")
-    assert said.endswith(f"which sft does not read (row {int('no prompt' not in words)} is the first)\n")
+    printed = capsys.readouterr().out
+    assert words in printed
+    assert printed.startswith("[run] org/name: ")
+    assert printed.endswith(f"which sft does not read (row {int('no prompt' not in words)} is the first)\n")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_no_case_fails(package: Path, file: str) -> None:
 
 
 def run(package: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run Python in the repository with that package instead of the installed one."""
+    """Run Python from the root of the repository, with ``package`` in place of the installed xpc."""
     environment = {**os.environ, "PYTHONPATH": str(package), "XPC_CACHE": "off"}
     return subprocess.run(
         [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False

@@ -57,7 +57,7 @@ def _without_excluded(text: str, found: Diagnostic, before: dict[str, Item]) -> 
 
 
 def _is_bare(form: str) -> bool:
-    """Whether ``form`` is only the name of a setting that needs a value, such as `lr`, so that it cannot be typed."""
+    """Whether ``form`` is the name of a setting without the value that it needs, as `lr` is."""
     rows = [row for row in schema.TABLE if form in (row.name, row.path)]
     return bool(rows) and all(row.kind not in (FLAG, BLOCK) and not row.alone for row in rows)
 

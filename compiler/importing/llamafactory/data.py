@@ -146,8 +146,9 @@ def streamed(draft: Draft, packs: bool) -> None:
     )
     draft.differs(
         "packing",
-        "LLaMA-Factory cuts the stream of texts into sequences whose documents attend to each other, and drops an "
-        f"incomplete one; the spec {here}. `attn = flash2` with `packing(strategy=wrapped)` does the same as the tool",
+        "LLaMA-Factory joins all texts, cuts them into sequences of equal length, and drops the incomplete last one; "
+        f"texts in one sequence attend to each other. The spec {here}. `attn = flash2` with "
+        "`packing(strategy=wrapped)` does the same as the tool",
     )
 
 

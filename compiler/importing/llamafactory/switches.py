@@ -75,7 +75,10 @@ def trainers(draft: Draft, rest: Entries, named: Entries) -> Entries:
     if _on(named, "disable_gradient_checkpointing"):
         draft.note(one, "`disable_gradient_checkpointing` turns it off")
     else:
-        why = "LLaMA-Factory recomputes anyway, and so does the spec: `disable_gradient_checkpointing` turns it off"
+        why = (
+            "`false` has no effect: LLaMA-Factory recomputes activations by default, and so does the spec; only "
+            "`disable_gradient_checkpointing` turns this off"
+        )
         draft.note(one, why)
         draft.warn(one, why)
     return {key: entry for key, entry in rest.items() if entry is not one}

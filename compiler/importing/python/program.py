@@ -97,7 +97,7 @@ def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, p
     loop = next((one for one in machine.calls if one.last in ("backward", "DataLoader")), None)
     own = "it has a training loop of its own" if loop is not None else "it constructs no trainer of TRL or transformers"
     raise Unreadable(
-        f"{own}: a script with SFTTrainer, DPOTrainer, GRPOTrainer or another of their trainers can be imported",
+        f"{own}: only scripts with a trainer of TRL or transformers (such as SFTTrainer) can be imported",
         0 if loop is None else loop.location.line,
         NO_TRAINER,
     )

@@ -171,11 +171,10 @@ def _meaning(method: str, name: str, value: object, known: bool, at: int) -> obj
 
 
 def moved(method: str, among: Collection[str], names: Collection[str], on: Collection[str]) -> dict[str, list[str]]:
-    """The arguments that a file does not state, that affect training, and whose defaults differ among the versions in
-    `among`.
+    """The defaults of each argument that affects training and that the file leaves to TRL, in words, such as
+    `0.04 (trl 0.14 to 0.18)`. Only arguments whose default differs among the versions in `among` are returned.
 
-    `names` are the file's key names as the table of settings writes them, `on` the flags that are on. Returns the
-    defaults of each argument in words, such as `0.04 (trl 0.14 to 0.18)`.
+    `names` are the keys of the file, spelled as in the table of settings, and `on` the flags that are on.
     """
     out: dict[str, list[str]] = {}
     order = [one for one in numbers() if one in among]

@@ -108,7 +108,8 @@ def _is_unmarked(row: schema.Setting | None, value: Value) -> bool:
 
 
 def _is_head(clauses: Clauses, row: schema.Setting, node: Operand) -> bool:
-    """Whether an item after `with` is the own value of the clause before it, as `wandb` is in `track wandb`."""
+    """Whether an item after `with` is the value that stands right after the clause's name, as `wandb` in
+    `with track wandb`."""
     if isinstance(node, Setting):
         return False
     if not isinstance(node, Ref | Call):

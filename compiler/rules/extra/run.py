@@ -63,7 +63,7 @@ def older_evaluation(spec: Spec) -> Iterator[Finding]:
     if spec.method.generates and spec.extra_value("trl", name) is True and spec.amount("eval.every") != NEVER:
         yield Finding(
             spec.extra_location("trl", name, "counts a row once"),
-            f"{spec.text('method')} cannot evaluate with the older loop",
+            f"{spec.text('method')} cannot evaluate with `{name}`",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"),),
         )

@@ -1,4 +1,4 @@
-"""Storing a frozen base in bf16 changes an adapter less than training it with another micro-batch.
+"""Storing a frozen base in bf16 changes an adapter less than another size of the micro-batch does.
 
 The default dtype is fp32, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so the
 test also rounds its weights; a checkpoint published in bf16 is not rounded.

@@ -142,7 +142,9 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
                 return value[OPEN]
             if isinstance(value, Words) and isinstance(key, int) and key > 0:
                 return machine.unknown(
-                    node, f"the command line gives argument {key}, which has no default: `--set {key}=VALUE` gives it"
+                    node,
+                    f"the script takes argument {key} from its command line, without a default: "
+                    f"`--set {key}=VALUE` gives it",
                 )
             return machine.unknown(node, f"it has no item {str(key)[:40]!r}")
         if isinstance(value, Class):

@@ -67,7 +67,9 @@ def run(machine: Machine, owner: object, node: ast.AST) -> object:
         function, word = commands.get(machine.given.get("1", "")), 2
         if function is None:
             machine.command_line.append(machine.location(node))
-            return Unknown("the command line gives a subcommand: `--set 1=NAME` gives it", machine.location(node))
+            return Unknown(
+                "the script takes a subcommand from its command line: `--set 1=NAME` gives it", machine.location(node)
+            )
     if function is None:
         return NotImplemented
     machine.command_line.append(machine.location(node))
@@ -104,7 +106,7 @@ def given(machine: Machine, function: Function, word: int) -> Iterator[tuple[str
             yield one.parameter, Argument(value_of(found, one.kind, location), location)
         elif one.default == REQUIRED:
             name = one.names[0] if one.names else one.parameter
-            why = f"the command line gives `--{name}`, which has no default: `--set {name}=VALUE` gives it"
+            why = f"the script takes `--{name}` from its command line, without a default: `--set {name}=VALUE` gives it"
             yield one.parameter, Argument(Unknown(why, one.location), one.location)
         else:
             yield one.parameter, Argument(one.default, one.location)

@@ -44,7 +44,7 @@ def _command(machine: Machine, call: Object, space: Instance, location: int) -> 
     machine.use(str(location))
     dest = call.keywords.get("dest")
     if dest is not None and isinstance(dest.value, str):
-        why = "the command line gives a subcommand: `--set 1=NAME` gives it"
+        why = "the script takes a subcommand from its command line: `--set 1=NAME` gives it"
         space.attributes[dest.value] = machine.given.get(str(location)) or Unknown(why, call.location)
         space.locations[dest.value] = call.location
 
@@ -135,7 +135,8 @@ def _argument_default(call: Object, long: str) -> object:
         if not long.startswith("-") or (required is not None and required.value is not False):
             name = long.lstrip("-").replace("-", "_")
             return Unknown(
-                f"the command line gives `{long}`, which has no default: `--set {name}=VALUE` gives it", call.location
+                f"the script takes `{long}` from its command line, without a default: `--set {name}=VALUE` gives it",
+                call.location,
             )
         return None
     value, kind_ = default.value, call.keywords.get("type")

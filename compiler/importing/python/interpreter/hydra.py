@@ -36,7 +36,10 @@ def configuration(machine: Machine, function: Function) -> object:
             folder = machine.option("config_path") or words.get("config_path", ".")
             name = machine.option("config_name") or words.get("config_name")
             if isinstance(folder, str) and name is None and dotted(one) == "hydra.main":
-                why = "the command line gives `--config-name`, which has no default: `--set config_name=VALUE` gives it"
+                why = (
+                    "the script takes `--config-name` from its command line, without a default: "
+                    "`--set config_name=VALUE` gives it"
+                )
                 return machine.unknown(one, why)
             if not isinstance(folder, str) or not isinstance(name, str):
                 return None

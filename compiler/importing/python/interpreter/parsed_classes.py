@@ -167,7 +167,7 @@ def _required(made: Instance) -> None:
         unset = isinstance(value, Unknown) and value.why == NO_DEFAULT
         if unset or name not in made.attributes:
             location = value.location if isinstance(value, Unknown) else made.kind.required[name]
-            why = f"the command line gives `--{name}`, which has no default: `--set {name}=VALUE` gives it"
+            why = f"the script takes `--{name}` from its command line, without a default: `--set {name}=VALUE` gives it"
             made.attributes[name], made.locations[name] = Unknown(why, location), location
 
 
