@@ -1,5 +1,5 @@
-"""Different forms of a spec mean the same: a clause after `with`, in the body or as a call, with lines in any order and
-with comments.
+"""Different forms of a spec mean the same. A clause may stand after `with`, in the body, or as a call. The order of
+lines and comments do not matter.
 """
 
 import pytest

@@ -44,7 +44,9 @@ def rows(name: str) -> list[dict[str, Any]]:
 
 
 def by_the_rule(parts: list[Part], seed: int, test_split_size: int | float | None) -> tuple[Any, Any]:
-    """The rows that the handbook's get_dataset makes of a dataset_mixture, by a restatement of its code."""
+    """The rows that the handbook's get_dataset makes of a dataset_mixture. This function restates the handbook's
+    code.
+    """
     kept = []
     for name, weight in parts:
         part = datasets.Dataset.from_list(rows(name)).select_columns(["messages"])

@@ -1,4 +1,4 @@
-"""`sweep`: which members it has, how they and their folders are named, and what the messages about members say."""
+"""A `sweep` has the right members, with distinct names and folders, and the messages about members name them."""
 
 import json
 import random
