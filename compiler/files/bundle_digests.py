@@ -98,10 +98,9 @@ def _stated(folder: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         raise UsageError(f"{folder} is not a bundle: it has no {MANIFEST} of xpc")
     data = read_regular(path, MAX_TEXT)
     table = parsed(data)
-    weights = {} if table is None else table.get("weights", {})
-    if table is None or not isinstance(weights, dict):
-        raise UsageError(f"{folder} is not a bundle: its {MANIFEST} is damaged")
-    return table["files"], {str(name): str(digest) for name, digest in weights.items()}
+    if table is None:
+        raise UsageError(f"{folder} is not a bundle: its {MANIFEST} is damaged, or another program's")
+    return table["files"], table.get("weights", {})
 
 
 def copies_spec(data: bytes, spec: bytes) -> bool:

@@ -111,14 +111,14 @@ def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
 
 def _own(table: dict[str, Any]) -> dict[str, dict[str, str]] | None:
     """The table of a manifest; None if it does not have the parts that the compiler writes."""
-    parts = [table.get(part) for part in ("bundle", "files", "inputs")]
-    if not all(isinstance(part, dict) for part in parts):
+    weights = table.get("weights", {})
+    if not all(isinstance(part, dict) for part in (*map(table.get, ("bundle", "files", "inputs")), weights)):
         return None
     facts = [table["bundle"].get(name) for name in ("spec", "name", "xpc")]
     names = (*table["files"], *table["inputs"])
     if any("\0" in name for name in names) or any(_leads_out(name) for name in table["files"]):
         return None
-    values = (*facts, *table["files"].values(), *table["inputs"].values())
+    values = (*facts, *table["files"].values(), *table["inputs"].values(), *weights.values())
     return table if all(isinstance(one, str) for one in values) else None
 
 

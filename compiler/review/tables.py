@@ -21,6 +21,9 @@ COMMENT = re.compile(r"(?<!\S)#")
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """The line breaks of YAML 1.1. A text with one of them in a comment has a line that does not look like one."""
 ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
+WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+FLAGS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Words that YAML 1.1 reads as flags or as nothing, in any case of the letters."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that only repeat the contents of other files, as text or as digests, so that any change of a bundle changes
 them.
@@ -85,15 +88,21 @@ def _yaml(text: str) -> dict[str, object]:
         if not inside or not ENTRY.fullmatch(line) or name in out or name in blocks:
             out[f"line {number}"] = line
         elif value:
-            value = without_comment(value.strip())
-            try:
-                out[name] = json.loads(value)
-            except ValueError:
-                out[name] = value
+            out[name] = _scalar(without_comment(value.strip()))
         else:
             block, out[name] = f"{name}.", None
             blocks.add(name)
     return out
+
+
+def _scalar(text: str) -> object:
+    """A value of YAML: a number, a flag or a text. A text without quotes that may be anything else to YAML, as `no` may
+    be a flag and `2001-01-01` a date, is not equal to the same text in quotes.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text if WORD.fullmatch(text) and text.lower() not in FLAGS else {"without quotes": text}
 
 
 def without_comment(value: str) -> str:

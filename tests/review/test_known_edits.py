@@ -173,6 +173,10 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "a block of YAML with more spaces": (
         "a", SAME, rewritten(YAML, lambda text: re.sub(r"(?m)^  (\S)", r"    \1", text)),
     ),
+    "a word of YAML that is a flag": ("a", DIFFERS, replaced(YAML, 'downcast_bf16: "no"', "downcast_bf16: no")),
+    "a text of YAML without quotes": ("a", SAME, replaced(YAML, 'function: "main"', "function: main")),
+    "a date of YAML": ("a", DIFFERS, replaced(YAML, 'function: "main"', "function: 2001-01-01")),
+    "a member's word of YAML": ("s", DIFFERS, member(1, replaced(YAML, 'downcast_bf16: "no"', "downcast_bf16: no"))),
     "a new key of YAML": ("a", DIFFERS, appended(YAML, "debug: true\n")),
     "a comment among the packages": ("a", SAME, appended(PIP, "# x\n")),
     "packages in another order": ("a", SAME, rewritten(PIP, backwards)),
@@ -216,6 +220,15 @@ EDITS: dict[str, tuple[str, int, Edit]] = {
     "a module with a name like bytecode": ("a", CODE, added("trainer/core/__pycache__/x.pyc.py")),
     "bytecode that nothing reads": ("a", SAME, added("trainer/core/__pycache__/run.cpython-311.pyc")),
     "a digest less in the manifest": ("a", CODE, replaced("bundle.toml", '"trainer/main.py" = .*\n', "")),
+    "a digest twice in the manifest": ("a", REFUSED, replaced("bundle.toml", r'("launch.sh" = .*\n)', r"\1\1")),
+    "a table twice in the manifest": ("a", REFUSED, appended("bundle.toml", "[pins]\n")),
+    "a letter at the end of the manifest": ("a", REFUSED, appended("bundle.toml", "x")),
+    "a number for the weights": ("a", REFUSED, rewritten("bundle.toml", lambda text: f"weights = 5\n{text}")),
+    "a list for a digest of the weights": ("a", REFUSED, appended("bundle.toml", '[weights]\n"a/b" = []\n')),
+    "other line ends of the manifest": ("a", SAME, rewritten("bundle.toml", lambda text: text.replace("\n", "\r\n"))),
+    "a digest twice in a member's manifest": (
+        "s", REFUSED, member(1, replaced("bundle.toml", r'("launch.sh" = .*\n)', r"\1\1")),
+    ),
     "a comment in a script of SkyPilot": ("k", CODE, appended("sky.yaml", "# x\n")),
     "a module less": ("a", CODE, lambda folder: os.remove(folder / "trainer" / "core" / "run.py")),
     "a link": ("a", REFUSED, linked),
@@ -295,6 +308,15 @@ def test_the_verdict_on_an_edit(what: str, bundles: Path, tmp_path: Path) -> Non
         text, status = compared(one, other)
         assert status == expected, text
         assert text.partition("\n")[0].strip()
+    if expected != SAME:
+        assert not verified(after)
+
+
+def verified(bundle: Path) -> bool:
+    try:
+        return verify.run(verify.parse([str(bundle)]))[1] == 0
+    except UsageError:
+        return False
 
 
 @pytest.mark.parametrize("what", LOCKS)
