@@ -35,7 +35,8 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     summary, plan = read_json(os.path.join(out, SUMMARY)), read_json(os.path.join(folder, DECISIVE[0]))
     if "arguments" not in summary:
         raise UsageError(f"{out}/{SUMMARY} is from an older bundle and does not record the arguments of the run")
-    found = [*_differences(folder, summary, plan, steps), *run_files.differences(out, summary)]
+    strange = [f"{SUMMARY} has {name} in another form than a run writes it" for name in _malformed(summary)]
+    found = strange[:1] or [*_differences(folder, summary, plan, steps), *run_files.differences(out, summary)]
     if found:
         return "".join(f"{line}\n" for line in [*found, f"{out} is not what {folder} asks for"]), 1
     tokens = summary.get("tokens")
@@ -43,6 +44,16 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     if isinstance(tokens, int | float):
         amounts += f", {tokens:,.0f} tokens"
     return f"{out} is what {folder} asks for: {amounts}\n", 0
+
+
+def _malformed(summary: Mapping[str, Any]) -> Iterator[str]:
+    """The names of values whose type is not the one that a run writes."""
+    counts = ("steps", "sequences", "world")
+    yield from (name for name in counts if type(summary.get(name)) is not int)
+    yield from (name for name in ("arguments", "versions", "data") if not isinstance(summary.get(name), dict))
+    versions = summary.get("versions")
+    if isinstance(versions, dict) and not all(isinstance(one, str | None) for one in versions.values()):
+        yield "versions"
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -63,14 +74,14 @@ def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any
     if summary.get("world") != run["world_size"]:
         yield f"{summary.get('world')} processes, but the bundle asks for {run['world_size']}"
     expected = arguments["max_steps"] if arguments.get("max_steps", -1) > 0 else steps
-    early = run.get("patience") is not None and expected is not None and summary.get("steps", 0) < expected
-    excluded = (summary.get("data") or {}).get("left_out")
+    early = run.get("patience") is not None and expected is not None and summary["steps"] < expected
+    excluded = summary["data"].get("left_out")
     if expected is not None and summary.get("steps") != expected and not (excluded or early):
         yield f"{summary.get('steps')} steps, but the bundle asks for {expected}"
-    if summary.get("sequences") != summary.get("steps", 0) * run["gbs"]:
+    if summary.get("sequences") != summary["steps"] * run["gbs"]:
         yield f"{summary.get('sequences')} sequences, but {summary.get('steps')} steps have {run['gbs']} each"
     for name, version in sorted(pins(os.path.join(folder, "requirements.txt")).items()):
-        there = (summary.get("versions") or {}).get(name)
+        there = summary["versions"].get(name)
         if plain_version(there) != version:
             yield f"{name} {there or 'was not installed'}, but the bundle pins {version}"
     for name, value in arguments.items():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 
@@ -164,6 +165,25 @@ def test_an_edited_summary(location, old, new, sealed):
     status, out = of_run(location)
     known = old.startswith(('"first_loss', '"last_loss', '"tokens'))  # metrics.jsonl repeats these numbers
     assert status == (1 if known or not sealed else 0), out
+
+
+STRANGE = {
+    "steps": [None, "10", 10.0, [], True], "sequences": [[], None], "world": [True, {}], "versions": [[], {"trl": 1}],
+    "data": [[1], "x", None], "arguments": [[], "x"], "bundle": [[1], None], "tokens": ["640", 10**400, {}],
+    "files": [[], "x", {"metrics.jsonl": None}, {"a\0b": [1, "a"]}, {"a\ud800b": [1, "a"]}, {"": []}, {"a" * 5000: 1}],
+    "last_loss": [math.nan, "1.5", math.inf],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_a_value_of_another_type(location, name):
+    """A sealed summary with such values once ended `verify` with a traceback."""
+    path = finished(location) / "summary.json"
+    facts = json.loads(path.read_text().rpartition(',\n  "seal"')[0] + "\n}")
+    for value in STRANGE[name]:
+        text = json.dumps({**facts, name: value}, indent=2)
+        path.write_text(f'{text[:-2]},\n  "seal": "sha256:{hashlib.sha256(text.encode()).hexdigest()}"\n}}\n')
+        assert of_run(location)[0] == 1, value
 
 
 ADDED = (

@@ -92,7 +92,11 @@ def _is_excluded(name: str) -> bool:
 
 
 def _is_inside(name: str) -> bool:
-    return not os.path.isabs(name) and all(part not in ("", ".", "..") for part in name.split("/"))
+    try:
+        written = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:  # half of a surrogate pair, which no name has
+        written = False
+    return written and not os.path.isabs(name) and all(part not in ("", ".", "..") for part in name.split("/"))
 
 
 def _seal(path: str) -> list[object] | None:
