@@ -9,7 +9,7 @@ from xpc.compiler.rules.core.conditions import written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
-WHEN = written("data.min_tokens", "data.max_tokens")
+WHEN = written("data.min_tokens", "data.max_tokens", "method.max_prompt")
 
 
 @rule("XP655", "no-length-left")
@@ -34,16 +34,31 @@ def no_length_left(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP656", "limits-beyond-seq", "warning")
 def limits_beyond_seq(spec: Spec) -> Iterator[Finding]:
-    """`max_tokens` and `min_tokens` should not be larger than `seq`.
+    """`max_tokens` and `min_tokens` should not be larger than `seq`, and `max_prompt` should be smaller.
 
     Why it is bad: `max_tokens` drops long rows so that no row is cut, but rows between `seq` and `max_tokens` are still
-    cut. If `min_tokens` is above `seq`, only rows longer than `seq` remain, and all of them are cut.
+    cut. If `min_tokens` is above `seq`, only rows longer than `seq` remain, and all of them are cut. A prompt of
+    `max_prompt` tokens leaves no room for an answer if `seq` is not larger.
 
     Without this rule: the run tokenizes the rows, and only then prints how many of them are cut.
 
     Source: the runtime's `lengths.py`, trl 1.16 `sft_trainer.py` (`max_length`); confirmed by running it.
     """
     seq = spec.integer("batch.seq")
+    prompt = spec.get("method.max_prompt")
+    if (
+        isinstance(prompt, int)
+        and spec.written("method.max_prompt")
+        and "batch.seq" in spec.method.reads
+        and prompt >= seq
+    ):
+        yield Finding(
+            spec.location("method.max_prompt", f"`seq` is {seq}"),
+            f"a prompt of {prompt:,} tokens leaves no room for its answers in {seq:,}",
+            write(f"max_prompt = {max(1, seq // 2)}", f", or `seq = {prompt * 2}`"),
+            (spec.label("batch.seq", "prompt and answer"),),
+        )
+        return
     if spec.get("data.long") == "chunk":
         return
     paths: tuple[IntegerPath, ...] = ("data.max_tokens", "data.min_tokens")

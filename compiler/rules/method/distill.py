@@ -1,4 +1,4 @@
-"""Rules for distillation from a teacher (XP645 to XP653)."""
+"""Rules for distillation from a teacher (XP645 to XP653, XP698)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from xpc.compiler import registry
 from xpc.compiler.rules.core.conditions import chosen
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.grammar.record import evolve
 
 WHEN = chosen("method", "distill")
 
@@ -217,4 +218,36 @@ def adapters_under_zero3(spec: Spec) -> Iterator[Finding]:
             f"a student's adapters cannot be trained under zero3 on {spec.stack.name}",
             write("zero2") if spec.written("strategy") else "write `strategy zero2`",
             (spec.label("method", "the method"), spec.label("target", "the target")),
+        )
+
+
+@rule("XP698", "teacher-no-better-than-the-student", "warning")
+def no_better(spec: Spec) -> Iterator[Finding]:
+    """The teacher should be another and larger model than the student.
+
+    Why it is bad: a student that already gives its teacher's probabilities has a gradient of 0. A smaller teacher
+    pulls a better student down to its own level. Usually the two names stand in the wrong order.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 `distillation_trainer.py` (the divergence of equal distributions is 0); confirmed by running it.
+    """
+    teacher, student = spec.teacher, spec.model
+    if teacher is None:
+        return
+    location = spec.location("method.teacher")
+    if (teacher.id, teacher.path, teacher.revision) == (student.id, student.path, student.revision):
+        yield Finding(
+            evolve(location, text="the student itself"),
+            "the teacher is the student: there is nothing to learn",
+            "name a larger model with the same vocabulary",
+            (student.label,),
+        )
+    elif teacher.facts is not None and student.facts is not None and teacher.facts.params < student.facts.params:
+        sizes = f"{teacher.facts.params / 1e9:.1f} B and {student.facts.params / 1e9:.1f} B parameters"
+        yield Finding(
+            evolve(location, text=sizes),
+            "the teacher is smaller than the student",
+            f"write `train {teacher.name[:60]} on ...` with `teacher = {student.name[:60]}`, if the names are swapped",
+            (student.label,),
         )

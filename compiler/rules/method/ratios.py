@@ -1,5 +1,5 @@
 """Rules for the importance ratios of grpo, and for the scaling that the papers of its losses prescribe (XP677 to XP679,
-XP685).
+XP685, XP688).
 """
 
 from __future__ import annotations
@@ -110,4 +110,29 @@ def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
             spec.location("method.loss", "rewards are divided by the spread of their group"),
             "`loss = dr_grpo` alone is not Dr. GRPO: the rewards are scaled",
             write("scale_rewards = none", ", or `scale_rewards = group` to say that this is intended"),
+        )
+
+
+@rule("XP688", "upper-range-below-the-lower", "warning")
+def upper_below_lower(spec: Spec) -> Iterator[Finding]:
+    """`epsilon_high` should not be smaller than `epsilon`: DAPO's clip-higher raises the upper range, as in `epsilon =
+    0.2` and `epsilon_high = 0.28`. For cispo, both have another meaning.
+
+    Why it is bad: likely tokens of worse completions may be pushed down further than rare tokens of better ones may
+    rise, so exploration ends early. Usually the two numbers stand in the wrong order.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 `grpo_trainer.py` (`epsilon_low`, `epsilon_high`); DAPO (arXiv:2503.14476), section 3.1.
+    """
+    high, low = spec.get("method.epsilon_high"), spec.get("method.epsilon")
+    low = 0.2 if low is None else low
+    if not isinstance(high, int | float) or not isinstance(low, int | float) or "cispo" in _losses(spec):
+        return
+    if spec.written("method.epsilon_high") and high < low and spec.get("method.level") != "sequence":
+        yield Finding(
+            spec.location("method.epsilon_high", f"`epsilon` is {low:g}"),
+            f"ratios may rise by {high:g} and fall by {low:g}",
+            write(f"epsilon_high = {1.4 * low:g}", ", or leave it out"),
+            (spec.label("method.epsilon", "the lower range"),),
         )

@@ -1,9 +1,10 @@
-"""Rules about the rewards of grpo and rloo (XP662, XP663, XP674)."""
+"""Rules about the rewards of grpo and rloo (XP662, XP663, XP674, XP689, XP696)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.rewards import REWARDS
 from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -146,3 +147,49 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
             if rewards[0].file is None
             else "leave the weight out, or write `weight=1`",
         )
+
+
+@rule("XP689", "reward-counted-twice", "warning")
+def counted_twice(spec: Spec) -> Iterator[Finding]:
+    """A list of rewards should not contain the same function twice with the same arguments.
+
+    Why it is bad: the rewards are summed, so the function has the sum of both weights. Usually one of the two should
+    have been another function.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are summed by their weights).
+    """
+    seen = set()
+    for one in spec.weighted("method.rewards"):
+        key = (one.name, one.file, one.function, one.arguments)
+        if key in seen:
+            name = one.function or one.name
+            yield Finding(
+                evolve(spec.location("method.rewards"), text=f"`{name[:60]}` stands here twice"),
+                f"the reward `{name[:60]}` is counted twice",
+                f"leave one of the two out, or give `{name[:60]}` the sum of both weights",
+            )
+            return
+        seen.add(key)
+
+
+@rule("XP696", "right-answers-punished", "warning")
+def punished(spec: Spec) -> Iterator[Finding]:
+    """The weight of a built-in reward should not be negative. The built-in functions that punish, such as
+    `repetition_penalty`, already return negative numbers.
+
+    Why it is bad: with a negative weight the model learns to avoid what the function rewards, such as right answers.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 and 0.18 `grpo_trainer.py` (rewards are multiplied by their weights); confirmed by running it.
+    """
+    for one in spec.weighted("method.rewards"):
+        if one.weight is not None and one.weight < 0 and one.file is None and one.name in REWARDS:
+            yield Finding(
+                evolve(spec.location("method.rewards"), text=f"{one.name}: {REWARDS[one.name]}"),
+                f"the weight of `{one.name}` is negative, so what it rewards is unlearned",
+                f"write `{one.name}(weight={-one.weight:g})`",
+            )
+            return

@@ -1,4 +1,5 @@
-"""Rules for methods that generate completions during training (XP439, XP665, XP666, XP673, XP675, XP676)."""
+"""Rules for methods that generate completions during training (XP439, XP665, XP666, XP673, XP675, XP676,
+XP697)."""
 
 from __future__ import annotations
 
@@ -147,7 +148,7 @@ def frozen_sampling(spec: Spec) -> Iterator[Finding]:
 @rule("XP666", "fewer-prompts-than-a-round")
 def few_prompts(spec: Spec) -> Iterator[Finding]:
     """The data must have at least as many prompts as one round of generation uses: the number of completions in a
-    round, divided by `generations`. This rule can count only the rows of local files.
+    round, divided by `generations`. This rule can count only the rows of local files, and sources with a `take`.
 
     Why it is bad: prompts that do not fill a round are dropped, so too few prompts train nothing.
 
@@ -157,14 +158,14 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
     """
     if spec.method.name == "distill" and not spec.stack.facts.distill_rounds:
         return
-    if not any(source.sha256 is not None or source.parts for source in spec.data):
+    if not any(source.sha256 is not None or source.parts or source.take for source in spec.data):
         return
-    from xpc.compiler.data import rows
+    from xpc.compiler.data.row_counts import available
 
     total = 0
     for source in spec.data:
-        found = rows.count(source)
-        if found is None or source.take is not None or spec.get("data.holdout") is not None:
+        found = available(source)
+        if found is None or spec.get("data.holdout") is not None:
             return
         total += found
     rounds, group = spec.get("method.steps_per_generation"), spec.get("method.generations")
@@ -182,4 +183,33 @@ def few_prompts(spec: Spec) -> Iterator[Finding]:
             f"one round of generation takes {need} prompts, and the data has {total}",
             f"write `generations = {enough}`, or a smaller `gbs`" if enough else fewer,
             (spec.label("batch.gbs", f"{made} completions a round"), spec.label("method.generations")),
+        )
+
+
+MOST_UPDATES = 64
+"""The largest number of optimizer steps on the same completions. Published are 1 to 16."""
+
+
+@rule("XP697", "completions-of-an-old-model", "warning")
+def old_completions(spec: Spec) -> Iterator[Finding]:
+    """A round of completions should be used for a few optimizer steps: `steps_per_generation / accum x iterations`.
+
+    Why it is bad: the completions come from the model before the first of these steps. After many steps they are far
+    from what the model would write, the importance ratios are clipped, and the gradient vanishes or misleads.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 `grpo_trainer.py` (`steps_per_generation`, `num_iterations`); GSPO (arXiv:2507.18071) uses four
+    steps, DAPO (arXiv:2503.14476) sixteen.
+    """
+    rounds, passes = spec.get("method.steps_per_generation"), spec.get("method.iterations") or 1
+    if not spec.method.grouped or not isinstance(rounds, int) or not isinstance(passes, int):
+        return
+    updates = rounds / spec.integer("batch.accum") * passes
+    if updates > MOST_UPDATES:
+        yield Finding(
+            spec.location("method.steps_per_generation" if rounds > 1 else "method.iterations", f"{updates:g} steps"),
+            f"{updates:g} optimizer steps are taken on completions of the same model",
+            write(f"steps_per_generation = {4 * spec.integer('batch.accum')}"),
+            (spec.label("batch.accum", "micro-batches in a step"), spec.label("method.iterations")),
         )

@@ -1,4 +1,4 @@
-"""Rules for generation by vLLM (XP337, XP680 to XP684)."""
+"""Rules for generation by vLLM (XP337, XP658, XP680 to XP684, XP699)."""
 
 from __future__ import annotations
 
@@ -44,6 +44,35 @@ def vllm_takes_the_gpu(spec: Spec) -> Iterator[Finding]:
             spec.location("method.vllm.gpu_memory"),
             f"vLLM would take {share.value:.0%} of each GPU, and training needs the rest",
             write("gpu_memory = 30%"),
+        )
+
+
+LEAST_CACHE = 1.1
+"""vLLM's share of a GPU should be at least this multiple of the weights, so that some memory is left for its cache."""
+
+
+@rule("XP699", "vllm-cannot-hold-the-model")
+def vllm_too_small(spec: Spec) -> Iterator[Finding]:
+    """The share of a GPU that a colocated vLLM takes (`gpu_memory`) must hold the model's weights in bf16, divided by
+    `tensor_parallel`, and some of the cache.
+
+    Why it is bad: vLLM loads a second copy of the weights into its share.
+
+    Without this rule: vLLM stops with "No available memory for the cache blocks", after the model is loaded twice.
+
+    Source: vLLM `gpu_memory_utilization`, `worker/gpu_worker.py` (`determine_available_memory`); read, not run.
+    """
+    share, gpu, facts = spec.get("method.vllm.gpu_memory"), spec.hardware.gpu, spec.model.facts
+    if not isinstance(share, Amount) or gpu is None or facts is None or not _colocated(spec):
+        return
+    weights = facts.params * 2 / 2**30 / (spec.get("method.vllm.tensor_parallel") or 1)
+    if share.value * gpu.memory_gib < weights * LEAST_CACHE:
+        least = -(-100 * weights * 1.5 // gpu.memory_gib)
+        fits = least < 100 * MOST_OF_A_GPU
+        yield Finding(
+            spec.location("method.vllm.gpu_memory", f"{share.value * gpu.memory_gib:.1f} GiB"),
+            f"the weights of {spec.model.name} take {weights:.1f} GiB, more than vLLM's share of {gpu.name} can hold",
+            write(f"gpu_memory = {least:.0f}%") if fits else "write `tensor_parallel = 2` in `vllm`, or another GPU",
         )
 
 

@@ -174,7 +174,7 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     """`min_lr` needs a schedule that has a final or a lowest learning rate, and `min_lr` must be below the peak
-    learning rate.
+    learning rate, and for greedy not above `max_lr`.
 
     Why it is bad: schedules without a final rate do not accept `min_lr`.
 
@@ -210,6 +210,16 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
             write(f"min_lr = {suggested}", f" for a share of the peak, or a rate of at most {lr:g}"),
             (spec.label("optimizer.lr", "the peak learning rate"),),
         )
+    highest = spec.get("schedule.max_lr")
+    if name == "greedy" and isinstance(highest, Amount):
+        most = highest.value if highest.unit == "absolute" else highest.value * lr
+        if share * lr > most:
+            yield Finding(
+                spec.location("schedule.min_lr", f"{share * lr:g} > {most:g}"),
+                "`min_lr` is above `max_lr`",
+                write("min_lr = 0"),
+                (spec.label("schedule.max_lr", "the highest rate"),),
+            )
 
 
 @rule("XP205", "wsd-decay")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.kinds import Amount
+from xpc.compiler.language.kinds import Amount, Rope
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import any_of, chosen, extra, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
@@ -20,9 +20,11 @@ WHEN = any_of(
         "method.margin", "method.likelihood", "method.rpo", "method.desirable", "method.undesirable", "method.center",
         "method.sync_reference.mixup", "method.epsilon", "method.epsilon_high", "method.delta", "method.generations",
         "method.iterations", "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty",
-        "batch.seq", "batch.gbs", "train.epochs", "data.holdout",
+        "batch.seq", "batch.gbs", "train.epochs", "data.holdout", "model.rope",
+        "method.max_completion", "method.max_prompt",
     ),
     chosen("method", "cpo"),
+    chosen("optimizer", "sgd", "lomo"),
     extra("trl"),
 )  # fmt: skip
 
@@ -38,7 +40,8 @@ WHEN = any_of(
         "method.rpo", "method.desirable", "method.undesirable", "method.center", "method.sync_reference.mixup",
         "method.epsilon", "method.epsilon_high", "method.delta", "method.generations", "method.iterations",
         "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty", "batch.seq", "batch.gbs",
-        "train.epochs", "data.holdout", "lora", "method", "optimizer",
+        "train.epochs", "data.holdout", "model.rope", "method.max_completion", "method.max_prompt", "method",
+        "optimizer", "lora", "qlora", "oft", "vera", "loha", "miss",
     ),
 )  # fmt: skip
 def far_from_published(spec: Spec) -> Iterator[Finding]:
@@ -75,6 +78,8 @@ def _number(spec: Spec, path: Path) -> float | None:
         steps = total_steps(spec)
         share = value.value if value.unit == "share" else value.value / steps if steps else None
         return None if share is None or share >= 1 or (steps and value.steps(steps) >= steps) else share
+    if isinstance(value, Rope):
+        return value.factor
     if isinstance(value, Amount):
         return float(value.value) if value.unit == "share" and value.value < 1 else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
@@ -83,8 +88,8 @@ def _number(spec: Spec, path: Path) -> float | None:
 def _finding(spec: Spec, one: ranges.Range, value: float) -> Finding:
     name = one.path.rpartition(".")[2]
     location, text = one.path, f"`{name} = {value:g}` is far outside of what is published"
-    if not spec.written(one.path):
-        location, text = "method.loss", f"the default `{name} = {value:g}` is far outside of what is published for it"
+    if not spec.written(one.path) and one.default_of is not None:
+        location, text = one.default_of, f"the default `{name} = {value:g}` is far outside of what is published for it"
     typed = write(one.typed, ", or silence the warning with the reason")
     return Finding(
         spec.location(location, f"published: {one.published}"),

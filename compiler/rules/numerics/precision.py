@@ -28,8 +28,8 @@ PACKED_NAME = re.compile(
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. Adapters
     can be trained on most of these models. GGUF is refused even with adapters. FP8 is refused with `save(merge)`, and
-    on targets that cannot train adapters on fp8 weights. If the model's config.json is known, the rules XP450 and XP167
-    check it instead of the name.
+    on targets that cannot train adapters on fp8 weights. `lora(bits=8)` is refused on a copy with four bits. If the
+    model's config.json is known, the rules XP450 and XP167 check it instead of the name.
 
     Why it is bad: a repository with such a name has packed weights, which have no gradient; a GGUF repository also has
     no safetensors.
@@ -44,6 +44,13 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     kind = found[1].upper()
     never = kind == "GGUF" or (kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases))
     if spec.lora and not never:
+        if spec.bits == 8 and "4" in kind:
+            yield Finding(
+                spec.location("lora.bits", "not applied to packed weights"),
+                f"the name of `{spec.model.name[:80]}` says that its weights have 4 bits already ({found[1]})",
+                write("bits = 4", ", or name the unquantized model"),
+                (spec.model.label,),
+            )
         return
     plain = spec.model.id[: found.start()] if spec.model.id else ""
     yield Finding(

@@ -36,8 +36,8 @@ class Range:
 
     The range applies to the methods in `methods`, the optimizers in `optimizers`, the losses in `losses` and the kinds
     of adapters in `adapters` (all, if empty; "" stands for a run without adapters), and to models with at least `least`
-    parameters. Up to `handled`, and from `refused` on, another rule reports the value. If `also_default` is true, a
-    value that the spec does not state is checked, too.
+    parameters. Up to `handled`, and from `refused` on, another rule reports the value. If `default_of` is a
+    setting, the default value is checked, too, and reported at that setting.
     """
 
     path: Path
@@ -52,14 +52,14 @@ class Range:
     least: int = 0
     handled: float = 0.0
     refused: float = INFINITE
-    also_default: bool = False
+    default_of: Path | None = None
 
     def concerns(self, spec: Spec) -> bool:
         """Whether the range applies to the spec."""
         adapter = spec.adapter if spec.lora else ""
         params = spec.model.facts.params if spec.model.facts is not None else 0
         return (
-            (self.also_default or spec.written(self.path))
+            (self.default_of is not None or spec.written(self.path))
             and (not self.methods or spec.text("method") in self.methods)
             and (not self.optimizers or spec.text("optimizer") in self.optimizers)
             and (not self.adapters or adapter in self.adapters)
@@ -89,26 +89,31 @@ RANGES = (
     Range(RATE, 1e-8, 1e-1, "lr = 1e-4", "1e-5 to 1e-2 with projected gradients", (), PROJECTED, handled=LEAST_RATE),
     Range(RATE, 1e-8, 1e-1, "lr = 1e-4", "1e-5 to 1e-2", (), SCHEDULE_FREE[:2], handled=LEAST_RATE),
     Range(RATE, 1e-7, 2e-1, "lr = 2e-4", "2e-4 to 5e-2 with Muon", (), ("muon",), handled=LEAST_RATE),
-    Range(RATE, 1e-4, 1, "lr = 1e-2", "1e-3 to 1 with sgd", (), ("sgd",), handled=LEAST_RATE),
-    Range(RATE, 1e-5, 1, "lr = 3e-2", "1e-3 to 3e-2 with LOMO", (), ("lomo",), handled=LEAST_RATE),
+    Range(RATE, 1e-4, 1, "lr = 1e-2", "1e-3 to 1 with sgd", (), ("sgd",), handled=LEAST_RATE,
+          default_of="optimizer"),
+    Range(RATE, 1e-5, 1, "lr = 3e-2", "1e-3 to 3e-2 with LOMO", (), ("lomo",), handled=LEAST_RATE,
+          default_of="optimizer"),
     Range("optimizer.adamw_lr", 1e-8, 1e-2, "adamw_lr = 2e-5", "1e-6 to 3e-3", (), ("muon",)),
     Range("lora.embedding_lr", 1e-9, 1e-2, "embedding_lr = 1e-6", "1e-6"),
     Range("lora.lr_ratio", 1, 512, "lr_ratio = 16", "4 to 64"),
     # the optimizer and its schedule
-    Range("optimizer.eps", 0, 1e-3, "eps = 1e-8", "1e-8 to 1e-5", (), ADAM),
+    Range("optimizer.eps", 1e-20, 1e-3, "eps = 1e-8", "1e-8 to 1e-5; 0 divides by 0 where a gradient is 0", (), ADAM,
+          handled=-1),
     Range("optimizer.weight_decay", 0, 1, "weight_decay = 0.1", "0 to 0.5", (), ADAM),
     Range("optimizer.clip", 1e-3, INFINITE, "clip = 1", "0.1 to 2", handled=LEAST_CLIP),
     Range("optimizer.momentum", 0, 0.9995, "momentum = 0.9", "0.9 to 0.99"),
     Range("optimizer.scale", 1e-3, 1e3, "scale = 0.25", "0.25 to 128"),
     Range("schedule.warmup", 0, 0.5, "warmup = 3%", "3 to 10 % of the run"),
     Range("schedule.power", 0.1, 10, "power = 1", "0.5 to 2", handled=-1),
-    # adapters
+    # the model and its adapters
+    Range("model.rope", 1, 64, "rope = yarn(factor=4)", "factors of 2 to 64"),
     Range("lora.dropout", 0, 0.5, "dropout = 0.05", "0 to 0.2", refused=1),
     # preferences
     Range("method.beta", 1e-4, 10, "beta = 0.1", "1e-3 to 0.9 for dpo", ("dpo",)),
     Range("method.beta", 1e-4, 10, "beta = 0.1", "0.01 to 0.5 for kto", ("kto",)),
     Range("method.beta", 1e-3, 10, "beta = 0.1", "0.05 to 0.5 for orpo", ("orpo",), handled=-1),
-    Range("method.beta", 0.5, 100, "beta = 2.5", "2 to 10 for SimPO", ("cpo",), losses=("simpo",), also_default=True),
+    Range("method.beta", 0.5, 100, "beta = 2.5", "2 to 10 for SimPO", ("cpo",), losses=("simpo",),
+          default_of="method.loss"),
     Range("method.beta", 1e-3, 10, "beta = 0.1", "0.01 to 0.5 for cpo", ("cpo",)),
     Range("method.label_smoothing", 0, 0.49, "label_smoothing = 0.1", "0 to 0.3; at 0.5 nothing is preferred",
           ("dpo",), losses=("sigmoid",)),
@@ -124,6 +129,8 @@ RANGES = (
     Range("method.epsilon", 1e-5, 10, "epsilon = 0.2", "3e-4 to 10", handled=-1),
     Range("method.epsilon_high", 1e-5, 100, "epsilon_high = 0.28", "4e-4 to 5", handled=-1),
     Range("method.delta", 1, 100, "delta = 4", "1.5 to 4", handled=1),
+    Range("method.max_completion", 8, INFINITE, "max_completion = 1024", "256 to 32768"),
+    Range("method.max_prompt", 8, INFINITE, "max_prompt = 512", "128 to 32768"),
     Range("method.generations", 2, 1024, "generations = 8", "2 to 64"),
     Range("method.iterations", 1, 64, "iterations = 1", "1 to 16"),
     Range("method.temperature", 0.1, 2, "temperature = 1", "0.6 to 1.2", ONLINE, handled=LEAST_TEMPERATURE),

@@ -1,5 +1,5 @@
 """Rules about `rope`, the scaling of rotary positions: which models support it, and which programs read it (XP132 to
-XP134).
+XP134, XP149).
 """
 
 from __future__ import annotations
@@ -105,4 +105,32 @@ def not_scaled(spec: Spec) -> Iterator[Finding]:
         f"the positions of {spec.model.name} cannot be scaled with {spec.stack.name}",
         "leave `rope` out",
         (spec.model.label,),
+    )
+
+
+@rule("XP149", "scaling-that-no-row-needs", "note")
+def not_needed(spec: Spec) -> Iterator[Finding]:
+    """`rope` should be set if `seq` is longer than the model's context; otherwise no row has a position that needs the
+    scaling.
+
+    Why it is bad: the scaling changes all positions, also those of short rows, and the run teaches the model nothing
+    about the longer context.
+
+    Without this rule: nothing is reported.
+
+    Source: transformers 5.23 `modeling_rope_utils.py` (all kinds but dynamic scale every position).
+    """
+    rope, facts = spec.rope, spec.model.facts
+    if _scaling(spec) is not None:
+        return  # the rule XP132 reports it
+    if rope is None or facts is None or "batch.seq" not in spec.method.reads:
+        return
+    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # `context` is scaled
+    if not 0 < seq <= original:
+        return
+    yield Finding(
+        spec.location("model.rope", f"`seq` is {seq}, and the context before it {original}"),
+        "no row is longer than the model's context before the scaling",
+        f"write `seq = {rope.context(original)}`, or leave `rope` out",
+        (spec.label("batch.seq", "the longest sequence"),),
     )

@@ -1,5 +1,5 @@
 """Rules about schedules: which targets, settings, evaluations, strategies and run lengths each schedule needs (XP240 to
-XP247).
+XP248).
 """
 
 from __future__ import annotations
@@ -238,4 +238,28 @@ def stages(spec: Spec) -> Iterator[Finding]:
             f"the warm-up and the decay are longer than the run of {steps} steps",
             write(f"decay = {fitting}"),
             (spec.label("schedule.warmup", f"{first} steps"),),
+        )
+
+
+@rule("XP248", "restarts-of-a-step", "warning")
+def restarts(spec: Spec) -> Iterator[Finding]:
+    """The cycles of `cosine_with_restarts` must have several steps each: a run of 100 steps cannot restart 1,000 times.
+
+    Why it is bad: if a cycle is as short as a step, every step is taken at the peak or at a place of the curve that
+    depends on rounding, and the rate never decays.
+
+    Without this rule: nothing is reported.
+
+    Source: transformers 5.23 `get_cosine_with_hard_restarts_schedule_with_warmup` (the progress times the cycles,
+    modulo 1); confirmed by running it.
+    """
+    cycles, steps = spec.get("schedule.cycles"), total_steps(spec)
+    if spec.text("schedule") != "cosine_with_restarts" or not isinstance(cycles, int) or steps is None:
+        return
+    rest = steps - spec.amount("schedule.warmup").steps(steps)
+    if cycles > 1 and rest > 0 and cycles * 2 > rest:
+        yield Finding(
+            spec.location("schedule.cycles", f"{rest} / {cycles} = {rest / cycles:.2g} steps"),
+            f"a cycle of the schedule lasts {rest / cycles:.2g} steps",
+            write("cycles = 2" if rest >= 4 else "cycles = 1"),
         )

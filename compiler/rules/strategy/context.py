@@ -1,4 +1,5 @@
-"""Rules about context parallelism, in which several ranks share one sequence (XP414 to XP419, XP490, XP495 to XP498).
+"""Rules about context parallelism, in which several ranks share one sequence (XP414 to XP419, XP427, XP490, XP495 to
+XP498).
 
 FSDP2 gives each rank a piece of the sequence and passes keys and values around the ranks (ring attention). Under ZeRO,
 each process computes attention for all tokens but only some heads (DeepSpeed's Ulysses).
@@ -357,4 +358,31 @@ def gradients(spec: Spec) -> Iterator[Finding]:
             "ZeRO-3 with `context_parallel` needs `reduce_scatter`",
             "leave `reduce_scatter` out, or `context_parallel`",
             (spec.label(SETTING, "the sequence is shared"),),
+        )
+
+
+LEAST_PIECE = 128
+"""The least number of tokens for each of the GPUs that share a sequence. Published runs have 4,096 and more."""
+
+
+@rule("XP427", "pieces-of-a-few-tokens", "warning")
+def few_tokens(spec: Spec) -> Iterator[Finding]:
+    """The GPUs that share a sequence should each have at least 128 of its tokens.
+
+    Why it is bad: the GPUs spend their time on passing keys and values around, and fewer rows are trained together.
+
+    Without this rule: nothing is reported; the run is several times slower than without `context_parallel`.
+
+    Source: accelerate's guide "Context parallelism", which recommends it for sequences that do not fit one GPU.
+    """
+    size = spec.context_parallel
+    if size == 1 or spec.on_cpu or "batch.seq" not in spec.method.reads:
+        return
+    seq = spec.integer("batch.seq")
+    if seq < LEAST_PIECE * size:
+        yield Finding(
+            spec.location(SETTING, f"{seq} / {size} = {seq // size} tokens"),
+            f"{size} GPUs share a sequence of {seq} tokens",
+            f"leave `context_parallel` out, or write a longer `seq`, such as {4096 * size}",
+            (spec.label("batch.seq", "the longest sequence"),),
         )
