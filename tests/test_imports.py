@@ -66,6 +66,7 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}  # computes the rows of a mixture
     shared |= {"xpc.runtime.prepare_rows"}  # computes the folder of prepared rows, whose counts the plan reads
     shared |= {"xpc.runtime.features.model.newer_config"}  # compares rotary positions as the launch does
+    shared |= {"xpc.runtime.features.messages.stored_columns"}  # finds columns that no trainer reads
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}  # reads curves and totals as the run does
     for path, imports in modules("compiler"):
         assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path

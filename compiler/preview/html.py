@@ -45,7 +45,7 @@ def page(found: Mapping[str, Any], spec: str) -> str:
         steps, explained = order(found)
         parts += ["<section><h2>order</h2>", *_lines(steps), f"<p class=soft>{text(explained)}</p></section>"]
     if found.get("counts"):
-        parts += ["<section><h2>counts</h2>", *_lines([*found["said"], *counts(found["counts"])]), "</section>"]
+        parts += ["<section><h2>counts</h2>", *_lines([*found["messages"], *counts(found["counts"])]), "</section>"]
     return frame(f"{spec}: xpc preview", parts, read_text(__file__, "page.css"))
 
 

@@ -57,7 +57,7 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
     if found.get("order"):
         steps, explained = order(found)
         lines += [*steps, "", explained, ""]
-    lines += [visible(one, LONGEST) for one in found["said"]]
+    lines += [visible(one, LONGEST) for one in found["messages"]]
     lines += counts(found["counts"]) if found.get("counts") else []
     return "\n".join([*lines, summary(found)]) + "\n"
 

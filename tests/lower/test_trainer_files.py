@@ -101,6 +101,7 @@ ORDER = {
         "AddedTokens",
         "SpecialTokens",
         "MessageFields",
+        "PromptRows",
         "Shares",
         "LengthLimits",
     ),

@@ -23,7 +23,7 @@ def main(folder: str, out: str, many: int, only_rows: bool = False) -> int:
     answer = start._answer(opened, request, print)
     if not only_rows:
         scanned = start._answer(opened, {**request, "n": 2, "scan": "all", "choice": "order"}, print)
-        answer |= {name: scanned[name] for name in ("order", "counts", "said")}
+        answer |= {name: scanned[name] for name in ("order", "counts", "messages")}
     with open(out, "w", encoding="utf-8") as handle:
         json.dump(answer, handle)
     return 0

@@ -36,7 +36,7 @@ def found(*rows: Any, **others: Any) -> dict[str, Any]:
     """An answer of the preview worker that contains these rows."""
     return {
         "spec": "run.xp", "method": "sft", "target": DEFAULT, "bears_loss": True, "counts": None, "order": None,
-        "group": None, "said": [],
+        "group": None, "messages": [],
         "tokenizer": {"model": "tiny", "begin": [None, None], "end": [2, "<end>"], "padding": [0, "<pad>"]},
         "rows": list(rows), **others,
     }  # fmt: skip

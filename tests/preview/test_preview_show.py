@@ -1,4 +1,4 @@
-"""A preview is shown as text, JSON or an HTML page, and written to a golden file."""
+"""The formats of a preview: text, JSON, HTML page and golden file."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ COUNTED = {
 )
 def test_the_last_line_has_the_rows_that_are_lost(lost: dict[str, int], last: str) -> None:
     counted = {**COUNTED, **lost}
-    lines = ["5 of 45 rows are left out: their prompts have over 9 tokens"]
-    shown = text(found(order=[[["3", "1"]]], counts=counted, said=lines))
+    messages = ["5 of 45 rows are left out: their prompts have over 9 tokens"]
+    shown = text(found(order=[[["3", "1"]]], counts=counted, messages=messages))
     assert shown.endswith(f"\n{last}\n")
     assert "nothing wrong" not in shown
-    assert f"\n{lines[0]}\n40 rows, 4,000 tokens\n" in shown
-    assert f"<p>{lines[0]}</p>" in page(found(counts=counted, said=lines), "run.xp")
+    assert f"\n{messages[0]}\n40 rows, 4,000 tokens\n" in shown
+    assert f"<p>{messages[0]}</p>" in page(found(counts=counted, messages=messages), "run.xp")
     assert text(found(TALK, counts=counted)).endswith(f"\n1 row: nothing wrong; {last}\n")
     assert command._status(found(TALK, counts=counted), True) == int("none" not in last)
     assert command._status(found(TALK, counts=counted), False) == 0

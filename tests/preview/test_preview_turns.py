@@ -148,7 +148,7 @@ def test_columns_and_dropped_rows_of_a_parquet_file_are_reported(warm: Warm) -> 
     assert [(one["code"], one["message"]) for one in found["rows"][0]["verdicts"]] == [
         ("XP549", "the row has texts in a column `documents`, which sft does not read")
     ]
-    assert found["said"] == ["2 of 6 rows are left out: they have more than 40 tokens"]
+    assert found["messages"] == ["2 of 6 rows are left out: they have more than 40 tokens"]
     assert found["counts"]["rows"] == 4
 
 

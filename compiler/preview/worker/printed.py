@@ -14,7 +14,7 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def sentences(found: list[str]) -> Iterator[None]:
+def collected(messages: list[str]) -> Iterator[None]:
     """A context that collects what the run prints about the rows, such as how many it leaves out.
 
     The run's sentence about rows that it compared with their rendered text is left out, because a scan compares none.
@@ -25,7 +25,7 @@ def sentences(found: list[str]) -> Iterator[None]:
             yield
     finally:
         lines = (line.removeprefix(OF_RUN) for line in printed.getvalue().splitlines() if line.startswith(OF_RUN))
-        found += [line for line in lines if not line.endswith(COMPARED)]
+        messages += [line for line in lines if not line.endswith(COMPARED)]
 
 
 @contextmanager

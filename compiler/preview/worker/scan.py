@@ -11,7 +11,7 @@ from typing import Any
 
 from . import stored
 from .prepare import unchecked
-from .printed import Say, progress, sentences
+from .printed import Say, collected, progress
 from .reading import IGNORED, PROMPTS, Capture
 from .session import Session
 
@@ -40,9 +40,9 @@ class Scan:
         self.session, self.capture, self.say = session, Capture(session), say
         self.sources: list[Mapping[str, Any]] = list(session.bundle.data["sources"])
         self.packs: list[list[tuple[int, int, int]]] | None = None
-        self.said: list[str] = []
+        self.messages: list[str] = []
         with self._first_rows(rows, of_hub), unchecked(session), progress(say):
-            with sentences(self.said):
+            with collected(self.messages):
                 given, _ = session.rows()
             self.given = len(given)
             say(f"{self.given:,} rows are converted; trl prepares them")

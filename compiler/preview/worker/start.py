@@ -79,7 +79,7 @@ def _answer(session: sessions.Session, request: dict[str, Any], progress: Any) -
     return {
         "method": session.method, "target": session.bundle.target, "bears_loss": session.bears_loss,
         "tokenizer": _facts(session), "rows": rows, "counts": counts, "order": order,
-        "said": [] if scan is None else scan.said,
+        "messages": [] if scan is None else scan.messages,
         "generated_share": session.generated_share,
         "group": session.stated.get("num_generations") if session.plan["method"]["rewarded"] else None,
     }  # fmt: skip
