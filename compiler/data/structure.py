@@ -136,7 +136,7 @@ def _marks(role: str, turn: Mapping[str, object]) -> Iterator[str]:
     marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
     if any(map(declined, marks)) or any(turn.get(key) in (True, 1) for key in MASKED):
         yield "untrained"
-    elif role == "assistant" and any(isinstance(one, int | float) and one != 1 for one in marks):
+    elif role == "assistant" and any(isinstance(one, int | float) and one != 1 for one in map(number_of, marks)):
         yield "turn_weight"
     for key in turn.keys() - PLAIN - {*TRAINED, *REASONING}:
         if MARKS.search(key) and turn[key] is not None and (key not in MASKED or not isinstance(turn[key], int)):
@@ -149,7 +149,16 @@ def declined(mark: object) -> bool:
     """Whether the value of a key in `TRAINED` means that the turn is not learned. The runtime's `message_fields.py`
     decides in the same way. Exports to formats such as CSV contain `"false"` and `"0"` as texts.
     """
-    return mark.strip().lower() in ("", "0", "false", "no") if isinstance(mark, str) else not mark
+    mark = number_of(mark)
+    return mark.strip().lower() in ("", "false", "no") if isinstance(mark, str) else not mark
+
+
+def number_of(mark: object) -> object:
+    """The number that a text contains, such as `"0.0"`; any other value unchanged."""
+    try:
+        return float(mark) if isinstance(mark, str) else mark
+    except ValueError:
+        return mark
 
 
 def _visible(value: object) -> bool:

@@ -82,6 +82,12 @@ def test_a_masked_turn_is_not_learned(key: str, value: object) -> None:
     assert "untrained" in structure.structure([("assistant", {key: value}, "4")])
 
 
+@pytest.mark.parametrize("value", ["0", "0.0", " 0 ", "false", "No", ""])
+def test_a_weight_may_be_a_text(value: str) -> None:
+    assert message_fields.untrained({"weight": value})
+    assert "untrained" in structure.structure([("assistant", {"weight": value}, "4")])
+
+
 @pytest.mark.parametrize("value", [False, 0, None])
 def test_a_turn_that_is_not_masked_is_learned(value: object) -> None:
     assert not message_fields.untrained({"mask": value})
@@ -89,8 +95,10 @@ def test_a_turn_that_is_not_masked_is_learned(value: object) -> None:
 
 
 @pytest.mark.parametrize(("fields", "kind"), [
-    ({"weight": 0.5}, "weight"), ({"weight": 2}, "weight"), ({"loss_weight": 0}, "key"), ({"train_detail": []}, "key"),
-    ({"weight": 0}, None), ({"weight": 1.0}, None), ({"train": True}, None), ({"name": "x"}, None),
+    ({"weight": 0.5}, "weight"), ({"weight": "0.5"}, "weight"), ({"weight": 2}, "weight"),
+    ({"loss_weight": 0}, "key"), ({"train_detail": []}, "key"),
+    ({"weight": 0}, None), ({"weight": 1.0}, None), ({"weight": "1.0"}, None),
+    ({"train": True}, None), ({"name": "x"}, None),
     ({"reasoning_content": "x"}, None),
 ])  # fmt: skip
 def test_keys_of_turns_that_are_not_read(fields: dict[str, Any], kind: str | None) -> None:

@@ -43,7 +43,10 @@ def check(shape: str, *rows: dict[str, Any], **data: Any) -> None:
         ("prompt_completion", {"prompt": "2", "completion": "3", "label": False}, "a `label` of false"),
         ("preference", {"prompt": "2", "chosen": "3", "rejected": "4", "score_chosen": 1, "score_rejected": 5},
          "a lower score for `chosen`"),
-        ("preference", {"chosen": "3", "rejected": "4"}, "begin differently, and no prompt"),
+        ("messages", {"messages": TALK, "reasoning": "2 and 2"}, "reasoning in a column of its own"),
+        ("prompt_completion", {"prompt": "2", "completion": "3", "cot": "2, 3"}, "reasoning in a column of its own"),
+        ("preference", {"chosen": "The sun.", "rejected": "The moon."}, "a common question, and no prompt"),
+        ("preference", {"chosen": "3", "rejected": "4"}, "without a common question, and no prompt"),
     ],
 )  # fmt: skip
 def test_a_column_is_reported(shape: str, row: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ HELPS = {
     "documents": "write the documents into the system prompt or the question of their row",
     "row_weight": "leave rows that are not to be learned out of the data",
     "bad_answer": "write `method kto`, which reads it, or leave such rows out of the data",
+    "thoughts": "write the reasoning into the answer, between <think> and </think>, or into a key of its turn",
     "lower_score": "swap the two answers of such rows, or leave the rows out of the data",
     "no_prompt": "name the column of the questions: `data(prompt=COLUMN)`",
     "question": "name that column: `data(prompt=COLUMN)`",
@@ -181,9 +182,10 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     `weight` of a row, a turn's weight of 0.5, a turn's key `loss_weight`, a `label` of false in rows for sft,
     `documents` next to a conversation, and `history` next to a prompt (as in LLaMA-Factory's alpaca rows). In
     preference pairs, the rule reports scores, such as `score_chosen`, by which the rejected answer is better, and
-    answers without a prompt that begin differently. If all preference pairs of a file lack `prompt` and have their
-    question in another column, such as `instruction`, this is an error. Any other key of a turn that the chat template
-    does not read is a note, or a warning if its name suggests reasoning, such as `thought`.
+    answers without a prompt that have no common question. It also reports reasoning in a column of its own. If all
+    preference pairs of a file lack `prompt` and have their question in another column, such as `instruction`, this is
+    an error. Any other key of a turn that the chat template does not read is a note, or a warning if its name suggests
+    reasoning, such as `thought`.
 
     Why it is bad: bad answers are learned, all rows count the same, or an answer is learned without the earlier turns
     to which it refers.

@@ -20,11 +20,17 @@ WORDS = {
     "row_weight": "a `weight` other than 1",
     "bad_answer": "a `label` of false",
     "lower_score": "a lower score for `chosen` than for `rejected`",
-    "no_prompt": "two texts that begin differently, and no prompt",
+    "no_prompt": "two texts without a common question, and no prompt",
     "question": "the question in a column other than `prompt`",
+    "thoughts": "reasoning in a column of its own",
     "system_prompt": "a system prompt in a column that is not called `system`",
 }
 """What `unread` finds, as words for messages."""
+THOUGHTS = (
+    "reasoning", "reasoning_content", "thinking", "think", "thought", "thoughts", "rationale", "cot",
+    "chain_of_thought", "scratchpad", "reasoning_trace", "thought_process",
+)  # fmt: skip
+"""Names of columns that have the reasoning of a row. Reasoning is read only from turns."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
 """Matches names of columns that probably have the system prompt of a row, and are not read."""
 
@@ -39,13 +45,16 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     - `bad_answer`: a label of false next to a prompt and its completion
     - `no_solution`: a prompt without a column `solution` of text
     - `lower_score`: the scores of a preference pair say that the rejected answer is better
-    - `no_prompt`: the two texts of a preference pair without a prompt begin differently
+    - `no_prompt`: the two texts of a preference pair without a prompt share no more than two words at their beginning
+    - `thoughts`: reasoning in a column of the row, next to a conversation or a prompt and its answers
     - `question`: for a preference pair without a prompt, a column of another name has the prompt
     """
     if shape == "prompt_completion" and row.get("history"):
         yield "history"
     if row.get("documents") and "documents" not in names and shape in ("messages", "conversations"):
         yield "documents"
+    if shape != "prompt" and any(_visible(row.get(one)) for one in THOUGHTS if one not in names):
+        yield "thoughts"
     if isinstance(weight := row.get("weight"), int | float) and weight != 1:
         yield "row_weight"
     if shape == "prompt_completion" and row.get("label") is False:
@@ -58,7 +67,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         chosen, rejected = row.get(names[0]), row.get(names[1])
         if _question_elsewhere(row, names):
             yield "question"
-        elif _visible(chosen) and _visible(rejected) and str(chosen)[0] != str(rejected)[0]:
+        elif _visible(chosen) and _visible(rejected) and not _share_question(str(chosen), str(rejected)):
             yield "no_prompt"
 
 
@@ -82,6 +91,13 @@ def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool
         )):  # fmt: skip
             return True
     return False
+
+
+def _share_question(chosen: str, rejected: str) -> bool:
+    """Whether two texts have a common beginning that may be a question: more than two words, or a mark at its end."""
+    most = min(len(chosen), len(rejected))
+    shared = chosen[: next((at for at in range(most) if chosen[at] != rejected[at]), most)]
+    return chosen == rejected or len(shared.split()) > 2 or any(one in shared for one in "\n?:.=!")
 
 
 def _visible(value: object) -> bool:

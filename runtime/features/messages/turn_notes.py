@@ -97,7 +97,15 @@ def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> str:
 
 
 def _is_weight(value: Any) -> bool:
-    return isinstance(value, int | float) and value not in (0, 1)
+    return isinstance(value := number_of(value), int | float) and value not in (0, 1)
+
+
+def number_of(value: Any) -> Any:
+    """The number that a text contains, such as ``"0.0"``; any other value unchanged."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle, Feature
 from ...core.rows import name
-from .stored_columns import QUESTIONS, SCORES, SYSTEM, WORDS, other_system, unread
+from .stored_columns import QUESTIONS, SCORES, SYSTEM, THOUGHTS, WORDS, other_system, unread
 
 SHAPES = ("messages", "conversations", "prompt_completion", "preference", "unpaired")
 FIRST, SPREAD = 4, 200
@@ -26,7 +26,7 @@ def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dic
         return counts, first, 0
     present = list(stored.column_names)
     names = list(bundle.row_format().columns(source, present).values())
-    known = {"history", "documents", "weight", "label", "prompt", *QUESTIONS, *sum(SCORES, ())}
+    known = {"history", "documents", "weight", "label", "prompt", *QUESTIONS, *THOUGHTS, *sum(SCORES, ())}
     others = [one for one in present if one not in names and (one in known or SYSTEM.fullmatch(one))]
     if not others and source["shape"] != "preference":
         return counts, first, 0

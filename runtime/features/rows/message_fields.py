@@ -26,7 +26,7 @@ from ..messages.call_forms import (
     with_arguments,
     wrong_call,
 )
-from ..messages.turn_notes import MASKED, READ, TRAINED
+from ..messages.turn_notes import MASKED, READ, TRAINED, number_of
 
 LABELS = ("type", "id", "index", "format", "signature")  # keys of a reasoning block whose values are not text
 CARRIERS = ("messages", "prompt", "chosen", "rejected")
@@ -157,8 +157,8 @@ def untrained(turn: Mapping[str, Any]) -> bool:
         return False
     if any(turn.get(key) in (True, 1) for key in MASKED):
         return True
-    marks = [turn[key] for key in TRAINED if turn.get(key) is not None]
-    return any(one.strip().lower() in ("", "0", "false", "no") if isinstance(one, str) else not one for one in marks)
+    marks = [number_of(turn[key]) for key in TRAINED if turn.get(key) is not None]
+    return any(one.strip().lower() in ("", "false", "no") if isinstance(one, str) else not one for one in marks)
 
 
 def _packed(value: Any, where: str) -> Any:
@@ -343,7 +343,7 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any
         if turn.get(key):
             out[key] = _marked_reasoning(turn[key], number, role, marks)
     if turn.get("tool_calls"):
-        out["tool_calls"] = [_marked_call(call, number, marks) for call in turn["tool_calls"]]
+        out["tool_calls"] = [_marked_call(call, number, marks, role) for call in turn["tool_calls"]]
     return out
 
 
@@ -357,14 +357,14 @@ def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any
     return [*map(mark, value)] if isinstance(value, list) else value
 
 
-def _marked_call(call: Any, number: int, marks: Markers) -> Any:
+def _marked_call(call: Any, number: int, marks: Markers, role: str) -> Any:
     """A tool call with markers in its name and its arguments."""
     if not isinstance(call, dict):
         return call
     if isinstance(call.get("function"), dict):
-        return {**call, "function": _marked_call(call["function"], number, marks)}
+        return {**call, "function": _marked_call(call["function"], number, marks, role)}
     name, given = str(call.get("name")), call.get("arguments")
-    out = {**call, "name": name + marks.mark(Loss("tool_call", number, name[:40], role="assistant"))}
+    out = {**call, "name": name + marks.mark(Loss("tool_call", number, name[:40], role=role))}
     try:
         read = json.loads(given) if isinstance(given, str) else given
     except ValueError:
