@@ -84,16 +84,18 @@ def wide_block(spec: Spec) -> Iterator[Finding]:
 @rule("XP233", "vera-in-two-dtypes")
 def two_dtypes(spec: Spec) -> Iterator[Finding]:
     """`vera` multiplies float32 matrices, which all its layers share, with tensors that may have 16 bits. This needs
-    autocast, so `vera` cannot be used in two cases. The first is a quantized base with `precision fp32`, if the stack
+    autocast, so `vera` cannot be used in three cases. The first is a quantized base with `precision fp32`, if the stack
     trains adapters in bfloat16. The second is ZeRO in bf16 or fp16, because DeepSpeed 0.19 has no autocast. ZeRO-3 over
-    a base that is not quantized is legal: it creates the matrices in 16 bits.
+    a base that is not quantized is legal: it creates the matrices in 16 bits. The third is FSDP2 in bf16 or fp16:
+    accelerate uses no autocast, and FSDP2 casts weights, but not these matrices. FSDP1 casts them, too.
 
     Why it is bad: the run cannot train.
 
     Without this rule: RuntimeError in the first step ("expected m1 and m2 to have the same dtype").
 
     Source: peft 0.21 `tuners/vera/layer.py`, trl 1.16 `sft_trainer.py`, deepspeed 0.19.8 `engine.py`
-    (`_configure_distributed_model`); confirmed by running it with ddp, zero1, zero2, zero3 and fsdp on every stack.
+    (`_configure_distributed_model`), accelerate 1.15 and 1.11 `accelerator.py` (`_prepare_fsdp2`); confirmed by running
+    it with ddp, zero1, zero2, zero3, fsdp and fsdp1.
     """
     if not spec.flag("vera"):
         return
@@ -109,6 +111,13 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage and spec.stack.facts.zero_keeps_buffers and spec.text("precision") != "fp32" and not initialized:
         yield Finding(
             spec.location("strategy", "casts no buffers"),
+            f"vera cannot train in {spec.text('precision')} under {spec.text('strategy')} on {spec.stack.name}",
+            "write `strategy ddp`" + ("" if spec.bits else ", or `strategy zero3`"),
+            (spec.label("vera", "shares matrices in float32"), spec.label("precision", "no autocast")),
+        )
+    elif spec.text("strategy") in ("fsdp", "hsdp") and spec.stack.facts.fsdp2 and spec.text("precision") != "fp32":
+        yield Finding(
+            spec.location("strategy", "casts the weights, but not vera's matrices"),
             f"vera cannot train in {spec.text('precision')} under {spec.text('strategy')} on {spec.stack.name}",
             "write `strategy ddp`" + ("" if spec.bits else ", or `strategy zero3`"),
             (spec.label("vera", "shares matrices in float32"), spec.label("precision", "no autocast")),

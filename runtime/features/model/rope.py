@@ -36,8 +36,11 @@ def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:
     Dynamic scaling does not change the written context, because it computes longer contexts from the original one.
     """
     original = rope["original"] or getattr(config, "max_position_embeddings", None)
-    # the names in transformers 5 and in 4
-    names = [name for name in ("rope_parameters", "rope_scaling") if hasattr(config, name)]
+    # the names in transformers 5 and in 4; 5 also has the old name, a property that sets the new one and warns
+    names = [
+        name for name in ("rope_parameters", "rope_scaling")
+        if hasattr(config, name) and not isinstance(getattr(type(config), name, None), property)
+    ]  # fmt: skip
     if not names and hasattr(config, "rope_theta"):  # in transformers 4, some families lack the key: Gemma, Mistral
         names = ["rope_scaling"]
     tables = {name: dict(getattr(config, name, None) or {}) for name in names}
