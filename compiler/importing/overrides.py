@@ -60,7 +60,8 @@ class Overrides:
     `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
     `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
     `find` returns the paths of the repository's Python files with a name. `launch` is the command that starts a Python
-    script, and `environment` the variables that it sees.
+    script, and `environment` the variables that it sees. `module` is the name of the module whose training is meant, if
+    the script that calls it is imported.
     """
 
     stem: str = "import"
@@ -82,6 +83,7 @@ class Overrides:
     find: Callable[[str], list[str]] = field(default=nowhere, repr=False)
     launch: Launch | None = field(default=None, repr=False)
     environment: Mapping[str, Entry] = field(factory=dict)
+    module: str = ""
 
     def below(self, folder: str) -> Overrides:
         """The same options for a script in the subfolder `folder`: files are searched for in that folder first."""

@@ -12,6 +12,8 @@ from xpc.compiler.importing.overrides import Overrides
 
 MOST = 4
 """The largest number of scripts that are tried for a module."""
+DEPTH = 3
+"""How many modules may stand between a script and the module that it calls."""
 MAIN = re.compile(r"__name__\s*==|^\w*(?:main|train|run)\w*\(", re.MULTILINE)
 
 
@@ -19,17 +21,33 @@ def of(file: str, overrides: Overrides) -> Iterator[tuple[str, str, Overrides]]:
     """The scripts near the module `file` that import it and run something. Each is a path, the source text, and the
     options for reading the script.
     """
-    stem = posixpath.basename(file).removesuffix(".py")
-    imports = re.compile(
-        rf"^\s*(?:from\s+[\w.]*\b{re.escape(stem)}\s+import\b|import\s+[\w.]*\b{re.escape(stem)}\b"
-        rf"|from\s+[\w.]+\s+import\b.*\b{re.escape(stem)}\b)",
-        re.MULTILINE,
+    scripts = [one for one in overrides.scripts() if posixpath.basename(one[0]) != posixpath.basename(file)]
+    modules, seen, count = [file], {file}, 0
+    for _ in range(DEPTH):
+        found = [one for one in scripts if one[0] not in seen and any(_imports(one[1], name) for name in modules)]
+        for name, text in found:
+            if MAIN.search(text):
+                yield name, text, overrides.below(posixpath.dirname(name))
+                count += 1
+            if count == MOST:
+                return
+        folder = posixpath.dirname(file)
+        modules = [posixpath.join(folder, name) for name, text in found if not MAIN.search(text)]
+        seen.update(name for name, _ in found)
+
+
+def _imports(text: str, file: str) -> bool:
+    """Whether a script imports the module `file`; a package has the name of its folder."""
+    name = posixpath.normpath(file)
+    name = posixpath.dirname(name) if posixpath.basename(name) == "__init__.py" else name
+    stem = re.escape(posixpath.basename(name).removesuffix(".py"))
+    if not stem.strip("."):
+        return False
+    return (
+        re.search(
+            rf"^\s*(?:from\s+[\w.]*\b{stem}\s+import\b|import\s+[\w.]*\b{stem}\b|from\s+[\w.]+\s+import\b.*\b{stem}\b)",
+            text,
+            re.MULTILINE,
+        )
+        is not None
     )
-    count = 0
-    for name, text in overrides.scripts():
-        if posixpath.basename(name) == posixpath.basename(file) or not MAIN.search(text) or not imports.search(text):
-            continue
-        yield name, text, overrides.below(posixpath.dirname(name))
-        count += 1
-        if count == MOST:
-            return

@@ -207,7 +207,7 @@ def _step(out: Model, value: Object) -> object:
             out.dtype = Argument(kind, value.location)
     if value.last in ("half", "bfloat16", "float", "to", "cuda", "train", "eval", "cpu", "requires_grad_"):
         return value.receiver
-    if value.last in ("prepare", "prepare_model", "compile", "patch_model", "deepcopy"):
+    if value.last in ("prepare", "prepare_model", "compile", "patch_model", "deepcopy", "for_training"):
         return first
     out.steps.append(value)
     return first if isinstance(first, Object | Unknown) else value.receiver

@@ -24,6 +24,7 @@ from xpc.compiler.importing.python import (
     tokenizers,
     trackers,
     trainer_arguments,
+    unsloth,
     usage,
 )
 from xpc.compiler.importing.python.entries import Entries, entry
@@ -126,23 +127,25 @@ def _completed(draft: Draft, machine: Machine, text: str, file: str, overrides: 
     return draft
 
 
+def _named(trainer: Object, module: str) -> bool:
+    """Whether the trainer is made in the file `module`."""
+    return posixpath.basename(trainer.location.file) == module
+
+
 def _by_caller(file: str, overrides: Overrides) -> Draft | None:
     """The draft of a script that calls the module `file`; None if no script near it trains with the module's
     trainer.
     """
     for name, text, options in callers.of(file, overrides):
         try:
+            options = evolve(options, module=posixpath.basename(file))
             draft, machine = _draft(text, name, options, {})
         except (Unreadable, RecursionError):
             continue
         if (
             machine.not_called
             or not machine.trained
-            or not any(
-                posixpath.basename(one.location.file) == posixpath.basename(file)
-                for one in machine.calls
-                if functions.is_trainer(one.path)
-            )
+            or not any(_named(one, options.module) for one in machine.calls if functions.is_trainer(one.path))
         ):
             continue
         if overrides.partial:
@@ -178,6 +181,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     command = None if launch is None else Command(launch.arguments, launch.used, launch.declared, overrides.environment)
     machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, command)
     trainers = runs.trainers_of(machine)
+    trainers = [one for one in trainers if _named(one, overrides.module)] or trainers
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
     entries = Entries()
     trainer_arguments.gather(entries, trainer)
@@ -195,6 +199,8 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
         text,
     )
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
+    if model.loaded is not None and models.is_unsloth(model.loaded):
+        unsloth.write(entries, draft, trainer, found)
     for cell in broken:
         draft.warn(None, f"{cell} is not Python, and is not read")
     tokenizers.write(draft, model, trainer)
@@ -230,6 +236,12 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
             "the import assumes that this `try` block succeeds; if it fails, the script continues differently",
         )
     _unset(draft, machine, entries)
+    other = next((one for one in machine.calls if one.path.startswith("modelscope.")), None)
+    if other is not None:
+        draft.warn(
+            Entry("modelscope", None, other.location.file, other.location.line),
+            "the script loads from ModelScope; the spec names the same repository of the Hugging Face Hub",
+        )
     for each in machine.defaulted:
         draft.error(
             Entry(each.name, None, each.location.file, each.location.line),

@@ -134,3 +134,61 @@ def test_the_duration_stays_in_a_spec_without_data():
     chosen = options.parse(["train.py", "--partial"])
     partial.apply(found.draft, edge.overrides_of(chosen, SourceFile("train.py", "", ".")))
     assert "# train Qwen/Qwen2.5-0.5B on DATA for 70 steps" in emit(found.draft, "a test.")
+
+
+FAST = """
+from unsloth import FastLanguageModel
+from datasets import load_dataset
+from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+rows = load_dataset("org/rows", split="train")
+def longer(completions, **kwargs):
+    return [float(len(one)) for one in completions]
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-0.5B", load_in_4bit=False, max_seq_length=512)
+model = FastLanguageModel.get_peft_model(model, r=16)
+model = FastLanguageModel.for_training(model)
+"""
+FAST_SFT = """
+trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="o"{}), train_dataset=rows)
+trainer.train()
+"""
+FAST_GRPO = """
+trainer = GRPOTrainer(model=model, args=GRPOConfig(output_dir="o"{}), train_dataset=rows, reward_funcs=longer)
+trainer.train()
+"""
+
+
+def test_unsloth_replaces_the_defaults_of_trl_classes_that_are_imported_after_it():
+    found = imported(FAST + FAST_SFT.format(""), name="train.py")
+    assert not found.errors
+    wanted = {
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 5e-5,
+        "weight_decay": 0.01,
+        "optim": "adamw_bnb_8bit",
+        "seed": 3407,
+        "logging_steps": 1,
+        "bf16": True,
+    }
+    assert {name: found.arguments.get(name) for name in wanted} == wanted
+    assert any("Unsloth replaces TRL's defaults" in one for one in found.messages)
+    line = "from unsloth import FastLanguageModel\n"
+    after = FAST.replace(line, "").replace("rows = load", line + "rows = load")
+    later = imported(after + FAST_SFT.format(""), name="train.py")
+    assert later.arguments["learning_rate"] == 2e-5
+    stated = imported(
+        FAST + FAST_SFT.format(", warmup_steps=5, optim='adamw_torch', seed=1"), name="train.py"
+    ).arguments
+    assert (stated["warmup_steps"], stated["optim"], stated["seed"]) == (5, "adamw_torch", 1)
+
+
+def test_unsloth_replaces_a_batch_that_the_group_does_not_divide():
+    given = ", num_generations=6, per_device_train_batch_size=1, gradient_accumulation_steps=4, loss_type='dapo'"
+    found = imported(FAST + FAST_GRPO.format(given), "--rewards", "rewards.py", name="train.py")
+    assert found.arguments["per_device_train_batch_size"] == 6
+    assert found.arguments["epsilon_high"] == 0.28
+    assert found.arguments["mask_truncated_completions"] is True
+    fits = given.replace("accumulation_steps=4", "accumulation_steps=6").replace(", loss_type='dapo'", "")
+    found = imported(FAST + FAST_GRPO.format(fits), "--rewards", "rewards.py", name="train.py")
+    assert found.arguments["per_device_train_batch_size"] == 1
+    assert found.arguments["beta"] == 0.001

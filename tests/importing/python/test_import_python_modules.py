@@ -212,3 +212,29 @@ def test_set_gives_an_argument_of_the_command_line(tmp_path: Path) -> None:
     assert any("`--set lr=VALUE`" in one for one in found.messages)
     assert rate(script(tmp_path, ARGUMENTS, "a.lr", "--set", "lr=2e-5")) == 2e-5
     assert rate(script(tmp_path, ARGUMENTS, "2e-5 if a.flag else 1", "--set", "lr=1", "--set", "flag=true")) == 2e-5
+
+
+TRAINS = """
+from datasets import load_dataset
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+def train(rate):
+    {kind}Trainer(model="Qwen/Qwen2.5-0.5B", args={kind}Config("out", learning_rate=rate),
+                  train_dataset=load_dataset("org/rows", split="train")).train()
+"""
+BOTH = """
+from tasks import first, second
+if __name__ == "__main__":
+    first(1e-5)
+    second(2e-5)
+"""
+
+
+def test_a_module_that_a_package_passes_on_is_imported_with_its_own_training(tmp_path: Path):
+    passed = "from .first import train as first\nfrom .second import train as second\n"
+    sft, dpo = TRAINS.format(kind="SFT"), TRAINS.format(kind="DPO")
+    files = {"run.py": BOTH, "tasks/__init__.py": passed, "tasks/first.py": sft, "tasks/second.py": dpo}
+    repository(tmp_path, files)
+    found = imported(dpo, name="tasks/second.py", root=str(tmp_path / "tasks"))
+    assert found.draft.method == "dpo"
+    assert rate(found) == 2e-5
+    assert rate(imported(sft, name="tasks/first.py", root=str(tmp_path / "tasks"))) == 1e-5

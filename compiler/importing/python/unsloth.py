@@ -1,0 +1,105 @@
+"""The defaults of Unsloth's configuration classes.
+
+If a script imports Unsloth before TRL, Unsloth's own classes replace those of TRL: they have other defaults and change
+some values.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python.entries import Entries
+from xpc.compiler.importing.python.interpreter.source import Part
+from xpc.compiler.importing.python.interpreter.values import Argument, Object
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.trl import versions
+
+DEFAULTS: dict[str, object] = {
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 2,
+    "per_device_eval_batch_size": 4,
+    "learning_rate": 5e-5,
+    "weight_decay": 0.01,
+    "warmup_ratio": 0.1,
+    "optim": "adamw_8bit",
+    "seed": 3407,
+    "logging_steps": 1,
+}
+"""Source: `replacements` in unsloth/models/rl.py, from Unsloth 2025.2. From May 2026 the weight decay is 0.001."""
+GROUPED: dict[str, object] = {"num_generations": 8}
+SINCE_0_19: dict[str, object] = {"beta": 0.001, "loss_type": "bnpo"}
+"""Defaults of GRPO that TRL changed in 0.19 and Unsloth did not follow."""
+REPLACED: dict[str, dict[str, object]] = {
+    "dapo": {"mask_truncated_completions": True, "epsilon_high": 0.28},
+    "dr_grpo": {"scale_rewards": False},
+}
+"""Arguments of GRPO that Unsloth sets for a loss, whatever the script says."""
+INSTEAD = {"warmup_ratio": "warmup_steps"}
+"""Arguments in whose presence Unsloth's default has no effect."""
+
+
+def write(entries: Entries, draft: Draft, trainer: Object, parts: Sequence[Part]) -> None:
+    """Add Unsloth's defaults of the trainer's configuration, and the values that Unsloth replaces."""
+    config = entries.config
+    if draft.transformers or not _first(parts):
+        return
+    location = trainer.location if config is None else config.location
+    grouped = draft.method in ("grpo", "rloo")
+    recent = versions.numbers().index(draft.trl) >= versions.numbers().index("0.19")
+    table = {**DEFAULTS, **(GROUPED if grouped else {}), **(SINCE_0_19 if draft.method == "grpo" and recent else {})}
+    given = {*entries.values, *(one.key for one, _ in entries.problems)}
+    added = [name for name in table if name not in given and INSTEAD.get(name) not in given]
+    for name in added:
+        entries.add(name, Argument(table[name], location))
+    if not {"bf16", "fp16"} & given and _value(entries, "dtype") == "bfloat16":
+        entries.add("bf16", Argument(True, location))
+    if added:
+        shown = ", ".join(f"{name} = {table[name]}" for name in added)
+        draft.warn(
+            Entry("unsloth", None, location.file, location.line),
+            f"Unsloth replaces TRL's defaults: {shown}" + (" (0.001 from May 2026)" if "weight_decay" in added else ""),
+        )
+    if grouped:
+        _groups(entries, draft)
+    for name, value in REPLACED.get(str(_value(entries, "loss_type")), {}).items() if grouped else ():
+        if _value(entries, name) != value:
+            entries.add(name, Argument(value, location))
+            draft.warn(entries.values[name], f"Unsloth sets this value for the loss `{_value(entries, 'loss_type')}`")
+
+
+def _groups(entries: Entries, draft: Draft) -> None:
+    """Unsloth's batch is a multiple of the group; otherwise it takes one group for each device."""
+    names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
+    micro, accum, group = (_value(entries, name) for name in names)
+    if {"steps_per_generation", "generation_batch_size"} & set(entries.values):
+        return
+    if not (isinstance(micro, int) and isinstance(accum, int) and isinstance(group, int)) or group < 1:
+        return
+    if micro * accum % group:
+        old = entries.values[names[0]]
+        entries.values[names[0]] = Entry(old.key, group, old.file, old.line)
+        draft.warn(old, f"Unsloth replaces this batch by the {group} completions of a prompt, as they do not divide it")
+
+
+def _value(entries: Entries, name: str) -> object:
+    found = entries.values.get(name)
+    return None if found is None else found.value
+
+
+def _first(parts: Sequence[Part]) -> bool:
+    """Whether the script imports Unsloth before TRL, as far as its own imports tell."""
+    for part in parts:
+        found = [(getattr(one, "lineno", 0), name) for one in ast.walk(part.tree) for name in _modules(one)]
+        for _, name in sorted(found):
+            if name in ("unsloth", "trl"):
+                return name == "unsloth"
+    return True
+
+
+def _modules(node: ast.AST) -> list[str]:
+    """The packages that an import statement names."""
+    if isinstance(node, ast.ImportFrom):
+        return [(node.module or "").partition(".")[0]] if not node.level else []
+    return [one.name.partition(".")[0] for one in node.names] if isinstance(node, ast.Import) else []
