@@ -346,3 +346,68 @@ def test_the_difference_of_fp16_weights_names_the_spec_s_precision(settings: str
         found.messages
     )
     assert f"precision {precision}" in found.text
+
+
+MERGED = """
+import copy, json
+from collections.abc import Mapping
+from pathlib import Path
+import yaml
+DEFAULTS = {"model": {"name": "Qwen/Qwen2.5-3B", "seq": 512}, "training": {"lr": 1e-4, "epochs": 2}}
+OTHER = copy.deepcopy(DEFAULTS)
+OTHER["model"]["seq"] = 64
+def merged(base, update):
+    result = dict(base)
+    for key, value in update.items():
+        if isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+config = json.loads(json.dumps(DEFAULTS))
+where = Path("missing.yaml")
+if where.exists():
+    config = merged(config, yaml.safe_load(where.read_text()))
+config = merged(config, {"training": {"lr": 2e-5}})
+rows = load_dataset("org/rows", split="train")
+model = AutoModelForCausalLM.from_pretrained(config["model"]["name"])
+training = config["training"]
+args = SFTConfig(output_dir="o", max_length=config["model"]["seq"], learning_rate=training["lr"])
+trainer = SFTTrainer(model=model, args=args, train_dataset=rows)
+trainer.train()
+"""
+
+
+def test_a_dict_that_a_script_copies_and_merges_is_known():
+    found = script(MERGED, "--partial")
+    wanted = {"max_length": 512, "learning_rate": 2e-5}
+    assert {name: found.arguments.get(name) for name in wanted} == wanted
+    assert "train Qwen/Qwen2.5-3B on" in found.text
+
+
+def test_an_unknown_dict_that_is_passed_on_keeps_its_reason():
+    body = """
+def settings(path):
+    return {**load(path)}
+args = SFTConfig(output_dir="o", **settings("x"), max_length=HIDDEN)
+trainer = SFTTrainer(model="org/base", args=args, train_dataset=load_dataset("org/rows", split="train"))
+trainer.train()
+"""
+    assert any("`load` is not defined" in one for one in script(body).messages)
+
+
+DOWNLOADED = """
+from {} import snapshot_download
+folder = snapshot_download("org/base", cache_dir="here")
+rows = load_dataset("org/rows", split="train")
+model = AutoModelForCausalLM.from_pretrained(folder)
+trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="o"), train_dataset=rows)
+trainer.train()
+"""
+
+
+def test_a_downloaded_repository_is_the_model():
+    for library, other in (("huggingface_hub", False), ("modelscope", True)):
+        found = script(DOWNLOADED.format(library))
+        assert "train org/base on org/rows" in found.text
+        assert any("ModelScope" in one for one in found.messages) is other

@@ -63,7 +63,8 @@ def set_item(machine: Machine, owner: object, key: object, value: object, locati
             if isinstance(owner, Table):
                 machine.journal.write(owner.locations, key, location)  # type: ignore[arg-type]
         else:
-            open_further(machine, owner, "a key that is not known was set", location)
+            why, at = (key.why, key.location) if type(key) is Unknown else ("a key that is not known was set", location)
+            open_further(machine, owner, why, at)
     elif isinstance(owner, list):
         known = isinstance(key, int) and -len(owner) <= key < len(owner)
         new = list(owner)

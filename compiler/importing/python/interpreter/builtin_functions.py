@@ -26,6 +26,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unset,
 )
 
+DEPTH = 20
+"""The most nested dicts that are copied."""
+
 
 def _number(convert: type) -> Callable[..., object]:
     def number(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -112,6 +115,14 @@ def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: a
             return machine.unknown(node, "`**` of a value that is not known")
         out[name], out.locations[name] = given.value, given.location
     return out
+
+
+def copied(value: object, depth: int = 0) -> object:
+    """A copy of a dict, with copies of the dicts inside. Other values are returned as they are."""
+    if not isinstance(value, dict) or depth > DEPTH:
+        return value
+    values = {key: copied(one, depth + 1) for key, one in value.items()}
+    return type(value)(values, value.locations) if isinstance(value, Table) else values
 
 
 def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:

@@ -100,11 +100,11 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
         machine.parameters.append((machine.location(node), value))
     if items is None:
         if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
-            assign(machine, node.target, machine.unknown(node.iter, "a loop over items that are not known"))
+            assign(machine, node.target, machine.inherited(node.iter, "a loop over items that are not known", value))
             return _after_loop(machine.block(node.body))
 
         def turn() -> str:
-            assign(machine, node.target, machine.unknown(node.iter, "a loop over items that are not known"))
+            assign(machine, node.target, machine.inherited(node.iter, "a loop over items that are not known", value))
             return _after_loop(machine.block(node.body))
 
         return _either(

@@ -96,7 +96,8 @@ def _dict(machine: Machine, node: ast.Dict) -> object:
             elif isinstance(inner, Row):
                 inner = Table(inner.written)
             if not isinstance(inner, dict):
-                return machine.unknown(value, "`**` of a value that is not known", out)
+                found = machine.inherited(value, "`**` of a value that is not known", inner)
+                return Unknown(found.why, found.location, out)
             out.update(inner)
             out.locations.update(getattr(inner, "locations", {}))
             continue
@@ -208,7 +209,7 @@ def _call(machine: Machine, node: ast.Call) -> object:
             value = Table(value.attributes, value.locations)
         if not isinstance(value, dict):
             keywords[f"**{len(keywords)}"] = Argument(
-                machine.unknown(key.value, "`**` of a value that is not known", value), machine.location(key.value)
+                machine.inherited(key.value, "`**` of a value that is not known", value), machine.location(key.value)
             )
             continue
         locations = getattr(value, "locations", {})

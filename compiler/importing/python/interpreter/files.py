@@ -95,12 +95,12 @@ def first_argument(machine: Machine, positional: Arguments, keywords: Keywords, 
 
 def _dirname(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     name = first(positional, keywords)
-    return (posixpath.dirname(name) or ".") if isinstance(name, str) else machine.unknown(node, "a path")
+    return (posixpath.dirname(name) or ".") if isinstance(name, str) else machine.inherited(node, "a path", name)
 
 
 def _basename(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     name = first(positional, keywords)
-    return posixpath.basename(name) if isinstance(name, str) else machine.unknown(node, "a path")
+    return posixpath.basename(name) if isinstance(name, str) else machine.inherited(node, "a path", name)
 
 
 def _expanded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -127,7 +127,7 @@ def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: a
 
 def _absolute(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     name = first(positional, keywords)
-    return name.startswith("/") if isinstance(name, str) else machine.unknown(node, "a path")
+    return name.startswith("/") if isinstance(name, str) else machine.inherited(node, "a path", name)
 
 
 OS_FUNCTIONS: dict[str, Callable[..., object]] = {

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from xpc.compiler.importing.python.interpreter import hydra, row_lists
 from xpc.compiler.importing.python.interpreter.assignment import set_attribute
 from xpc.compiler.importing.python.interpreter.attributes import attribute
-from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, dict_of
+from xpc.compiler.importing.python.interpreter.builtin_functions import BUILTIN_FUNCTIONS, copied, dict_of
 from xpc.compiler.importing.python.interpreter.command_functions import fields, given
 from xpc.compiler.importing.python.interpreter.files import OS_FUNCTIONS, contents, first_argument, namespace
 from xpc.compiler.importing.python.interpreter.functions import (
@@ -36,6 +36,9 @@ from xpc.compiler.importing.python.interpreter.values import (
     Unknown,
     Unset,
 )
+
+PLAIN_TYPES = {"str", "int", "float", "bool", "list", "dict", "tuple"}
+DUMPED = ("json.dumps", "yaml.dump", "yaml.safe_dump")
 
 
 def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -101,16 +104,12 @@ def _isinstance(machine: Machine, positional: Arguments, keywords: Keywords, nod
             return bool(wanted & ({"dict", "DatasetDict"} if parts else {"Dataset"}))
     if isinstance(value, Splits):
         return machine.unknown(node, "a type") if not isinstance(kinds, Name) else kinds.last in ("DatasetDict", "dict")
-    names = {one.path for one in (kinds if isinstance(kinds, tuple) else (kinds,)) if isinstance(one, Name)}
-    if isinstance(value, (*Scalar, list, tuple, dict)) and names <= {
-        "str",
-        "int",
-        "float",
-        "bool",
-        "list",
-        "dict",
-        "tuple",
-    }:
+    names = {
+        "dict" if one.last in ("Mapping", "MutableMapping") else one.path
+        for one in (kinds if isinstance(kinds, tuple) else (kinds,))
+        if isinstance(one, Name)
+    }
+    if isinstance(value, (*Scalar, list, tuple, dict)) and names <= PLAIN_TYPES:
         own = "dict" if isinstance(value, dict) else type(value).__name__
         return own in names or (own == "bool" and "int" in names) if names else machine.unknown(node, "a type")
     return machine.unknown(node, "it depends on a type that is not known")
@@ -185,6 +184,8 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
         return Row(source=handle.receiver)
     if isinstance(handle, Object) and (handle.path == "open" or handle.path.startswith("pathlib.Path.")):
         handle = first(handle.positional, handle.keywords, "file")
+    if isinstance(handle, Object) and handle.path in DUMPED:
+        return copied(first(handle.positional, handle.keywords, "obj"))
     if isinstance(handle, Unknown):
         return Unknown(handle.why, handle.location)
     if not isinstance(handle, str):
@@ -195,6 +196,20 @@ def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     return (
         machine.unknown(node, f"the contents of `{handle[:60]}`, which cannot be read here") if value is None else value
     )
+
+
+def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    """Compute `snapshot_download(name)`: the folder stands for the repository that it is a copy of."""
+    name = first(positional, keywords, "repo_id") or first([], keywords, "model_id")
+    at = machine.location(node)
+    found = machine.evaluate(node.func) if isinstance(node, ast.Call) else None
+    if isinstance(found, Name):
+        machine.calls.append(Object(found.path, list(positional), dict(keywords), at))
+    return name if isinstance(name, str) else machine.inherited(node, "a repository that is not known", name)
+
+
+def _deepcopy(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
+    return copied(first(positional, keywords, "x"))
 
 
 def _configuration(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -260,7 +275,8 @@ KNOWN: dict[str, Callable[..., object]] = {
     **BUILTIN_FUNCTIONS,
     **OS_FUNCTIONS,
     "*.tqdm": first_argument,
-    "copy.deepcopy": first_argument,
+    "copy.deepcopy": _deepcopy,
+    "*.snapshot_download": _downloaded,
     "copy.copy": first_argument,
     "getattr": _getattr,
     "setattr": _setattr,

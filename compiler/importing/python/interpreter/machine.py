@@ -202,6 +202,12 @@ class Machine:
         """Make an unknown value for a syntax node, with the reason. `hidden` is the value from which it was derived."""
         return Unknown(why, self.location(node), hidden)
 
+    def inherited(self, node: ast.AST, why: str, value: object) -> Unknown:
+        """Make an unknown value that was derived from `value`. The reason is that of `value` if it is unknown."""
+        return (
+            Unknown(value.why, value.location, value) if isinstance(value, Unknown) else self.unknown(node, why, value)
+        )
+
     def assumed_truth(self, node: ast.AST, text: str) -> bool | None:
         """The assumed outcome of an undecided condition, from `--set FILE:LINE=yes` or `--partial`; None to interpret
         both branches. Conditions on rows are never assumed.

@@ -247,7 +247,13 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
             made.attributes[key], made.locations[key] = _nested(machine, made.kind, key, given), given.location
         else:
             for name in names:
-                made.attributes[name] = Unknown("`**` of a value that is not known", given.location)
+                value = given.value if isinstance(given.value, Unknown) else None
+                why, at = (
+                    ("`**` of a value that is not known", given.location)
+                    if value is None
+                    else (value.why, value.location)
+                )
+                made.attributes[name] = Unknown(why, at)
 
 
 def _nested(machine: Machine, kind: Class, name: str, given: Argument) -> object:

@@ -280,6 +280,9 @@ class Super:
     kind: Class
 
 
+HALF = ", in one branch of the condition"
+
+
 class Join:
     """Joins the values of two branches: equal values stay, others become unknown.
 
@@ -306,12 +309,18 @@ class Join:
         if known is not None:
             return known
         if isinstance(one, Unknown):
-            return one
+            return one if isinstance(other, Unknown) else self.half(one)
         if isinstance(other, Unknown):
-            return other
+            return self.half(other)
         if isinstance(one, Name | Column | Text | Choice) and one == other:
             return one
         return self.parts(one, other)
+
+    def half(self, value: Unknown) -> Unknown:
+        """A value that is unknown in one branch only. Its reason names the condition, as the other branch is known."""
+        if type(value) is not Unknown or HALF in value.why:
+            return value
+        return Unknown(f"{value.why}{HALF} ({self.location})", value.location, value.hidden)
 
     def parts(self, one: object, other: object) -> object:
         """Join two objects, dicts, lists or tuples item by item; other values become unknown."""
