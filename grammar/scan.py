@@ -68,7 +68,7 @@ class _Scanner:
         self.found: list[Diagnostic] = []
         self.pairs: list[tuple[int, int]] = []
         self.open: list[int] = []
-        # each repair is an offset and a text, which replaces as many characters as it has
+        # each repair is an offset and a text; the text overwrites the source from the offset on, and keeps its length
         self.patches: list[tuple[int, str]] = []
         self.broken: list[int] = []
 

@@ -3,7 +3,8 @@
 import os
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036  # the modules below need it
+# a user may start the trainer with an older Python, and other modules of this package cannot run there
+if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit(f"error: Python 3.11 or later is needed, and {sys.executable} is {sys.version.split()[0]}")
 if "." not in __name__:  # in a bundle, bytecode may be of older source code, so Python neither reads nor writes it
     from importlib.machinery import FileFinder, SourceFileLoader

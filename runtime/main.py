@@ -15,7 +15,8 @@ if not __package__:
 if __name__ == "__main__":
     from .core import signals
 
-    signals.listen()  # first, because the imports below take seconds
+    # signals are handled before the imports below, because these imports take seconds
+    signals.listen()
 
 from .core.run import main
 

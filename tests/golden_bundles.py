@@ -70,7 +70,8 @@ def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files of a golden bundle: those of the compiled bundle, without the copies of runtime/ and their digests."""
     trainer = sorted(name for name in files if name.startswith("trainer/"))
     lines = files["bundle.toml"].decode().splitlines(keepends=True)
-    kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))  # the last: a digest of the rest
+    # the last line of bundle.toml is the digest of the other lines
+    kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))
     rest = {name: data for name, data in files.items() if name not in (*trainer, *VERBATIM)}
     return {**rest, "bundle.toml": kept.encode(), NAMES: "".join(f"{name}\n" for name in trainer).encode()}
 

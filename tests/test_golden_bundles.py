@@ -39,7 +39,8 @@ def test_the_trainer_is_the_runtime_byte_for_byte(name):
         with open(os.path.join(ROOT, "runtime", one.removeprefix("trainer/")), "rb") as handle:
             whole = handle.read()
         wanted = readme(whole, [path.removeprefix("trainer/") for path in trainer]) if one.endswith(".md") else whole
-        if one == "trainer/enabled.py":  # lists only the features that the run uses
+        if one == "trainer/enabled.py":
+            # the enabled.py of a bundle lists only the features that the run uses
             wanted = enabled(whole.decode(), json.loads(bundle(name)["trainer_args.json"])).encode()
         assert data == wanted, one
 

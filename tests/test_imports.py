@@ -63,11 +63,16 @@ def test_the_runtime_never_imports_xpc():
 
 def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared = {f"xpc.runtime.core{name}" for name in ("", ".payload", ".payload_data", ".conditions")}
-    shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}  # computes the rows of a mixture
-    shared |= {"xpc.runtime.prepare_rows"}  # computes the folder of prepared rows, whose counts the plan reads
-    shared |= {"xpc.runtime.features.model.newer_config"}  # compares rotary positions as the launch does
-    shared |= {"xpc.runtime.features.messages.stored_columns"}  # finds columns that no trainer reads
-    shared |= {"xpc.runtime.picture", "xpc.runtime.result"}  # reads curves and totals as the run does
+    # `shares` computes the rows of a mixture
+    shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}
+    # `prepare_rows` computes the name of the folder with the prepared rows; the plan reads their counts there
+    shared |= {"xpc.runtime.prepare_rows"}
+    # `newer_config` compares rotary positions, both for the compiler and at the launch
+    shared |= {"xpc.runtime.features.model.newer_config"}
+    # `stored_columns` finds columns that no trainer reads
+    shared |= {"xpc.runtime.features.messages.stored_columns"}
+    # `picture` and `result` compute curves and totals, both for the compiler and in the run
+    shared |= {"xpc.runtime.picture", "xpc.runtime.result"}
     for path, imports in modules("compiler"):
         assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path
 

@@ -169,8 +169,9 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     # tokens
     more = {"preference": 1, "prompt": len(given), "tokens": 4}.get(source.shape, 0)
     if source.shape == "tokens" and len(token_columns([str(name) for name in given])) != len(given):
-        more = 0  # several columns would have to contain the labels
-    # there is no prompt column, so the conversation ends with the answer that the label rates
+        # several of the columns have unknown names, and each of them would be read as the labels
+        more = 0
+    # rows with labels may lack a prompt column: the conversation then ends with the answer that the label rates
     less = source.shape == "unpaired"
     if not need or len(need) - less <= len(given) <= len(need) + more:
         return []

@@ -60,7 +60,8 @@ def _why_complete(draft: Draft) -> str:
     if source.take is not None or source.limit is not None or SLICE.search(source.ref):
         return "a part of the rows is selected"
     for path, value, _ in COMPLETE:
-        if path != "data.workers" and draft.has(path):  # `stream` itself removes `data.workers`, so it is no obstacle
+        # `data.workers` does not prevent a stream, because the function `stream` removes this setting
+        if path != "data.workers" and draft.has(path):
             text = draft.settings[path].text
             if text == value if value else text != "false":
                 return f"`{path}{value and f' = {value}'}` needs all rows"

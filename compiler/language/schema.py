@@ -52,7 +52,7 @@ def _of_methods(path: Path, kind: k.Kind, doc: str, **more: Any) -> Setting:
 
 
 TABLE: tuple[Setting, ...] = (
-    # the header: `for 3 epochs`
+    # the line `train`, for example `for 3 epochs`
     Setting("train.epochs", k.REAL, "passes over the data", low=0, args=("num_train_epochs",), inner=True),
     Setting("train.steps", k.INT, "number of optimizer steps", low=1, high=10**12, args=("max_steps",), inner=True),
     # model

@@ -65,8 +65,8 @@ def resolve(requested: Mapping[str, tuple[str, ...]], python: str) -> dict[str, 
             continue
         try:
             out[name] = Environment(lines, _resolved((*base, *lines), python))
-        # these packages conflict with the base's pins, so a separate command installs them, and they are resolved
-        # separately
+        # these packages conflict with requirements.txt, so a separate command installs them, and they are resolved
+        # without requirements.txt
         except ResolveError:
             out[name] = Environment(lines, _resolved(lines, python))
     return out

@@ -133,8 +133,8 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
     for group in _groups(spec, unset):
         tried += [str(one.get("strategy", spec.text("strategy"))) for one in group]
         found = [candidate for one in group for candidate in _candidates(spec, one, unset)]
-        # Of several combinations with the same speed, the first is taken. It is the one that shards less, or the one
-        # that recomputes.
+        # `sorted` keeps the order of combinations with the same speed. So a strategy that shards less comes first, and
+        # with the same strategy, the combination that recomputes activations comes first.
         for best in sorted(found, key=lambda candidate: -candidate.pace):
             if "strategy" not in best.settings or _legal(spec, best.settings, checker):
                 return _choice_of(spec, best, found, unset, tried)

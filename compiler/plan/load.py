@@ -134,9 +134,9 @@ class Load:
                 precision = "norms"
             elif self.weight == 4:
                 precision = "amp32"
-        # Over a float32 base, LoRA and DoRA were measured themselves. For the other kinds, the measurement of OFT
-        # stands in, because OFT also returns the dtype of its input. Over other bases, memory is computed from the
-        # bytes of LoRA (`adapters.py`).
+        # Over a float32 base, there are measurements of LoRA, DoRA and OFT. All other kinds of adapters use the
+        # measurement of OFT, because they return the dtype of their input, as OFT does. Over any other base, the memory
+        # of each kind is computed from the bytes of LoRA (`adapters.py`).
         kind = "lora"
         if precision == "amp32" and tuned.kind != "lora":
             kind = "dora" if tuned.kind == "dora" else "oft"

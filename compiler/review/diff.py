@@ -55,8 +55,8 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
             before, after = one.check(name), other.check(name)
             broken = [operand for operand in (before, after) if not operand.runs]
             if not broken:
-                # Both specs are checked under one name, so that messages agree. If one spec extends the other, only its
-                # own name works.
+                # Both specs are checked under one file name, so that file names do not count as a difference. If one
+                # spec extends the other, only the name of the extending spec works: no spec can extend itself.
                 break
         if broken:
             return _broken(broken, options)

@@ -80,7 +80,8 @@ def _yaml(text: str) -> dict[str, object]:
         spaces = line[: len(line) - len(line.lstrip(" "))]
         if not spaces:
             block = ""
-        elif block and out.get(block[:-1], 0) is None:  # the first line of the block
+        elif block and out.get(block[:-1], 0) is None:
+            # this line is the first one in the block, so its indent is the indent of the block
             del out[block[:-1]]
             indent = spaces
         name = f"{block}{key}"

@@ -295,7 +295,8 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         return Suggestion("XP101", message, help=f"write {either(names)}", intended=tuple(one.path for one in fitting))
     guess = fitting[0] if fitting else guess
     exact = guess is not None and guess.likeness >= SAME
-    if exact and guess is not None and guess.likeness < 1.0:  # the same words in another form, such as `eval_iters`
+    # below 1, a word of the name is a synonym: `eval_iters` has the synonym `iters` of `steps` in `eval_steps`
+    if exact and guess is not None and guess.likeness < 1.0:
         found = without_equivalent(message, name, loosely=False)
         if found is not None:
             return found

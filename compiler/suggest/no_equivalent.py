@@ -71,7 +71,8 @@ def advice(name: str, typed: str) -> str | None:
     number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?", typed) else None
     help = number or table.get(_letters(name))
     if help is None or ("{value}" in help and typed.lower() in ("true", "false") and own_reason(name) is not None):
-        return None  # `own_reason` answers for true and false
+        # the help would repeat `true` or `false` as a value, so the caller prints `own_reason` instead
+        return None
     value = typed.strip('"') or "..."
     try:
         share = f"{float(value) * 100:g}%" if 0 < float(value) < 1 else value

@@ -141,7 +141,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
             self.logs += 1
-            if self.logs.bit_count() == 1:  # the 1st, 2nd, 4th, 8th ... event
+            if self.logs.bit_count() == 1:
+                # measurements are written at the events 1, 2, 4, 8, ..., so their number stays small
                 measurements.append(args.output_dir, measurements.now(state.global_step))
         put(self._line(event, state.max_steps, now), renew="loss" in event)
 

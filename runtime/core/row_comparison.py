@@ -132,7 +132,8 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     written = {loss for mark, loss in marks.found if mark in text}
     for mark, loss in marks.found:
         place = text.find(mark)
-        if place < 0 and loss.kind == "reasoning" and loss in written:  # rendered from another key
+        if place < 0 and loss.kind == "reasoning" and loss in written:
+            # the template rendered the same reasoning from another key of the turn
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
         if how:

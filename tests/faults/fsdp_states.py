@@ -62,7 +62,8 @@ def main(phase: str, folder: str) -> None:
         reported = {}
         for moment in ("loaded", "trained"):
             weights = get_model_state_dict(model, options=whole)
-            states = get_optimizer_state_dict(model, optimizer, options=whole).get("state")  # only on process 0
+            # only process 0 gets the optimizer's states; the other processes get an empty dict
+            states = get_optimizer_state_dict(model, optimizer, options=whole).get("state")
             reported[moment] = {"weights": dict(weights), "states": states}
             step(model, optimizer)
         if rank == 0:

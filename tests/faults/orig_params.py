@@ -37,7 +37,8 @@ def shard_on_cpu() -> None:
         begin(self, *words, fsdp_plugin=fsdp_plugin, **settings)
         if fsdp_plugin is not None:
             self.distributed_type, self.fsdp_plugin = DistributedType.FSDP, fsdp_plugin
-            self.device = torch.device("cpu")  # not cpu:0, which FSDP1 refuses
+            # accelerate sets the device `cpu:0`, which FSDP1 refuses
+            self.device = torch.device("cpu")
 
     AcceleratorState.__init__ = started
 

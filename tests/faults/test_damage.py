@@ -138,7 +138,8 @@ def test_a_lost_data_file_is_named_and_waited_for(
 
     def start(bundle: str, cwd: str) -> Going:
         if chance.random() < 1 / 3:
-            os.rename(data, aside)  # lost before the run starts
+            # in a third of the starts, the data file is lost before the run starts
+            os.rename(data, aside)
         return here.start(bundle, cwd)
 
     for going, hit in here.disturbed(bundle, str(tmp_path), 4, start):

@@ -66,7 +66,8 @@ def test_full_disk_is_reported_and_the_same_command_continues(
         nonlocal left
         left = chance.choice([0, chance.randrange(2 << 20)]) if kind != "logging" else 0
         if chance.random() < 1 / 4:
-            fill(filler, left)  # before the run starts
+            # in a quarter of the starts, the disk is full before the run starts
+            fill(filler, left)
         return here.start(bundle, cwd)
 
     for going, hit in here.disturbed(bundle, small, wanted, start):

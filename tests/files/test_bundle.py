@@ -25,7 +25,7 @@ def is_executable(path):
     return bool(os.stat(path).st_mode & 0o111)
 
 
-# -- whole or not at all --------------------------------------------------------------------------------------------
+# -- a bundle is written completely or not at all -------------------------------------------------------------------
 
 
 def test_bundle_is_written_completely(tmp_path):

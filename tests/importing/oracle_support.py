@@ -196,7 +196,8 @@ def ours(found: Imported) -> Record:
     """The arguments in the bundle of an imported file, under the names that the records use."""
     payload, stated = found.payload, found.arguments
     out = {key: stated.get(key) for key in ARGUMENTS}
-    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]  # next to fp8, a bundle computes in bf16
+    # in an fp8 run, everything but the fp8 matrix products is computed in bf16
+    out["bf16"] = stated.get("bf16") or "fp8" in payload["run"]
     warm = stated.get("warmup_steps") or stated.get("warmup_ratio") or 0
     out["warmup_steps"] = math.ceil(warm * (_steps(stated) or STEPS) - 1e-9) if warm < 1 else warm
     out["logging_steps"] = stated["logging_steps"]

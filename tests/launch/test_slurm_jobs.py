@@ -307,7 +307,8 @@ def test_the_last_node_runs_the_server(cluster: Cluster, tmp_path: Path, served:
     cluster.run("scancel", "--signal=USR1", "--batch", number)
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"], job["NumNodes"]) == ("COMPLETED", "1", "3"), log(str(tmp_path))
-    assert not os.path.exists(tmp_path / "end")  # the job ended the server in both starts
+    # The file `end` would stop the server, but it does not exist. So the job stopped the server, in both of its starts.
+    assert not os.path.exists(tmp_path / "end")
 
 
 def test_a_server_that_cannot_start_ends_the_job(cluster: Cluster, tmp_path: Path, served: str) -> None:

@@ -140,4 +140,5 @@ def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
         until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again", 150)
     except TimeoutError:
         pytest.fail(job_report(cluster, cluster.job(number), cwd))
-    time.sleep(2)  # Slurm starts no job on a node in the second in which that job ended there
+    # Slurm does not restart a job on a node within the same second in which the job ended there
+    time.sleep(2)

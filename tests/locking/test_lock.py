@@ -102,7 +102,8 @@ def test_a_lock_pins_commits_packages_and_the_bundle_with_pip(locked, served):
     status, out = run(locked, served, "compile", "x.xp", "--locked")
     assert status == 0, out
     assert payload(locked)["model"]["revision"] == FIRST
-    assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0  # from the config.json in the lock
+    # the number of parameters is computed from the config.json in the lock
+    assert table(locked, "x.bundle/bundle.toml")["model"]["params"] > 0
     assert [one["revision"] for one in payload(locked)["data"]["sources"]] == [SECOND]
     assert (locked / "x.bundle" / "constraints.txt").read_text().split() == packages
     assert "pip install -r requirements.txt -c constraints.txt" in (locked / "x.bundle" / "README.md").read_text()

@@ -37,7 +37,8 @@ def test_a_bare_method_states_every_argument_of_its_class(method: str, target: s
     assert set(stack.base_arguments(config)) - {"use_cpu"} <= set(found["arguments"])
     assert set(found["arguments"]) <= set(stack.fields(config))
     left_alone = {"learning_rate", "beta", "loss_type", "num_generations", "max_completion_length", "temperature"}
-    if METHODS[method].defaults:  # equal on every stack that has the argument
+    if METHODS[method].defaults:
+        # the language states these defaults, so each stack that has the argument gets the same value
         for path, value in METHODS[method].defaults.items():
             for name in set(schema.BY_PATH[path].args) & set(stack.fields(config)):
                 assert found["arguments"][name] == value, path

@@ -108,7 +108,8 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
     for payload in PAYLOADS:
         text = SLOTS[slot](quoted(payload))
         files, found = compile_text(text.encode(), "t.xp", Workspace(str(tmp_path)))
-        if slot != "base":  # the compiler parses the file that is named there
+        if slot != "base":
+            # in the slot `base`, the payload names a file, which the compiler parses, so syntax errors are possible
             assert not [code for code in codes(found) if code < "XP100"], (payload, shown(found))
         if files is None:
             assert all(one.primary is not None for one in found.problems)

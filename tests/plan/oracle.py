@@ -237,7 +237,8 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
     found, *_ = numpy.linalg.lstsq(chosen, numpy.array(values), rcond=None)
     rounded = numpy.round(found * 4) / 4
     if numpy.abs(chosen @ rounded - values).max() > numpy.abs(chosen @ found - values).max() + 1e-3:
-        rounded = numpy.round(found, 3)  # no simple fraction fits: `off` says how large the error is
+        # no multiples of 1/4 fit, so keep three decimals; the returned `left` is the largest error
+        rounded = numpy.round(found, 3)
     left = float(numpy.max(numpy.abs(chosen @ rounded - values) / numpy.maximum(numpy.abs(values), 1.0)))
     return {name: float(value) for name, value in zip(names, rounded) if value}, left
 

@@ -35,7 +35,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
         stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
     put(folder, {"tiny/tokenizer_config.json": json.dumps(stated)})
     os.symlink("tiny", os.path.join(folder, "teacher"))
-    shutil.copytree(os.path.join(folder, "tiny"), os.path.join(folder, "begun"))  # gets a begin token
+    # the tokenizer of the model `begun` has a begin token
+    shutil.copytree(os.path.join(folder, "tiny"), os.path.join(folder, "begun"))
     put(folder, {"begun/tokenizer_config.json": json.dumps({**stated, "bos_token": "<|endoftext|>"})})
     from tiny import conversations
 

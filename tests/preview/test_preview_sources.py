@@ -58,7 +58,8 @@ def test_tools_of_a_hub_row_are_in_its_text(warm: Warm) -> None:
     found = of_hub(warm, "hub-tools", "", "first")
     text = "".join(token[1] for token in found["answer"]["rows"][0]["sequences"][0]["tokens"])
     assert '"name": "add"' in text
-    assert {one["code"] for one in found["answer"]["rows"][0]["verdicts"]} <= {"XP595"}  # too few tokens for tools
+    # the description of the tools may take so many of the allowed tokens that the answer is cut away (XP595)
+    assert {one["code"] for one in found["answer"]["rows"][0]["verdicts"]} <= {"XP595"}
 
 
 @pytest.mark.parametrize("method", ["grpo", "rloo"])

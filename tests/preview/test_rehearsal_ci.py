@@ -20,7 +20,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(ci, "interpreter", lambda spec, python: sys.executable)
-    monkeypatch.setattr(ci, "warm_interpreter", lambda python: open("/dev/null"))  # noqa: SIM115 - only closed
+    # `ci` only closes what `warm_interpreter` returns
+    monkeypatch.setattr(ci, "warm_interpreter", lambda python: open("/dev/null"))  # noqa: SIM115
     put(str(tmp_path), {".gitignore": "cache\n", "a.xp": written(), "sub/b.xp": written(save='save "out/b"')})
     commit("first")
     return tmp_path

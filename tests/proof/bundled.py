@@ -79,7 +79,8 @@ def teacher(run: Any) -> Any:
         out.last_hidden_state = 2 * out.last_hidden_state
         return out
 
-    body = model.get_decoder() if model.base_model is model else model.base_model  # gemma 3 in transformers 4.52
+    # in transformers 4.52, the `base_model` of a gemma 3 model is the model itself
+    body = model.get_decoder() if model.base_model is model else model.base_model
     body.register_forward_hook(certain)
     return model.requires_grad_(False).eval()
 

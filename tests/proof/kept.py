@@ -72,7 +72,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         more["attn_implementation"] = FLASH
     if job["zero"] and values.get("deepspeed"):
         more.update(fp16_full_eval=False)
-        if values.get("fp16"):  # DeepSpeed would cast all weights to fp16, which it does not do here
+        if values.get("fp16"):
+            # On a GPU, DeepSpeed casts all weights to fp16. `_deepspeed` turns fp16 off, so the weights stay float32.
             plan["model"] = {**plan["model"], "dtype": "float32"}
             if lora.get("adapter_dtype"):
                 plan["lora"] = {**plan["lora"], "adapter_dtype": "float32"}

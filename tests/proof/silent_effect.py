@@ -173,11 +173,14 @@ class Watch:
             kind = str(one.dtype).removeprefix("torch.")
             adapted = any(part in name for part in ADAPTED)
             allowed = {base} | (half if zero else set())
-            allowed |= {"float32"} if self.run.sharded and half else set()  # accelerate widens them (docs/casts.md)
-            allowed |= {"float32"} if zero and base == "float16" else set()  # zero.Init gives this dtype, without fp16
+            # under FSDP, accelerate casts trained weights to float32 (docs/casts.md)
+            allowed |= {"float32"} if self.run.sharded and half else set()
+            # if fp16 is off in DeepSpeed's configuration, zero.Init makes the weights of a float16 model float32
+            allowed |= {"float32"} if zero and base == "float16" else set()
             if adapted:
                 allowed = ({stated} if stated else {"float32", base, *half}) | (half if zero else set())
-                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()  # trl 1.16 does not change them
+                # trl 1.16 leaves DoRA's magnitudes in float32
+                allowed |= {"float32"} if "lora_magnitude_vector" in name else set()
                 # Modules that are trained in full next to adapters have the base's dtype (XP305 warns about it;
                 # keep_scores).
                 allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()

@@ -138,7 +138,9 @@ class Meaning:
             return []
         adapters = self.run.plan.get("lora") or {}
         if adapters.get("bits") or adapters.get("init") in ("pissa", "olora"):
-            return []  # a packed base is not saved, and these adapters are saved in a form for the published base
+            # A quantized base is not saved. Adapters of PiSSA and OLoRA are converted for the published base when they
+            # are saved, so their saved values are others.
+            return []
         if self.arguments.get("save_safetensors") is False:
             return []
         import torch

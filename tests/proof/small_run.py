@@ -400,7 +400,8 @@ def ranks(job: dict[str, Any]) -> dict[str, Any]:
     world = job["processes"]
     if "load" in way(job) and (world > 1 or job["group"]):
         with contextlib.suppress(Exception):  # the stage that loads the model reports the exception
-            tiny_models.model(job["family"])  # under zero.Init, or in a second process, nothing would be saved
+            # This call saves the tiny model's weights. A call under zero.Init, or in a second process, would save none.
+            tiny_models.model(job["family"])
     if world == 1 and not job["group"]:
         return play(job)
     os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_WORLD_SIZE=str(world),

@@ -70,8 +70,9 @@ def test_every_spec_of_the_folder_is_a_recipe() -> None:
         "quickstart",
         "quickstart-trl-0.18",
         "sentence",
+        # tested in proof/training/test_seed.py
         "qwen2.5-3b-infinity-8xv100",
-    }  # the last one: proof/training/test_seed.py
+    }
     assert {name.removesuffix(".xp") for name in os.listdir(SPECS) if name.endswith(".xp")} == {*RECIPES, *SWEEPS, *own}
 
 

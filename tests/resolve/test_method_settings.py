@@ -36,11 +36,13 @@ def test_requirements_name_peft_where_a_run_has_an_adapter() -> None:
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-1.16", "bfloat16"),
         ("qlora\nmodel(dtype=bf16)", "fp32", "ddp", "trl-0.24", "float32"),
         ("qlora", "bf16", "ddp", "trl-0.18", "float32"),
-        ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),  # one dtype, and dora's magnitudes are not rounded
+        # FSDP2 needs one dtype for all trained weights, and trl 1.16 leaves DoRA's magnitudes in float32
+        ("qlora(dora)", "bf16", "fsdp", "trl-1.16", "float32"),
         ("qlora", "bf16", "fsdp", "trl-1.16", "bfloat16"),
         ("qlora(dora)", "bf16", "zero2", "trl-1.16", "bfloat16"),
         ("lora", "bf16", "zero2", "trl-1.16", "float32"),
-        ("lora", "bf16", "zero3", "trl-1.16", "bfloat16"),  # the dtype that DeepSpeed gives the base
+        # under ZeRO-3, DeepSpeed loads the base in the run's precision, and trl 1.16 gives the adapters the same dtype
+        ("lora", "bf16", "zero3", "trl-1.16", "bfloat16"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-1.16", "bfloat16"),
         ("lora\nmodel(dtype=bf16)", "bf16", "zero3", "trl-0.18", "float32"),
     ],

@@ -163,7 +163,8 @@ def test_a_hook_verifies_what_the_changed_files_belong_to(root: Path, capsys: py
 
 
 def test_a_repository_without_bundles_has_nothing_to_verify(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify(["--all", "--", "specs/al*.xp", "specs/models"]) == 0  # the glob stands for its folder
+    # with --all, the glob `specs/al*.xp` selects the folder `specs`, and so the bundle in it
+    assert verify(["--all", "--", "specs/al*.xp", "specs/models"]) == 0
     assert "specs/x.bundle: is what" in capsys.readouterr().out
     assert verify(["--all", "--", "specs/models"]) == 0
     assert capsys.readouterr().out == "no bundle, lock or run to verify\n"

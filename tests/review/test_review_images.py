@@ -185,7 +185,8 @@ def test_diff_says_which_image_differs(location: Path) -> None:
     assert compared("x.bundle", "y.bundle")[0].startswith("1 image changed; photos/cow.png is")
     assert compared("x.bundle", "x.xp")[1] == 0
     assert compared("y.bundle", "x.xp")[1] == 1
-    put(location, {"z.xp": SPEC})  # the bundle's spec is checked under this name, with the images of the bundle's list
+    # the bundle's spec is checked as if it were z.xp, and the digests of its images come from the bundle
+    put(location, {"z.xp": SPEC})
     assert compared("x.bundle", "z.xp")[1] == 0
 
 

@@ -39,5 +39,6 @@ def test_names_that_stand_for_roles_train_as_the_roles(tmp_path: Path, stacks: S
     usual = losses(tmp_path / "usual", stacks, target, None)
     roles = {name: role for role, name in NAMES.items()}
     assert losses(tmp_path / "named", stacks, target, str(rows), roles=roles) == usual
-    with pytest.raises(AssertionError, match="no assistant turn to learn from"):  # a fork once ended in an error here
+    # `losses` raises AssertionError with the output of a run that failed
+    with pytest.raises(AssertionError, match="no assistant turn to learn from"):
         losses(tmp_path / "unnamed", stacks, target, str(rows))

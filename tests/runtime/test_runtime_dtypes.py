@@ -67,7 +67,8 @@ def test_adapters_are_what_peft_made_where_the_bundle_says_float32(tmp_path: Pat
     assert module.get_peft_model is get_peft_model
     weight_dtypes.restore(model, kept)
     weights = dict(model.named_parameters())
-    assert any("modules_to_save" in name for name in first)  # weights of the base that rounding would change
+    # the model has `modules_to_save`: copies of weights of the base, which rounding would change
+    assert any("modules_to_save" in name for name in first)
     assert {weights[name].dtype for name in first} == {getattr(torch, kept_in)}
     assert all(torch.equal(weights[name], first[name]) for name in first) is (kept_in == "float32")
 

@@ -209,7 +209,8 @@ def test_each_checkpoint_has_a_branch_of_its_own(
         files = model.files(name)
         assert model.titles(name) == ["initial commit", f"Add {name} checkpoint"]
         assert files["model.safetensors"] == weights(step)
-        assert set(files) & STATE == {"trainer_state.json"}  # as in Open-R1: no *.pt and no *.pth
+        # the push leaves out *.pt and *.pth files, as Open-R1 does
+        assert set(files) & STATE == {"trainer_state.json"}
     assert model.titles() == ["initial commit"]
     reported = capsys.readouterr().out
     assert f"pushed     {server.url}/me/model (branches v1-step-000000100, v1-step-000000200, v1)" in reported

@@ -156,7 +156,8 @@ def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pyt
         "ninja is not on PATH (pip install ninja)",
         "there is no C++ compiler (c++ is not on PATH)",
     ]
-    program(tmp_path / "env", "ninja")  # an environment that was not activated
+    # ninja is next to the interpreter of an environment that is not activated
+    program(tmp_path / "env", "ninja")
     assert deepspeed.missing(cuda=False)[0] == f"ninja is not on PATH (put {tmp_path / 'env'} on PATH)"
     monkeypatch.setenv("PATH", f"{tmp_path / 'env'}:{tmp_path / 'bin'}:/bin:/usr/bin")
     program(tmp_path / "bin", "c++")
@@ -184,7 +185,8 @@ def test_the_gpus_of_one_node_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts = plan("tiny", [source("d.jsonl")])
-    assert not tries_gpus(bundle_of("/b", facts))  # a run on a CPU
+    # `plan` describes a run on a CPU
+    assert not tries_gpus(bundle_of("/b", facts))
     facts["run"].update(device="cuda", processes_per_node=8)
     bundle = bundle_of("/b", facts)
     assert tries_gpus(bundle)

@@ -135,7 +135,8 @@ def test_every_reward_of_the_language_is_there() -> None:
 def test_what_the_plain_rewards_count() -> None:
     assert rewards.format_reward(completions(GOOD, "4", GOOD + "!")) == [1.0, 0.0, 0.0]
     assert rewards.tag_count_reward(completions(GOOD, "4", "<think>\n<think>\n</answer>")) == [1.0, 0.0, 0.25]
-    assert rewards.tag_count_reward([GOOD]) == [1.0]  # texts, from a model without a chat template
+    # if the prompts are plain texts, the completions are plain texts too
+    assert rewards.tag_count_reward([GOOD]) == [1.0]
     steps = rewards.reasoning_steps_reward(completions("none", "First, a. Next, b.", "Step 1: a\n- b\n- c\n- d"))
     assert steps == pytest.approx([0, 2 / 3, 1])
     assert rewards.repetition_penalty(2, -1.0)(completions("a b c", "a b a b", "a")) == pytest.approx([0, -1 / 3, 0])
@@ -272,7 +273,8 @@ def test_what_is_not_installed_is_reported_with_its_reason(tmp_path: Path, monke
         *reported,
     ]
     bundle.pins = {"peft": "1", "bitsandbytes": "1", "wandb": "1", "vllm": "1", "math-verify": "1"}
-    assert len(packages.Packages().missing_packages(bundle)) == 1  # pins have their own check
+    # another check reports missing packages that the bundle pins; only the message about the GPU is left here
+    assert len(packages.Packages().missing_packages(bundle)) == 1
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_the_project_of_the_spec_reaches_wandb(tmp_path: Path, monkeypatch: pyte
     facts = plan("tiny", [source("d.jsonl")])
     facts["arguments"]["report_to"], facts["run"]["project"] = ["wandb"], "apples"
     bundle = read(write(str(tmp_path), facts))
-    # prepare_environment changes the process's environment; these undo it
+    # prepare_environment changes os.environ; monkeypatch restores these variables at the end of the test
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "TOKENIZERS_PARALLELISM", "WANDB_PROJECT"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     monkeypatch.delenv("WANDB_PROJECT")

@@ -149,7 +149,8 @@ def test_prompts_that_are_too_long_are_left_out(tmp_path: Path, capsys: pytest.C
     rows = [{"prompt": [{**ASK, "content": "x" * size}], "chosen": [GOOD], "rejected": [BAD]} for size in (1, 9, 10)]
     bundle = made(tmp_path, "preference", "trl.DPOConfig", rows, max_prompt=10, shuffle=False)
     train, _ = data.build(bundle, Letters())
-    assert [len(row["prompt"][0]["content"]) for row in train] == [1, 9]  # the mark before the answer counts
+    # the generation prompt (`>`) counts as a token, so a prompt of 10 letters has 11 tokens
+    assert [len(row["prompt"][0]["content"]) for row in train] == [1, 9]
     assert "1 of 3 rows are left out: their prompts have over 10 tokens" in capsys.readouterr().out
     bundle.data["max_prompt"] = 1
     with pytest.raises(RunError, match="every prompt has more than 1 tokens: there are no rows to train on"):
@@ -187,8 +188,8 @@ def test_kto_takes_pairs_apart_and_mixes_them(tmp_path: Path, shuffle: bool) -> 
         (str(i), f"{word} {i}", word == "good") for i in range(20) for word in ("good", "bad")
     )
     if shuffle:
-        # As in datasets, the pairs are shuffled with the seed, and then the single answers; computed independently
-        # here.
+        # The expected order is computed by datasets alone: it shuffles the pairs, takes each pair apart, and then
+        # shuffles the single answers. Both shuffles have the same seed.
         order = datasets.Dataset.from_dict({"i": range(20)}).shuffle(seed=3)["i"][:]
         halves = [f"{word} {i}" for i in order for word in ("good", "bad")]
         expected = datasets.Dataset.from_dict({"c": halves}).shuffle(seed=3)["c"][:]

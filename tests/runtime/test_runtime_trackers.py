@@ -138,7 +138,8 @@ def resumed(before: dict[str, Any] | None, *trackers: str, first: bool = True) -
     callbacks = {} if before is None else {"TrackerRuns": {"args": {}, "attributes": before}}
     state = SimpleNamespace(stateful_callbacks=callbacks, is_world_process_zero=first)
     callback.on_train_begin(None, state, None)
-    assert "TrackerRuns" in state.stateful_callbacks  # transformers replaces an entry and adds none
+    # when transformers saves a callback's state, it replaces an existing entry, and fails if there is none
+    assert "TrackerRuns" in state.stateful_callbacks
     found: dict[str, str] = callback.state()["attributes"]
     return found
 
@@ -164,7 +165,8 @@ def test_a_checkpoint_has_the_runs_and_a_resume_continues_them(
     assert (os.environ["MLFLOW_RUN_ID"], os.environ["MLFLOW_MAX_LOG_PARAMS"]) == ("m1", "0")
     assert (os.environ["SWANLAB_RUN_ID"], os.environ["SWANLAB_RESUME"]) == ("s1", "allow")
     first, (project, name, *more) = started
-    assert first == threads  # before the task begins
+    # ClearML gets this setting before its task begins
+    assert first == threads
     assert (project, name) == ("HuggingFace Transformers", "first")
     assert {("reuse_last_task_id", "c1"), ("continue_last_task", 0)} <= {one for one in more if one[1] in ("c1", 0)}
 

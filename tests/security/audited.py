@@ -46,7 +46,8 @@ class Watch:
         self.on = False
         self.allowed = [os.path.realpath(allowed)]
         python = [sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-        shared = [one for one in sys.path if one.endswith("site-packages")]  # also those below an environment
+        # a virtual environment may add the packages of another environment to sys.path
+        shared = [one for one in sys.path if one.endswith("site-packages")]
         roots = [REPOSITORY, sys.prefix, sys.base_prefix, *python, *site.getsitepackages(), *shared]
         self.own = [os.path.realpath(one) for one in roots]
         self.findings: list[str] = []

@@ -65,7 +65,8 @@ def main() -> None:
             statuses[name] = f"UsageError: {error}"
         except SystemExit as error:
             statuses[name] = error.code
-        except BaseException as error:  # the test reports it
+        except BaseException as error:
+            # the test that started this process fails with these findings
             watch.findings.append(f"{name}: {type(error).__name__}: {error}"[:500])
         finally:
             watch.on = False

@@ -50,7 +50,8 @@ def main() -> None:
         text = comment(list(entries(".", "main")))
     except UsageError as error:
         failed = str(error)
-    except BaseException as error:  # the test reports it
+    except BaseException as error:
+        # the test that started this process fails with these findings
         watch.findings.append(f"{type(error).__name__}: {error}")
     finally:
         watch.on = False

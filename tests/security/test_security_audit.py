@@ -19,7 +19,8 @@ from compile_support import CONFIG, REPOSITORY, put
 from patience import HUNG
 from test_hostile import PAYLOADS, SLOTS, quoted
 
-pytestmark = pytest.mark.slow  # a watched process reads each payload
+# Each payload is read by commands that run in a process with an audit hook, which takes long.
+pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUN = f"$(touch {MARK}) `touch {MARK}`"

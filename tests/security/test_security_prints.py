@@ -103,7 +103,7 @@ def test_visible_text_is_no_command() -> None:
     assert visible("a::b # [c] #[d]") == "a::b # [c] #[d]"
 
 
-# The first one looks like a comment of the language, so that preview, rehearse and tune of c.xp load the libraries.
+# EVIL[0] is a comment of the language, so c.xp is legal, and preview, rehearse and tune load the libraries for it.
 @pytest.mark.parametrize("evil", [pytest.param(EVIL[0], marks=pytest.mark.slow), *EVIL[1:]])
 def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> None:
     """Lines, names, values, comments and file names of a spec contain runner commands. No command of a reviewer prints

@@ -20,21 +20,21 @@ from xpc.compiler.stacks.modules import EXPERTS, SHARED, modules, part
 
 MLP = ["gate_proj", "up_proj", "down_proj"]
 CASES: list[tuple[str, Any, str | None]] = [
-    # with a shared expert, and experts that PEFT does not convert
+    # models with a shared expert; PEFT does not convert the names of their routed experts' layers
     ("qwen2_moe", MLP, None), ("qwen2_moe", ["q_proj", *MLP], None), ("qwen2_moe", "all-linear", None),
     ("qwen2_moe", ["shared_expert.gate_proj", "shared_expert.up_proj"], None), ("qwen2_moe", ["shared_expert"], None),
     ("qwen2_moe", ["gate"], None), ("qwen2_moe", ["mlp.down_proj"], None), ("qwen2_moe", ["experts.down_proj"], None),
-    # with a shared expert, and experts that PEFT converts
+    # models with a shared expert; PEFT converts the names of their routed experts' layers to fused parameters
     ("deepseek_v3", MLP, None), ("deepseek_v3", ["q_proj", "v_proj"], None), ("deepseek_v3", ["q_b_proj"], None),
     ("deepseek_v3", ["shared_experts.down_proj"], None), ("deepseek_v3", ["router"], None),
     ("deepseek_v3", ["o_proj", "w1"], None),
-    # without a shared expert
+    # models without a shared expert
     ("qwen3_moe", MLP, None), ("qwen3_moe", "all-linear", None), ("qwen3_moe", ["gate_proj"], None),
     ("qwen3_moe", ["gate_up_proj"], None), ("qwen3_moe", ["layers.0.mlp.experts.down_proj"], None),
     ("qwen3_moe", ["q_proj", "down_proj"], "layers.1"), ("qwen3_moe", ["layers.1.self_attn.q_proj"], None),
     ("mixtral", ["w1", "w2", "w3"], None), ("mixtral", MLP, None), ("mixtral", ["gate"], None),
     ("olmoe", ["gate_proj", "up_proj"], None), ("olmoe", ["experts"], None),
-    # one parameter on every stack
+    # models whose experts are one parameter on every stack
     ("granitemoe", ["q_proj", "input_linear"], None), ("granitemoe", "all-linear", None),
 ]  # fmt: skip
 """28 specs: family, targets and `within`."""

@@ -171,7 +171,8 @@ def test_schedules_name_the_keywords_that_reach_them() -> None:
     assert cosine == {"required": [], "optional": {"min_lr": None, "min_lr_rate": None, "num_cycles": 0.5}}
     assert stack.schedulers["warmup_stable_decay"]["required"] == ["num_decay_steps"]
     assert stack.schedulers["linear"] == {"required": [], "optional": {}}
-    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}  # transformers never passes the timescale
+    # `get_scheduler` of transformers does not pass the keyword `timescale` to this schedule
+    assert stack_of("trl-0.18").schedulers["inverse_sqrt"]["optional"] == {}
 
 
 def test_launch_configuration_keys() -> None:

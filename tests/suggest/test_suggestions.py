@@ -269,4 +269,5 @@ def test_simpo_as_a_method_is_a_loss_of_cpo() -> None:
     after = applied(text, found.edits)
     assert "\nmethod cpo(loss=simpo, likelihood=0)\n" in after
     assert not [one for one in checked(after).problems if one.severity == ERROR]
-    assert not first_error(text.replace("simpo", "simpo(beta=2)"), 0).edits  # its settings may not be legal
+    # a setting of `simpo(...)` may be illegal in `cpo(...)`, so there is no edit
+    assert not first_error(text.replace("simpo", "simpo(beta=2)"), 0).edits

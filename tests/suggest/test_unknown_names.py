@@ -204,7 +204,8 @@ def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
     outside = " outside of `" in (found.help or "") or "{" not in text
     if outside:
         after = f"{LINE} with {form}\n" if f"{LINE} with" in text else f"{HEAD}{form}\n"
-    elif text[: span.start].rstrip().endswith("="):  # at the value, but the form repeats the setting
+    elif text[: span.start].rstrip().endswith("="):
+        # the finding points at the value, but `form` also contains the name of the setting, which is cut off here
         after = text[: span.start] + form.partition("=")[2].strip() + text[span.end :]
     else:
         after = text[: span.start] + (form if "=" in form else f"{form} = {value}") + text[span.end :]

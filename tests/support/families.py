@@ -143,7 +143,8 @@ def completed(model: Any, recomputed: bool) -> list[Any]:
     alone = written(undropped(model).eval())
     model.train()
     if recomputed:
-        model.config.use_cache = False  # as trl's trainers do with gradient checkpointing
+        # with gradient checkpointing, trl's trainers turn the cache off
+        model.config.use_cache = False
         model.gradient_checkpointing_enable()
     with unwrap_model_for_generation(model, Accelerator(cpu=True)) as unwrapped:
         return [alone, written(unwrapped)]

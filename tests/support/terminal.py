@@ -24,7 +24,8 @@ class Terminal:
         self.out, self.output = os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
-            for number in (signal.SIGINT, signal.SIGHUP):  # pytest in a background job ignores both, and so would this
+            # pytest ignores both signals if it runs as a background job, and this process would inherit that
+            for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(cwd)
             os.execvpe(command[0], command, environment(**environ))

@@ -280,7 +280,8 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
         state.budget.spend((value.count(old) if operator == "//" else 1) * len(new), line)
         return value.replace(old, new, -1 if operator == "//" else 1)
     pattern, _ = expand(pattern.strip("\"'"), state, line, depth + 1)
-    state.budget.spend(len(value) ** 2 // 1000, line)  # each prefix or suffix of the value is tried
+    # the loop below compares each prefix or suffix of the value with the pattern, so its cost grows quadratically
+    state.budget.spend(len(value) ** 2 // 1000, line)
     lengths = range(len(value) + 1)
     for n in reversed(lengths) if len(operator) == 2 else lengths:
         piece = value[:n] if operator[0] == "#" else value[len(value) - n :]

@@ -165,7 +165,8 @@ def _supervised(batch: Any, full: Any) -> Iterator[TokenSequence]:
 
     for at in range(len(batch["input_ids"])):
         mask = batch["attention_mask"][at] if "attention_mask" in batch else torch.ones_like(batch["input_ids"][at])
-        if mask.dim() != 1:  # a 4D mask, as for packed documents
+        if mask.dim() != 1:
+            # a batch of packed documents may have a 4D mask, which does not have one value per token
             mask = torch.ones_like(batch["input_ids"][at])
         kept, locations = _kept(batch["input_ids"][at], mask)
         labels = batch["labels"][at].tolist()

@@ -159,8 +159,8 @@ class Session:
         if "unique" in data:
             data["unique"] = False
         self.chosen.stored, self.chosen.numbers = stored, list(numbers)
-        # With a tokenizer, a mixture with shares would leave out rows that the trainer drops. Without one it returns
-        # them, so that the preview can say that they are dropped.
+        # A mixture with shares uses the tokenizer to leave out the rows that the trainer drops. The preview takes the
+        # tokenizer away, so that the mixture keeps these rows and the preview can report each as dropped.
         drawing = [one for one in self.chosen.others if type(one).__name__ == "Shares"]
         for one in drawing:
             one.tokenizer = None

@@ -169,7 +169,8 @@ def _pages() -> str:
         with open("/proc/self/statm", encoding="ascii") as handle:
             return handle.read().split()[0]
     except OSError:
-        return "262144"  # 1 GiB of pages of 4 KiB
+        # without /proc, assume that this process uses 1 GiB, in pages of 4 KiB
+        return "262144"
 
 
 def _write(writer: int, data: bytes) -> None:

@@ -224,7 +224,8 @@ def dismiss(nodes: list[Node], passed: bool = False) -> None:
     until = time.monotonic() + 5
     for one in nodes:
         if one.line is not None:
-            with suppress(OSError):  # returns or fails when the other node closes the connection
+            with suppress(OSError):
+                # when the other node closes the connection, `read` returns or raises an OSError
                 one.line.read(until - time.monotonic())
             one.line.close()
             one.line = None
@@ -250,7 +251,8 @@ def visit(
                 greeted = True
             except TimeoutError as error:
                 raise ConnectionAbortedError("it does not answer") from error
-            except ConnectionResetError:  # node 0's earlier launch has answered while it was ending: connect again
+            except ConnectionResetError:
+                # the answer came from node 0's earlier launch, which was ending, so connect again
                 if time.monotonic() + 1 > until:
                     raise
                 line.close()

@@ -36,7 +36,8 @@ def vllm_at_commit(bundle: Bundle, module: Any) -> AbstractContextManager[None]:
 
     trl passes only the model's name to the engine.
     """
-    maker = getattr(module, "VLLMGeneration", None)  # trl 1.16; earlier, the trainer's module creates the engine
+    # trl 1.16 creates vLLM's engine in the module of VLLMGeneration, and earlier versions in the trainer's module
+    maker = getattr(module, "VLLMGeneration", None)
     module = module if maker is None else sys.modules[maker.__module__]
     llm = getattr(module, "LLM", None)  # None without vLLM
     if not bundle.arguments.get("use_vllm") or llm is None or bundle.model["id"] is None:

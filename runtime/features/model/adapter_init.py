@@ -169,7 +169,8 @@ def convert(model: Any, start: Mapping[str, Any]) -> None:
 
     def save_pretrained(folder: str, **options: Any) -> None:
         own, stated = model.peft_config, model.peft_config[ADAPTER]
-        scale = 2**0.5 if stated.use_rslora else 2  # keeps the scaling: alpha / rank, or alpha / sqrt(rank)
+        # the rank is doubled, so alpha grows too: the scaling, alpha / rank or alpha / sqrt(rank), must stay the same
+        scale = 2**0.5 if stated.use_rslora else 2
         wide = copy(stated)
         wide.r, wide.lora_alpha = 2 * stated.r, scale * stated.lora_alpha
         options["state_dict"] = doubled(options.get("state_dict") or model.state_dict(), start)

@@ -23,8 +23,8 @@ class Adapters(Feature):
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
         """Filter harmless warnings about tied weights, embeddings and label names."""
-        # peft 0.18 warns for every model whose class can tie weights. XP467 warns only if this model ties them and one
-        # of them has an adapter; merged_adapters.py unties them.
+        # peft 0.18 gives this warning for every model whose class can tie weights. The rule XP467 warns only if the
+        # model ties weights and one of the tied weights has an adapter. merged_adapters.py unties them before a merge.
         warnings.filterwarnings("ignore", message="Model (has|with) `tie_word_embeddings=True` and")
         # If an adapter is on the embeddings, peft also saves the base's embeddings, which changes no result.
         warnings.filterwarnings("ignore", message="Setting `save_embedding_layers` to `True` as embedding layers found")

@@ -32,7 +32,8 @@ class Measured:
         def noted(prompt: str, answer: str) -> Any:
             tokenized = build(prompt, answer)
             first, last = tokenized["prompt_input_ids"], tokenized["input_ids"]
-            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]  # else trl adds a begin token
+            # trl adds a begin token to a sequence without one, and an end token in the same way
+            begins = tokens.bos_token_id is None or first[:1] == [tokens.bos_token_id]
             ends = last[-1:] == [tokens.eos_token_id]
             lengths.append(len(first) + len(last) + (not begins) + (not ends))
             return tokenized

@@ -169,7 +169,8 @@ def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[s
     plugin_set_cfg(cfg)
     cfg.use_cpu = True
     file = cfg.deepspeed
-    cfg.deepspeed = None  # the file is not here; its name tells its contents
+    # axolotl would read DeepSpeed's file, which does not exist here; the record contains only the file's name
+    cfg.deepspeed = None
     made = builder(cfg)
     resolved = {key: plain(cfg.get(key)) for key in READ if cfg.get(key) is not None}
     resolved.update({"deepspeed": plain(file)} if file else {})

@@ -65,7 +65,8 @@ def of_axolotl(case: Case) -> list[dict[str, Any]]:
         rows, _ = prepare_preference_datasets(cfg, tokenizer)
         return preferences(cfg, tokenizer, rows)
     made, *_ = prepare_datasets(cfg, tokenizer)
-    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))  # the tool shuffles them randomly
+    # axolotl shuffles the rows randomly
+    rows = sorted(made, key=lambda row: json.dumps(row, default=str, sort_keys=True))
     out: list[dict[str, Any]] = []
     for row in rows:
         if "chosen_ids" in row:

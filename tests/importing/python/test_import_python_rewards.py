@@ -33,7 +33,8 @@ def script(function: str, *options: str, more: str = "") -> Imported:
 def rewards(found: Imported, **columns: list[Any]) -> list[float]:
     """What the reward function in the written file returns for two prompts."""
     scope: dict[str, Any] = {}
-    exec(found.draft.files["my_rewards.py"].decode(), scope)  # code from this test
+    # the executed code comes from the script in this file
+    exec(found.draft.files["my_rewards.py"].decode(), scope)
     assert scope["right"].__name__ == "right"
     prompts = [[{"role": "user", "content": "a"}], [{"role": "user", "content": "b"}]]
     result: list[float] = scope["right"](prompts=prompts, completions=["7", "8"], **columns)

@@ -86,7 +86,8 @@ OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model
     "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
     "--dataset_config": lambda b, v: b["payload"]["data"]["sources"][0]["config"] == v,
-    "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,  # a bundle always trains
+    # a bundle always trains, so it has no value for `--do_train`; only the evaluation, which is off, can be checked
+    "--do_train": lambda b, v: b["payload"]["data"]["eval_split"] is None,
     "--learning_rate": lambda b, v: argument(b, "learning_rate") == float(v or 0),
     "--lr_scheduler_type": lambda b, v: argument(b, "lr_scheduler_type") == v,
     "--lr_scheduler_kwargs": lambda b, v: argument(b, "lr_scheduler_kwargs") == json.loads(v or ""),

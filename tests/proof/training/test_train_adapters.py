@@ -31,11 +31,13 @@ KINDS = {
     "tied_saved": "lora(rank=4, dropout=0, targets=[q_proj], modules_to_save=[lm_head])",
     "dora": "lora(rank=4, dropout=0, rslora, dora)",
     "parameters": "lora(dropout=0, targets=[q_proj], parameters=[experts.gate_up_proj, experts.down_proj])",
-    "other": "lora(rank=4, alpha=8, dropout=0)",  # and an optimizer of transformers, with an empty parameter group
+    # `Kind.text` gives this kind the optimizer adamw_torch; the parameter group without weight decay is empty
+    "other": "lora(rank=4, alpha=8, dropout=0)",
     "oft": "oft(block_size=8)",
     "vera": "vera(rank=16)",
     "loha": "loha(rank=4, alpha=32)",
-    "miss": "miss(rank=6)",  # 6 does not divide the layers' inputs
+    # the layers' numbers of inputs are not multiples of this rank, so MiSS must pad
+    "miss": "miss(rank=6)",
     "freeze": 'freeze(except_last=1, except_modules=[norm], except_parameters=["^lm_head.weight$"])',
 }
 
@@ -200,7 +202,8 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
         if kind.what == "tokens":
             after = tensors(os.path.join(done.out, "model.safetensors"))
             for name in ("model.embed_tokens.weight", "lm_head.weight"):
-                assert len(after[name]) == len(base[name]) + 2 * 64 * 4  # two rows of 64 values
+                # each of the two added tokens has a row of 64 float32 values
+                assert len(after[name]) == len(base[name]) + 2 * 64 * 4
             with open(os.path.join(done.out, "config.json"), encoding="utf-8") as handle:
                 settings = json.load(handle)
             assert settings["vocab_size"] * 64 * 4 == len(after["lm_head.weight"])

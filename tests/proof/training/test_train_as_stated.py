@@ -32,7 +32,8 @@ def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,
         facts[section].update(values)
     plan.write_text(json.dumps(facts))
     done = warm.of(target).run(bundle, str(cwd), world=world, XPC_PREFLIGHT="passed", **variables)
-    first, *others = done["status"]  # process 0 reports; the launcher may end the others before they can
+    # Process 0 reports the error and exits with 1. The launcher may kill the others (-9) before they exit with 1.
+    first, *others = done["status"]
     assert first == 1, f"{done['out']}\n{done['err']}"
     assert {*others} <= {1, -9}
     metrics = cwd / "out" / "metrics.jsonl"

@@ -28,7 +28,8 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
     assert "step 3 is the last" in run.output
     with open(os.path.join(run.out, "checkpoint-3", "trainer_state.json"), encoding="utf-8") as handle:
         assert json.load(handle)["global_step"] == 3
-    os.remove(os.path.join(run.out, "summary.json"))  # killed after its last checkpoint
+    # without its summary, the run looks like a run that was killed after its last checkpoint
+    os.remove(os.path.join(run.out, "summary.json"))
     again = warm.run(run.folder, str(tmp_path), target, 1, XPC_PREFLIGHT="passed")
     assert again.summary["steps"] == 3
     assert [event["step"] for event in again.events if "eval_loss" in event] == [1, 2, 3]

@@ -26,7 +26,8 @@ MOST_PARTS = 2_000
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     """Join parts to a string: a str if all parts are known, a `Text` if some are columns of a row, or unknown."""
     flat: list[object] = []
-    texts: list[str] = []  # the known strings that follow the last column
+    # `texts` collects the known strings after the latest column; `flat` gets them as one string
+    texts: list[str] = []
     length = 0
     for one in parts:
         for part in one.parts if isinstance(one, Text) else [one]:
