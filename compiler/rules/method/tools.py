@@ -112,7 +112,8 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 def template(spec: Spec) -> Iterator[Finding]:
     """`tools` and `environment` need a model whose own chat template writes tool calls. A built-in template cannot be
     used: TRL can read the tool calls of a template only if it knows the template's exact text. Whether TRL knows the
-    template of the model is checked at the launch.
+    template of the model is checked at the launch. The template of a local model, or of a file, is refused here
+    if it never mentions `tool_calls`.
 
     Why it is bad: a tool call that TRL does not recognize is never executed.
 
@@ -138,6 +139,15 @@ def template(spec: Spec) -> Iterator[Finding]:
             spec.location(path, "needs a chat template with tool calls"),
             f"the tokenizer of {spec.model.name} has no chat template, so it cannot write tool calls",
             "train a model that has a chat template, such as qwen2.5-0.5b-instruct",
+        )
+    elif spec.chat_template is not None and "tool_calls" not in spec.chat_template:
+        yield Finding(
+            spec.location(path, "needs a chat template with tool calls"),
+            f"the chat template of {spec.model.name} cannot write tool calls"
+            if used is None
+            else "the template in `chat_template` cannot write tool calls",
+            "train a model whose own chat template writes them, such as qwen2.5-0.5b-instruct",
+            (spec.model.label if used is None else spec.label("model.chat_template", "the template"),),
         )
 
 
