@@ -45,14 +45,16 @@ def answers(text: str, cwd: str, *words: str, processes: int = 1, **variables: s
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def on_a_cpu(bundle: str, arguments: Mapping[str, Any]) -> None:
-    """Change a bundle that was compiled for a GPU so that it runs on a CPU. Everything else in the bundle stays the
-    same.
+def on_a_cpu(bundle: str, arguments: Mapping[str, Any], processes: int = 1) -> None:
+    """Change a bundle that was compiled for GPUs and ddp so that it runs on a CPU, in as many processes. Everything
+    else in the bundle stays the same.
     """
     path = os.path.join(bundle, "trainer_args.json")
     with open(path, encoding="utf-8") as handle:
         plan = json.load(handle)
     plan["run"].update(device="cpu", gpu=None)
+    if processes > 1:
+        plan["run"]["distributed_type"] = "MULTI_CPU"
     plan["arguments"].update(use_cpu=True, tf32=None, dataloader_pin_memory=False, **arguments)
     with open(path, "w", encoding="utf-8") as handle:
         json.dump(plan, handle)

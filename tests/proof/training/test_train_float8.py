@@ -114,6 +114,31 @@ for on in (True, False):
     args = TrainingArguments(output_dir="out", deepspeed=stated, bf16=False, per_device_train_batch_size=4)
     print(json.dumps({"on": on, "wrong": args.hf_deepspeed_config.mismatches}))
 """
+SHARDED = """
+import sys
+from accelerate import FullyShardedDataParallelPlugin, PartialState
+from accelerate.utils import DistributedType
+PartialState(cpu=True, backend="gloo")  # for a group of CPUs, accelerate drops FSDP
+PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
+os.environ["ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER"] = sys.argv[1]
+os.environ["FSDP_TRANSFORMER_CLS_TO_WRAP"] = "Qwen2DecoderLayer"
+plugin = FullyShardedDataParallelPlugin(fsdp_version=2, cpu_ram_efficient_loading=False,
+                                        auto_wrap_policy="transformer_based_wrap")
+accelerator = Accelerator(mixed_precision="fp8", fsdp_plugin=plugin)
+model = tiny()
+model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+ids = torch.arange(64).reshape(2, 32) + 64 * accelerator.process_index
+losses = []
+for _ in range(4):
+    loss = model(input_ids=ids, labels=ids).loss
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    losses.append(accelerator.gather(loss.detach().reshape(1)).mean().item())
+if accelerator.is_main_process:
+    print(json.dumps({"losses": losses, "layers": len(made(model)),
+                      "kinds": sorted({type(one).__name__ for one in model.parameters()})}), flush=True)
+"""
 STEPS = re.compile(r"^step (\d+)/4 +loss ([\d.]+)", re.MULTILINE)
 
 
@@ -217,6 +242,32 @@ def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(location: Pa
     gathered, plain = answers(MODEL + SAVED, str(location))
     assert (gathered["saved"], plain["saved"]) == (False, True)
     assert "storage" in gathered["error"]
+
+
+def test_two_processes_train_as_one(location: Path) -> None:
+    found = []
+    for processes in (1, 2):
+        text = SPEC.format(precision="fp8").replace("1 x h100", f"{processes} x h100")
+        name = f"processes-{processes}"
+        (location / f"{name}.xp").write_text(text.replace('"out"', f'"{name}"'), encoding="utf-8")
+        made = str(location / f"{name}.bundle")
+        assert main(["compile", str(location / f"{name}.xp"), "-o", made]) == 0
+        on_a_cpu(made, {"ddp_backend": "gloo"} if processes > 1 else {}, processes)
+        done = run(os.path.join(made, "trainer", "main.py"), cwd=str(location), processes=processes,
+                   XPC_PREFLIGHT="passed")  # fmt: skip
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        found.append(losses(done.stdout))
+    assert len(found[0]) == 4
+    assert found[1] == pytest.approx(found[0], rel=0.02)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("gathered", ["true", "false"])
+def test_two_processes_train_shards_in_fp8(location: Path, gathered: str) -> None:
+    (done,) = answers(MODEL + SHARDED, str(location), gathered, processes=2)
+    assert (done["layers"], done["kinds"]) == (13, ["DTensor"])
+    assert done["losses"] == sorted(done["losses"], reverse=True)
+    assert done["losses"][3] < done["losses"][0]
 
 
 @pytest.mark.nightly
