@@ -1,11 +1,12 @@
 """Rules for the importance ratios of grpo, and for the scaling that the papers of its losses prescribe (XP677 to XP679,
-XP685, XP688).
+XP685, XP688, XP611).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -14,6 +15,7 @@ WHEN = all_of(grouped, has_value("method.generations"))
 
 TWO_SIDED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo")
 """grpo's losses whose importance ratio is bounded by `delta`."""
+RANGES: tuple[Path, ...] = ("method.epsilon", "method.epsilon_high", "method.delta")
 OF_TOKENS = 0.01
 """An `epsilon` of this size or more is meant for the importance ratios of tokens. For the ratios of sequences, GSPO's
 paper uses 3e-4 and 4e-4.
@@ -135,4 +137,30 @@ def upper_below_lower(spec: Spec) -> Iterator[Finding]:
             f"ratios may rise by {high:g} and fall by {low:g}",
             write(f"epsilon_high = {1.4 * low:g}", ", or leave it out"),
             (spec.label("method.epsilon", "the lower range"),),
+        )
+
+
+@rule("XP611", "ratio-that-is-always-one", "note")
+def always_one(spec: Spec) -> Iterator[Finding]:
+    """`epsilon`, `epsilon_high` and `delta` need several optimizer steps on the same completions, by
+    `steps_per_generation` above `accum`, or `iterations` above 1.
+
+    Why it is bad: in the only step on its completions the model is the one that wrote them, so every importance ratio
+    is 1 and nothing is ever clipped.
+
+    Without this rule: nothing is reported; the stated range has no effect.
+
+    Source: trl 1.16 `grpo_trainer.py` (`old_per_token_logps`), trl 0.18 likewise; DAPO issue 23.
+    """
+    rounds, passes = spec.get("method.steps_per_generation"), spec.get("method.iterations") or 1
+    accum = spec.integer("batch.accum")
+    if passes != 1 or (isinstance(rounds, int) and rounds > accum) or spec.flag("method.vllm"):
+        return
+    path = next((one for one in RANGES if spec.written(one)), None)
+    if path is not None:
+        yield Finding(
+            spec.location(path, "one optimizer step for each round of completions"),
+            f"`{path.rpartition('.')[2]}` never clips a ratio: each is 1",
+            f"write `steps_per_generation = {4 * accum}`, or leave it out",
+            (spec.label("batch.accum", "micro-batches in a step"),),
         )

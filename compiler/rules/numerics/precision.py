@@ -19,7 +19,7 @@ scores (ALiBi).
 
 
 PACKED_NAME = re.compile(
-    r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48])(?=$|[-_.])", re.IGNORECASE
+    r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48]|[2-8]-?bits?)(?=$|[-_.])", re.IGNORECASE
 )
 """A pattern for hub ids that end like the name of a quantized copy of a model, such as `-GGUF` or `-AWQ`."""
 
@@ -28,31 +28,37 @@ PACKED_NAME = re.compile(
 def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. Adapters
     can be trained on most of these models. GGUF is refused even with adapters. FP8 is refused with `save(merge)`, and
-    on targets that cannot train adapters on fp8 weights. `lora(bits=8)` is refused on a copy with four bits. If the
-    model's config.json is known, the rules XP450 and XP167 check it instead of the name.
+    on targets that cannot train adapters on fp8 weights. `qlora` and `bits` are refused on packed weights, except for
+    four bits of bitsandbytes. If the model's config.json is known, the rules XP450 and XP167 check it instead of the
+    name.
 
     Why it is bad: a repository with such a name has packed weights, which have no gradient; a GGUF repository also has
     no safetensors.
 
-    Without this rule: loading the model or building the trainer fails after the download.
+    Without this rule: loading the model or building the trainer fails after the download. Eight bits over four bits of
+    bitsandbytes only lead to a warning, and the base keeps its four bits.
 
-    Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`.
+    Source: transformers 5.23 `trainer_utils.py` (`validate_quantization_for_training`), `modeling_utils.py`,
+    `quantizers/auto.py` (`merge_quantization_configs`).
     """
     found = None if spec.model.config or spec.model.id is None else PACKED_NAME.search(spec.model.id)
     if found is None:
         return
     kind = found[1].upper()
     never = kind == "GGUF" or (kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases))
+    plain = spec.model.id[: found.start()] if spec.model.id else ""
     if spec.lora and not never:
-        if spec.bits == 8 and "4" in kind:
+        if spec.bits == 8 if kind == "BNB-4BIT" else spec.bits is not None:
+            place = spec.label("lora.bits", "not applied to packed weights") if spec.written("lora.bits") else None
             yield Finding(
-                spec.location("lora.bits", "not applied to packed weights"),
-                f"the name of `{spec.model.name[:80]}` says that its weights have 4 bits already ({found[1]})",
-                write("bits = 4", ", or name the unquantized model"),
+                place or spec.location(spec.adapter, "not applied to packed weights"),
+                f"the name of `{spec.model.name[:80]}` says that its weights are packed already ({found[1]})",
+                f"leave `bits` out, or name the unquantized model, such as `{plain[:80]}`"
+                if place is not None
+                else f"name the unquantized model, such as `{plain[:80]}`",
                 (spec.model.label,),
             )
         return
-    plain = spec.model.id[: found.start()] if spec.model.id else ""
     yield Finding(
         spec.model.label,
         f"the name of `{spec.model.name[:80]}` says that its weights are quantized ({found[1]})",
