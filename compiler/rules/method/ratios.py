@@ -148,7 +148,7 @@ def always_one(spec: Spec) -> Iterator[Finding]:
     Why it is bad: in the only step on its completions the model is the one that wrote them, so every importance ratio
     is 1 and nothing is ever clipped.
 
-    Without this rule: nothing is reported; the stated range has no effect.
+    Without this rule: nothing is reported; the stated range has no effect. A range that is the default is not reported.
 
     Source: trl 1.16 `grpo_trainer.py` (`old_per_token_logps`), trl 0.18 likewise; DAPO issue 23.
     """
@@ -156,7 +156,8 @@ def always_one(spec: Spec) -> Iterator[Finding]:
     accum = spec.integer("batch.accum")
     if passes != 1 or (isinstance(rounds, int) and rounds > accum) or spec.flag("method.vllm"):
         return
-    path = next((one for one in RANGES if spec.written(one)), None)
+    fields = spec.fields()
+    path = next((one for one in RANGES if spec.written(one) and spec.get(one) != fields[one[7:]].effective), None)
     if path is not None:
         yield Finding(
             spec.location(path, "one optimizer step for each round of completions"),

@@ -22,7 +22,7 @@ LION = ("lion", "lion8bit", "paged_lion", "paged_lion8bit")
 PROJECTED = (*PACKAGES["galore"], *PACKAGES["apollo"])
 ONLINE = ("grpo", "rloo")
 PREFERENCES = ("dpo", "orpo", "cpo", "kto")
-SUPERVISED = ("sft", "reward", "distill")
+SUPERVISED = ("sft", "reward")
 FULL, LOW_RANK = ("",), ("lora", "qlora")
 """Values of `Range.adapters`: no adapters, and low-rank adapters."""
 LARGE = 3_000_000_000
@@ -79,7 +79,7 @@ RANGES = (
           handled=LEAST_RATE),
     Range(RATE, 1e-8, 5e-3, "lr = 2e-5", "2e-7 to 1e-3 without adapters", (), ADAM, FULL, handled=LEAST_RATE),
     Range(RATE, 2e-6, 1e-2, "lr = 2e-4", "1e-5 to 3e-3 with LoRA", SUPERVISED, ADAM, LOW_RANK, handled=LEAST_RATE),
-    Range(RATE, 1e-8, 5e-3, "lr = 1e-5", "1e-6 to 5e-4 with LoRA", (*PREFERENCES, *ONLINE), ADAM, LOW_RANK,
+    Range(RATE, 1e-8, 5e-3, "lr = 1e-5", "1e-6 to 5e-4 with LoRA", (*PREFERENCES, *ONLINE, "distill"), ADAM, LOW_RANK,
           handled=LEAST_RATE),
     Range(RATE, 1e-7, 1e-1, "lr = 4e-3", "2e-4 to 2e-2 with VeRA", (), ADAM, ("vera",), handled=LEAST_RATE),
     Range(RATE, 1e-8, 2e-2, "lr = 1e-4", "1e-5 to 3e-3 with adapters", (), ADAM, ("oft", "loha", "miss"),
