@@ -16,6 +16,7 @@ from xpc.compiler.preview.show import (
     group,
     images,
     order,
+    rewards,
     rollout,
     stretches,
     summary,
@@ -54,7 +55,7 @@ def _lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _prose(content: str) -> str:
-    """The text of a row as HTML. Its line breaks are kept."""
+    """The text of a row as HTML. Its line breaks and spaces are kept."""
     return "<br>".join(escape(visible(line)) for line in content.split("\n"))
 
 
@@ -72,16 +73,24 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any]) -> Iterator[str]:
         yield from _sequence(one)
     if common := common_tokens(row["sequences"]):
         yield f"<p class=soft>chosen and rejected share their first {common:,} tokens</p>"
-    for one in row.get("rewards", ()):
-        values = ", ".join(f"{answer} {value}" for answer, value in one["values"].items())
-        yield f"<p>reward <b>{text(one['name'])}</b>: {text(values or 'no values')}</p>"
+    yield from (f"<p>{text(one)}</p>" for one in rewards(row))
     if "rollout" in row:
         yield from (f"<p>{_prose(one)}</p>" for one in rollout(row["rollout"]))
     yield "</section>"
 
 
 def _sequence(one: Mapping[str, Any]) -> Iterator[str]:
-    yield "<div class=row>"
+    # one line of HTML without a space between its parts, because every space in it is shown
+    yield f"<div class=row>{''.join(_turns(one))}</div>"
+    yield "<details><summary>tokens</summary><p class=tokens>"
+    for token in one["tokens"]:
+        shown = escape(visible(token[1]).replace(" ", "\u00b7")) or "&hellip;"
+        yield f"<span{' class=learn' if token[2] else ''}>{shown}<small>{token[0]}</small></span>"
+    yield "</p></details>"
+
+
+def _turns(one: Mapping[str, Any]) -> Iterator[str]:
+    """The text of a sequence as HTML, with a paragraph for each turn."""
     turn, opened = None, False
     if one["cut"]["start"]:
         yield f"<p><s>{_prose(''.join(token[1] for token in one['cut']['start']))}</s></p>"
@@ -94,9 +103,4 @@ def _sequence(one: Mapping[str, Any]) -> Iterator[str]:
         yield f'<b class="learn">{prose}</b>' if learned else f"<span>{prose}</span>"
     if one["cut"]["end"]:
         yield f"<s>{_prose(''.join(token[1] for token in one['cut']['end']))}</s>"
-    yield ("</p>" if opened else "") + "</div>"
-    yield "<details><summary>tokens</summary><p class=tokens>"
-    for token in one["tokens"]:
-        shown = escape(visible(token[1]).replace(" ", "\u00b7")) or "&hellip;"
-        yield f"<span{' class=learn' if token[2] else ''}>{shown}<small>{token[0]}</small></span>"
-    yield "</p></details>"
+    yield "</p>" if opened else ""

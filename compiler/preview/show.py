@@ -154,12 +154,7 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
         yield from (f"{indent}{line}".rstrip() for line in lines)
     if common := common_tokens(sequences):
         yield f"  chosen and rejected share their first {common:,} tokens"
-    for one in row.get("rewards", ()):
-        values = ", ".join(
-            f"{answer} {'None' if value is None else f'{value:g}'}" for answer, value in one["values"].items()
-        )
-        spread = "" if one["spread"] is None else f"; spread {one['spread']:g}"
-        yield f"  reward {visible(one['name'])}: {visible(values or 'no values')}{spread}"
+    yield from (f"  {visible(one, LONGEST)}" for one in rewards(row))
     if "rollout" in row:
         yield from (f"  {visible(one, LONGEST)}" for one in rollout(row["rollout"]))
     for one in row["verdicts"]:
@@ -167,6 +162,16 @@ def _row(found: Mapping[str, Any], row: Mapping[str, Any], paint: Paint, tokens:
         yield f"  {name}: {visible(one['message'], LONGEST)}"
         if one["help"]:
             yield f"    {paint.help('help:')} {visible(one['help'], LONGEST)}"
+
+
+def rewards(row: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each reward function: its value for each answer, and the spread of the values."""
+    for one in row.get("rewards", ()):
+        values = ", ".join(
+            f"{answer} {'None' if value is None else f'{value:g}'}" for answer, value in one["values"].items()
+        )
+        spread = "" if one["spread"] is None else f"; spread {one['spread']:g}"
+        yield f"reward {one['name']}: {values or 'no values'}{spread}"
 
 
 def images(row: Mapping[str, Any]) -> Iterator[str]:

@@ -31,6 +31,6 @@ def test_in_a_browser(tmp_path: Path) -> None:
     for width in map(str, WIDTHS):
         seen = seen_at[width]
         assert seen["page"] <= seen["width"], "the page scrolls sideways"
-        assert seen["learned"][1].split() == ["An", "apple.", "<end>"]
+        assert seen["learned"][1] == "An apple.  <end>", "every space is shown"
         assert seen["marked"] not in ("rgba(0, 0, 0, 0)", "")
         assert seen["tokens"] == len(QUESTION) * 2 + len(ANSWER) + 2

@@ -148,6 +148,21 @@ def test_page_is_well_formed_and_loads_nothing() -> None:
         assert words in read.texts
 
 
+def test_page_keeps_the_spaces_of_a_row_and_adds_none() -> None:
+    code = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("if x:\n    y  = 1", 1, 1), cut="the end"))
+    written = page(found(code), "run.xp")
+    assert '<span>&lt;assistant&gt;</span><b class="learn">if x:<br>    y  = 1</b><s>theend</s></p></div>' in written
+    assert "white-space: break-spaces" in written
+
+
+def test_page_and_text_have_the_same_rewards() -> None:
+    line = "reward short: empty 0, made-up None, solution 0.25; spread 0.25"
+    values = {"empty": 0.0, "made-up": None, "solution": 0.25}
+    rewarded = {**TALK, "rewards": [{"name": "short", "values": values, "spread": 0.25}]}
+    assert f"\n  {line}\n" in text(found(rewarded))
+    assert f"<p>{line}</p>" in page(found(rewarded), "run.xp")
+
+
 def test_golden_is_written_once_and_then_compared(tmp_path: object) -> None:
     path = os.path.join(str(tmp_path), "run.preview")
     assert golden.compare(path, found(TALK), False) == (f"wrote {path}\n", False)
