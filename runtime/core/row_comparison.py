@@ -19,6 +19,8 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 """Keys of a message with the model's reasoning before its answer."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
 """Keys of a message that a template may ignore: the first row with each role and combination of them is compared."""
+END = "end"
+"""The value of `Loss.how` for a marker before the last word of a text, which stands after that of the first word."""
 THOUGHTS = re.compile("(</?think(?:ing)?>)")
 PYTHON = {"argument": re.compile("': ?'$"), "part": re.compile(r"""'text': ?['"]\s*\S* $""")}
 """By kind of piece: a pattern for the text before a piece that the template wrote as a Python dict, not as JSON."""
@@ -26,12 +28,9 @@ FIRST, SPREAD = 4, 200
 """Compared rows of each source: the first 4, 200 at equal distances, and the first with each role and set of keys."""
 COLUMNS = ("messages", "prompt", "completion", "chosen", "rejected")
 NAMES = {
-    "content": "content",
-    "part": "content",
-    "tool_call": "tool_calls",
-    "argument": "tool_calls",
+    "content": "content", "part": "content", "tool_call": "tool_calls", "argument": "tool_calls",
     "reasoning": "reasoning",
-}
+}  # fmt: skip
 """For each kind of loss, the value of the setting `omit` that allows it. For a missing tool, the value is `tools`."""
 WORDS = {"content": "a text", "tool_calls": "tool calls", "reasoning": "reasoning", "tools": "tools"}
 
@@ -46,7 +45,7 @@ class Loss(NamedTuple):
     piece: str
     """The piece itself: the beginning of a text, the name of a function, or an argument."""
     how: str = "missing"
-    """How the piece is lost: "missing", "encoded twice" (JSON text in a JSON string), or "as Python text"."""
+    """How the piece is lost: "missing", "twice", "encoded twice" (JSON text in a JSON string), or "as Python text"."""
     role: str = ""
 
     @property
@@ -63,12 +62,9 @@ class Loss(NamedTuple):
 
 
 def check(
-    rows: Mapping[int, Mapping[str, Any]],
-    tokenizer: Any,
-    name: str,
-    conversations: Conversations,
+    rows: Mapping[int, Mapping[str, Any]], tokenizer: Any, name: str, conversations: Conversations,
     omit: Collection[str] = (),
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Compare ``rows``, which has each row by its number. Return sentences about the losses that ``omit`` allows; raise
     RunError for any other loss."""
     first: dict[str, tuple[int, Loss]] = {}
@@ -103,22 +99,24 @@ class Markers:
 
     def mark(self, loss: Loss) -> str:
         """Make a new marker for a piece of a row. ``loss`` is reported if the rendered text lacks the marker."""
-        mark = f"zq{len(self.found)}qz"
+        mark = f"zQ{len(self.found)}qZ"
         self.found.append((mark, loss))
         return mark
 
     def text(self, text: str, loss: Loss) -> str:
-        """Put a marker after a text's first word, so that the beginning and the end of the text stay the same."""
-        first = re.match(r"\s*\S+", text)
-        return f"{first[0]} {self.mark(loss)}{text[first.end() :]}" if first else text
+        """Put markers after a text's first word and before its last one: its beginning and its end stay the same."""
+        first, last = re.match(r"\s*\S+", text), re.search(r"\s\S+\s*$", text)
+        begin = f"{first[0]} {self.mark(loss)}" if first else ""
+        if first and last and last.start() >= first.end():
+            end = self.mark(loss._replace(piece=text.strip()[-40:], how=END))
+            return f"{begin}{text[first.end() : last.start()]} {end}{last[0]}"
+        return f"{begin}{text[first.end() :]}" if first else text
 
 
 def losses(row: Mapping[str, Any], tokenizer: Any, conversations: Conversations) -> list[Loss]:
     """The pieces of a converted row that its rendered text lacks. Empty if the template refuses the row."""
-    found: dict[Loss, None] = {}
-    for messages in conversations(row):
-        found |= dict.fromkeys(_of_conversation(messages, tokenizer))
-    return list(found)
+    found = (one for messages in conversations(row) for one in _of_conversation(messages, tokenizer))
+    return list(dict.fromkeys(found))
 
 
 def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator[Loss]:
@@ -130,12 +128,14 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     except Exception:  # a template may raise any exception
         return
     written = {loss for mark, loss in marks.found if mark in text}
+    place = 0
     for mark, loss in marks.found:
-        place = text.find(mark)
-        if place < 0 and loss.kind == "reasoning" and loss in written:
-            # the template rendered the same reasoning from another key of the turn
+        missing, place = place < 0, text.find(mark)
+        # the whole text is missing, not only its end; or the template rendered the same reasoning from another key
+        if place < 0 and (missing if loss.how == END else loss.kind == "reasoning" and loss in written):
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])
+        how = how or "twice" * (loss.kind == "content" and text.count(mark) > 1)
         if how:
             yield Loss(loss.kind, loss.turn, loss.piece, how, loss.role)
 

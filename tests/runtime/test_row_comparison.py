@@ -211,3 +211,30 @@ def test_fields_are_json_text() -> None:
     message = turn("assistant", None, tool_calls=[call("{}")], name=None)
     assert json.loads(message.pop("fields")) == {"tool_calls": [call("{}")]}
     assert message == {"role": "assistant", "content": ""}
+
+
+LONG = "It is two, because one and one are two."
+
+
+@pytest.mark.parametrize(
+    ("written", "how", "piece"),
+    [
+        ("content[:20]", "missing", "two, because one and one are two."[-40:]),
+        ("content.split('because')[0]", "missing", "because one and one are two."),
+        ("content.split(',')[1]", "missing", LONG[:40]),
+        ("content | upper", "missing", LONG[:40]),
+        ("content | lower", "missing", LONG[:40]),
+        ("content + message.content", "twice", LONG[:40]),
+        ("content", "", ""),
+        ("content | trim", "", ""),
+    ],
+)
+def test_a_text_that_the_template_changes_is_found(written: str, how: str, piece: str) -> None:
+    template = "{% for message in messages %}{{ message.role + message." + written + " }}{% endfor %}"
+    row = {"messages": [turn("user", f" {LONG}\n"), turn("assistant", LONG)]}
+    losses = row_comparison.losses(row, tokenizer(template), prompts.conversations)
+    assert [(one.turn, one.how) for one in losses if one.turn == 1][:1] == ([(1, how)] if how else [])
+    assert all(one.piece.endswith(piece) or piece.startswith(one.piece) for one in losses if one.turn == 1)
+    if how == "twice":
+        assert "writes the content 'It is two, because" in str(losses[-1])
+        assert str(losses[-1]).endswith(" of turn 1 (assistant) twice")

@@ -315,7 +315,7 @@ class Renderer:
         return [in_form(turn, forms) for turn in turns]
 
 
-MARK = re.compile(r" ?zq\d+qz")
+MARK = re.compile(r" ?zQ\d+qZ")
 
 
 def _with_mark(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any]:
