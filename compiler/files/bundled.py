@@ -7,8 +7,10 @@ This module is imported only for a spec in a bundle. Such a spec states all sett
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
+from xpc.compiler.files import bounded_toml
 from xpc.compiler.files.folder_contents import parts, read
 from xpc.compiler.files.manifest_text import tables
 from xpc.compiler.files.workspace import HIDDEN, MAX_TEXT, TEXTS, Workspace, inside_of
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 MANIFEST, SPEC = "bundle.toml", "spec.xp"
+COPIED = ("files/", "data/")
+"""The folders of a bundle with the copies of files that the spec names."""
+PATH = re.compile(r'"((?:files|data)/[^":\n]*)')
+"""The path of a copy in a spec; a function in the file may follow (`"files/reward.py:f"`)."""
 
 
 @mutable
@@ -100,10 +106,8 @@ def parsed(data: bytes) -> dict[str, dict[str, str]] | None:
     """Like `manifest`, for the bytes of a `bundle.toml`."""
     found = tables(data)
     if found is None:
-        import tomllib
-
         try:
-            found = tomllib.loads(data.decode())
+            found = bounded_toml.loads(data.decode())
         except (ValueError, RecursionError):
             return None
     return _own(found)
@@ -133,16 +137,18 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
     """Make the workspace of a bundle with the manifest `table`. Files without a copy are first searched for below
     `data_root`.
     """
+    copied: dict[tuple[str, str], str] = {}  # the first copy with a digest and a name, and the first with the digest
+    for one, digest in table["files"].items():
+        if one.startswith(COPIED):
+            for last in (os.path.basename(one), ""):
+                copied.setdefault((digest, last), one)
     copies = {}
     for name, digest in table["inputs"].items():
-        own = bundle_name(name, digest.removeprefix("sha256:"))
-        copied = [
-            one for one, other in table["files"].items() if other == digest and one.startswith(("files/", "data/"))
-        ]
-        copied.sort(key=lambda one: (not one.endswith("/" + own), not one.endswith("/" + os.path.basename(name))))
+        names = (bundle_name(name, digest.removeprefix("sha256:")), os.path.basename(name), "")
+        copy = next((copied[digest, last] for last in names if (digest, last) in copied), None)
         # links are refused, because the bundle may come from a stranger
-        if copied and not any(os.path.islink(path) for path in parts(folder, copied[0])):
-            copies[name] = copied[0]
+        if copy is not None and not any(os.path.islink(path) for path in parts(folder, copy)):
+            copies[name] = copy
     named, allowed = table["bundle"]["spec"], bool(table["bundle"].get("allow_oom"))
     lock = f"{named}.lock"
     return BundleWorkspace(
@@ -157,8 +163,8 @@ def as_written(data: bytes, copies_of: Mapping[str, str]) -> bytes:
     Dropped lines become empty, so that the numbers of the other lines stay the same.
     """
     text = written(lines(data.decode("utf-8", "surrogateescape")), True)
-    for name, copy in copies_of.items():
-        text = text.replace(f'"{copy}', quoted(name)[:-1])
+    names = {copy: quoted(name)[:-1] for name, copy in copies_of.items()}
+    text = PATH.sub(lambda found: names.get(found[1], found[0]), text)
     return text.encode("utf-8", "surrogateescape")
 
 

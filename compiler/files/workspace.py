@@ -346,13 +346,13 @@ def _shown(name: str) -> str:
 
 def read_toml(path: str) -> dict[str, Any] | None:
     """Read a TOML file of a bundle; None if it cannot be read, is not TOML, or is not a regular file."""
-    import tomllib
+    from xpc.compiler.files import bounded_toml  # imported only here, because most commands read no TOML
 
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TEXT:
             return None
         with open(path, "rb", opener=_without_waiting) as handle:
-            return tomllib.loads(handle.read(MAX_TEXT).decode())
+            return bounded_toml.loads(handle.read(MAX_TEXT).decode())
     except (OSError, ValueError, RecursionError):
         return None

@@ -85,10 +85,10 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
     """The names and contents of the bundle's files under `folder`, as listed by its bundle.toml. Raises Unreadable if
     one is missing.
     """
-    import tomllib
+    from xpc.compiler.files import bounded_toml
 
     try:
-        listed = tomllib.loads((read("bundle.toml") or b"").decode())["files"]
+        listed = bounded_toml.loads((read("bundle.toml") or b"").decode())["files"]
     except (KeyError, ValueError) as error:
         raise Unreadable("its bundle.toml lists no files") from error
     found = {name: read(_bundle_name(name)) for name in listed if name.startswith(folder)}

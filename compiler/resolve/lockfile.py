@@ -5,11 +5,11 @@ The lock is TOML, so that a reviewer can read what changed.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
+from xpc.compiler.files import bounded_toml
 from xpc.compiler.files.pins import KINDS, Environment, Lock, Pin
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import report
@@ -35,7 +35,7 @@ def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
     above = found.data.partition(BUNDLE.encode())[0]
     workspace.reads[name] = sha256(above).hexdigest()
     try:
-        table = tomllib.loads(found.data.decode())
+        table = bounded_toml.loads(found.data.decode())
         if table["lock"]["format"] != FORMAT:
             return None, [_wrong(name, f"`{name}` is of another version of xpc")]
     except (ValueError, RecursionError, KeyError, TypeError):

@@ -10,6 +10,8 @@ from xpc.compiler.engines.pin import LIST, NOT_RUN
 from xpc.compiler.files.inputs import UsageError
 
 TABLES = (".json", "accelerate.yaml")
+LONGEST_KEYS = 2**25
+"""Maximum number of characters of all keys of a file. A key repeats the names of the tables that it is in."""
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
@@ -44,7 +46,7 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
             continue
         try:
             text = files[name].decode()
-            values = dict(_flat(json.loads(text), "")) if name.endswith(".json") else _yaml(text)
+            values = _json(text) if name.endswith(".json") else _yaml(text)
             out.update({f"{name} {key}": value for key, value in values.items()})
         except (ValueError, RecursionError) as error:  # somebody has edited the file in the bundle
             raise UsageError(f"{name} of the bundle is damaged: not valid {name.rpartition('.')[2].upper()}") from error
@@ -54,6 +56,17 @@ def tables(files: Mapping[str, bytes], without: tuple[str, ...] = FACTS) -> dict
 def is_table(name: str) -> bool:
     """Whether a file of a bundle consists of keys and values, and not of code or text."""
     return "/" not in name and name.endswith(TABLES)
+
+
+def _json(text: str) -> dict[str, object]:
+    out: dict[str, object] = {}
+    left = LONGEST_KEYS
+    for key, value in _flat(json.loads(text), ""):
+        left -= len(key)
+        if left < 0:
+            raise ValueError("its keys are too long")
+        out[key] = value
+    return out
 
 
 def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:

@@ -18,6 +18,7 @@ from case_support import spec
 from compile_support import checked, put
 
 from xpc.compiler.data import parquet, reader
+from xpc.compiler.files import bundled
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.importing.python.interpreter import script as scripts
 from xpc.compiler.importing.python.interpreter.source import parts
@@ -27,8 +28,11 @@ from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.render import render
 from xpc.compiler.render.line_difference import line_difference
 from xpc.compiler.render.visible import visible
+from xpc.compiler.review.differences.packages import package_changes
 from xpc.compiler.review.pull_request.comment import comment, plain
 from xpc.compiler.review.pull_request.entries import Entry
+from xpc.compiler.review.tables import tables
+from xpc.compiler.review.verifying import run_files
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
@@ -166,6 +170,76 @@ def settings(n: int) -> str:
     return spec("extra trl {\n" + "".join(f"  a{number} = {number}\n" for number in range(n)) + "}")
 
 
+DIGEST = "sha256:" + "1" * 64
+HEAD_OF_MANIFEST = '[bundle]\nspec = "a.xp"\nname = "a"\nxpc = "0"\n'
+
+
+def manifest(n: int) -> bytes:
+    """A manifest of n inputs and n copies of files, all with the same digest."""
+    inputs = "".join(f'"r{one}" = "{DIGEST}"\n' for one in range(n))
+    files = "".join(f'"files/x{one}.py" = "{DIGEST}"\n' for one in range(n))
+    return f"{HEAD_OF_MANIFEST}[inputs]\n{inputs}[files]\n{files}".encode()
+
+
+def manifests(make: Callable[[int], str]) -> Callable[[int], Work]:
+    """Return the timed work as a function of the size n: read a manifest of a bundle."""
+
+    def sized(n: int) -> Work:
+        data = make(n).encode()
+        return lambda: bundled.parsed(data)
+
+    return sized
+
+
+def bundle_of_copies(n: int) -> Work:
+    table = bundled.parsed(manifest(n))
+    assert table is not None
+    return lambda: bundled.workspace("/nowhere", table)
+
+
+def spec_of_copies(n: int) -> Work:
+    copies = {f"r{one}": f"files/x{one}.py" for one in range(n)}
+    text = b'a = "files/x1.py:f"\n' * n
+    return lambda: bundled.as_written(text, copies)
+
+
+def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
+    """Return the timed work as a function of the size n: compare two requirements files."""
+
+    def sized(n: int) -> Work:
+        data = {"requirements.txt": make(n).encode()}
+        return lambda: package_changes(data, {"requirements.txt": b""})
+
+    return sized
+
+
+def table_of(name: str, make: Callable[[int], str]) -> Callable[[int], Work]:
+    """Return the timed work as a function of the size n: read a file of keys and values of a bundle."""
+
+    def sized(n: int) -> Work:
+        data = make(n).encode()
+
+        def work() -> None:
+            with suppress(UsageError):
+                tables({name: data})
+
+        return work
+
+    return sized
+
+
+def run_of_files(make: Callable[[int], dict[str, object]]) -> Callable[[int], Work]:
+    """Return the timed work as a function of the size n: compare the files of a finished run."""
+
+    def sized(n: int) -> Work:
+        folder = tempfile.mkdtemp(dir=os.environ.get("PYTEST_TMP"))
+        put(folder, {"summary.json": "{}", "metrics.jsonl": '{"loss": 1.0}\n' * n})
+        summary = {"files": {"metrics.jsonl": [0, ""], **make(n)}}
+        return lambda: list(run_files.differences(folder, summary))
+
+    return sized
+
+
 INPUTS: dict[str, Callable[[int], Work]] = {
     "jsonl: rows": data(lambda n: f'{{"messages": [{TURN}]}}\n' * n, "x.jsonl"),
     "jsonl: keys": data(lambda n: json.dumps({f"k{one}": one for one in range(n)}), "x.jsonl"),
@@ -255,6 +329,29 @@ INPUTS: dict[str, Callable[[int], Work]] = {
     "python: appends": read(script, lambda n: "x = []\n" + "x.append(1)\n" * n),
     "python: classes": read(script, lambda n: "class A: pass\n" + "class A(A): pass\n" * n),
     "python: calls": read(script, lambda n: "from trl import SFTTrainer\nt = SFTTrainer()\n" + "t.train()\n" * n),
+    "manifest: files": manifests(lambda n: manifest(n).decode()),
+    "manifest: a key of many parts": manifests(lambda n: f"{HEAD_OF_MANIFEST}a{'.a' * n} = 1\n"),
+    "manifest: a table of many parts": manifests(lambda n: f"{HEAD_OF_MANIFEST}[a{'.a' * n}]\n"),
+    "manifest: keys of many parts": manifests(lambda n: HEAD_OF_MANIFEST + f"a{'.a' * 150} = 1\n" * n),
+    "manifest: keys of two parts": manifests(lambda n: "".join(f"a.b{one} = 1\n" for one in range(n))),
+    "manifest: a list": manifests(lambda n: f"a = [{'1, ' * n}]"),
+    "manifest: a text": manifests(lambda n: 'a = "' + "\\u0041" * n + '"'),
+    "bundle: copies": bundle_of_copies,
+    "bundle: copies in a spec": spec_of_copies,
+    "packages: names": packages(lambda n: "".join(f"a{one}==1\n" for one in range(n))),
+    "packages: one name": packages(lambda n: "".join(f"a=={one}\n" for one in range(n))),
+    "packages: dots": packages(lambda n: f"a{'-' * n}b==1\n"),
+    "table: keys": table_of("trainer_args.json", lambda n: json.dumps({f"a{one}": 1 for one in range(n)})),
+    "table: a long name of a table": table_of(
+        "trainer_args.json", lambda n: json.dumps({"k" * n: {f"a{one}": 1 for one in range(n)}})
+    ),
+    "table: lines of YAML": table_of("accelerate.yaml", lambda n: "a: no\n" * n),
+    "table: quotes of YAML": table_of("accelerate.yaml", lambda n: 'a: "' + '\\"' * n + "\n"),
+    "run: files that are not there": run_of_files(lambda n: {f"f{one}": [1, ""] for one in range(n)}),
+    "run: a path of many folders": run_of_files(lambda n: {"a/" * n + "b": [1, ""]}),
+    "notebook: cells": read(script, lambda n: json.dumps(
+        {"cells": [{"cell_type": "code", "source": ["x = 1\n"]}] * n, "nbformat": 4, "metadata": {}}
+    ), "x.ipynb"),
     "markdown: a text": lambda n: lambda text="*_<@`[" * n: plain(text),
     "markdown: fences": comments(lambda n: [Entry("a.xp", "x", "`" * n)]),
     "markdown: entries": comments(lambda n: [Entry(f"{one}.xp", "x" * 50, "y" * 300) for one in range(n)]),

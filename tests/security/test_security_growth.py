@@ -5,11 +5,14 @@ Times are CPU seconds of this process, with limits of ten times what an idle mac
 
 import json
 import time
+import tomllib
 
 import pytest
 from compile_support import checked, put
+from growing import INPUTS
 
 from xpc.compiler.data import parquet, reader
+from xpc.compiler.files import bounded_toml
 from xpc.compiler.spec.survey import Broken
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -41,6 +44,29 @@ def test_nested_brackets_around_a_long_text(brackets, seconds):
         once = format_file(file)
         assert format_file(parse(Source("t.xp", once))[0]) == once
     assert seconds() < 10
+
+
+LARGE = {
+    "manifest: a key of many parts": 1_000_000, "manifest: a table of many parts": 1_000_000,
+    "bundle: copies": 16_000, "bundle: copies in a spec": 40_000,
+    "table: a long name of a table": 200_000, "run: a path of many folders": 100_000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_files_of_bundles_and_runs_that_took_minutes(name, seconds):
+    INPUTS[name](LARGE[name])()
+    assert seconds() < 30
+
+
+def test_toml_of_strangers():
+    for text in ("a" + ".a" * 300 + " = 1", "[a" + ".a" * 300 + "]", "x = {a" + ".a" * 300 + " = 1}",
+                 'a = """\n""", b' + ".b" * 300):  # fmt: skip
+        with pytest.raises(ValueError, match="it has a "):
+            bounded_toml.loads(text)
+    dots = "." * 300
+    text = f'# {dots}\na.b = "{dots}"  # {dots}\nc = \'{dots}"{dots}\'\nd = [\n  1.5,\n]\n'
+    assert bounded_toml.loads(text) == tomllib.loads(text)
 
 
 def test_a_text_of_empty_lines(monkeypatch, tmp_path):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 
+from xpc.compiler.files import bounded_toml
 from xpc.compiler.review.differences.change import Change
 
 EXACT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*==\s*([A-Za-z0-9][A-Za-z0-9.+!_-]*)")
@@ -50,18 +50,18 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
         return {}
     if file == LOCK:
         return dict(_locked(data))
-    out: dict[str, str] = {}
+    out: dict[str, dict[str, None]] = {}
     for number, line in enumerate(data.decode("utf-8", "backslashreplace").splitlines()):
         words = line.strip()
         if not words or (words.startswith("#") and not (number < 2 and CODING.match(words))):
             continue
         exact = EXACT.fullmatch(words.partition(" #")[0].strip())
         if exact is None or line.endswith("\\"):  # pip joins a line that ends with a backslash with the next one
-            out[f"line `{words}`"] = "present"
+            out[f"line `{words}`"] = {"present": None}
         else:
             name = re.sub("[-_.]+", "-", exact[1]).lower()
-            out[name] = f"{out[name]} and {exact[2]}" if out.get(name, exact[2]) != exact[2] else exact[2]
-    return out
+            out.setdefault(name, {})[exact[2]] = None
+    return {name: " and ".join(versions) for name, versions in out.items()}
 
 
 def _locked(data: bytes) -> Iterator[tuple[str, str]]:
@@ -69,7 +69,7 @@ def _locked(data: bytes) -> Iterator[tuple[str, str]]:
     its complete text.
     """
     try:
-        table = tomllib.loads(data.decode())
+        table = bounded_toml.loads(data.decode())
         for environment, one in table.get("environment", {}).items():
             lines = "\n".join(map(str, one["resolved"])).encode()
             yield from ((_in(name, environment), version) for name, version in _entries("", lines).items())

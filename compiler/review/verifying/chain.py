@@ -13,6 +13,7 @@ The exit status is the highest of all lines.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -201,8 +202,7 @@ def _bundle(folder: str, specs: Mapping[str, Sequence[str]], verify: Verify) -> 
     if status == 0:
         table: Mapping[str, Any] = next((table for _, table in _tables(folder)), {})
         weights = table.get("weights", {})
-        for model in dict.fromkeys(os.path.dirname(name) for name in weights):
-            count = sum(os.path.dirname(name) == model for name in weights)
+        for model, count in Counter(os.path.dirname(name) for name in weights).items():
             yield f"{model}: {count} files are those that {folder} was compiled with", 0
         for source in table.get("data", ()):
             if source.get("image_files"):

@@ -30,6 +30,8 @@ REWRITTEN = frozenset({*RECORDS, "xpc_files.json"})
 """Files that a later launch or evaluation may write."""
 MOST = 100_000
 """Maximum number of folders of a run that are searched for added files."""
+LONGEST = 4096
+"""Maximum length of a path; Linux has the same limit."""
 SHOWN = 5
 """Maximum number of edited, missing or added files that a report names."""
 
@@ -96,7 +98,12 @@ def _is_inside(name: str) -> bool:
         written = b"\0" not in os.fsencode(name)
     except UnicodeEncodeError:  # half of a surrogate pair, which no name has
         written = False
-    return written and not os.path.isabs(name) and all(part not in ("", ".", "..") for part in name.split("/"))
+    return (
+        written
+        and len(name) <= LONGEST
+        and not os.path.isabs(name)
+        and all(part not in ("", ".", "..") for part in name.split("/"))
+    )
 
 
 def _seal(path: str) -> list[object] | None:
