@@ -263,7 +263,11 @@ class Workspace:
             out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
             count += len(names) + len(folders)
             deep = prefix.count("/") >= LEVELS or count > MOST
-            folders[:] = sorted(one for one in folders if not deep and not one.startswith(SKIPPED))
+            circle = {os.path.realpath(one) for one in (path, where)}  # a link back: its files are already listed
+            folders[:] = sorted(
+                one for one in folders
+                if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)
+            )  # fmt: skip
         return sorted(out)
 
     def digest(self, written: str) -> str | None:

@@ -92,7 +92,11 @@ def listed(place: str) -> list[str]:
         out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
         count += len(names) + len(inside)
         deep = prefix.count("/") >= LEVELS or count > MOST
-        inside[:] = sorted(one for one in inside if not deep and not one.startswith(SKIPPED))
+        circle = {os.path.realpath(one) for one in (place, where)}  # a link back: its files are already listed
+        inside[:] = sorted(
+            one for one in inside
+            if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)
+        )  # fmt: skip
     return sorted(
         one
         for one in out
