@@ -12,7 +12,7 @@ from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Column, Name, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import Argument, Class, Column, Function, Name, Object, Unknown
 from xpc.compiler.importing.python.sources import KINDS, refuse_arrow, source_of
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.methods import METHODS
@@ -277,6 +277,8 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
     if given is None or value is None:
         return False, None
     found = Entry("data_collator", None, given.location.file, given.location.line)
+    if isinstance(value, Object) and _own_methods(value):
+        return False, found
     if isinstance(value, Object) and value.last == "DataCollatorForCompletionOnlyLM":
         draft.note(found, "the loss is on answers")
         return True, None
@@ -295,3 +297,12 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
         draft.error(found, f"the collator is not read: {value.why}", COLLATOR[1])
         return False, None
     return False, found
+
+
+def _own_methods(made: Object) -> bool:
+    """Whether a library's object is of a subclass in the script that has methods of its own."""
+    kind = made.attributes.get("<class>")
+    lineage = kind.lineage() if isinstance(kind, Class) else []
+    return any(
+        isinstance(value, Function) and name != "__init__" for one in lineage for name, value in one.attributes.items()
+    )

@@ -293,3 +293,26 @@ def test_end_token_of_the_tokenizer() -> None:
     )
     assert not found.draft.wrong, found.messages
     assert 'eos = "<|im_end|>"' in found.text
+
+
+OWN_COLLATOR = """
+from datasets import load_dataset
+from transformers import AutoTokenizer, DataCollatorForLanguageModeling
+from trl import SFTConfig, SFTTrainer
+class Masking(DataCollatorForLanguageModeling):
+    def {}(self, *examples):
+        return super().torch_call(*examples)
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+trainer = SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig(output_dir="o"), processing_class=tokenizer,
+                     train_dataset=load_dataset("org/rows", split="train"),
+                     data_collator=Masking(tokenizer, mlm=False))
+trainer.train()
+"""
+
+
+def test_a_collator_with_methods_of_the_script_is_an_error():
+    assert any(
+        "collator is not read" in one for one in imported(OWN_COLLATOR.format("torch_call"), name="t.py").messages
+    )
+    plain = imported(OWN_COLLATOR.format("__init__"), name="t.py").messages
+    assert not any("collator is not read" in one for one in plain)

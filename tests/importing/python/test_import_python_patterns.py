@@ -411,3 +411,19 @@ def test_a_downloaded_repository_is_the_model():
         found = script(DOWNLOADED.format(library))
         assert "train org/base on org/rows" in found.text
         assert any("ModelScope" in one for one in found.messages) is other
+
+
+CHOSEN = """
+MODELS = {"small": "Qwen/Qwen2.5-0.5B", "large": "Qwen/Qwen2.5-3B"}
+parser = argparse.ArgumentParser()
+parser.add_argument("--size", choices=MODELS.keys(), required=True)
+args = parser.parse_args()
+trainer = SFTTrainer(model=MODELS[args.size], args=SFTConfig(output_dir="o"),
+                     train_dataset=load_dataset("org/rows", split="train"))
+trainer.train()
+"""
+
+
+def test_an_item_of_a_table_keeps_the_reason_of_its_key():
+    assert any("`--set size=VALUE` does" in one for one in script(CHOSEN).messages)
+    assert "train Qwen/Qwen2.5-3B on" in script("# python train.py --size large\n" + CHOSEN, "--partial").text

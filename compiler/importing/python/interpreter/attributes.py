@@ -164,6 +164,8 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
             found = machine.variable(key, None, node)
             return Unknown(found.why, found.location) if isinstance(found, Unset) else found
         return value  # a type, such as list[str]
+    if isinstance(key, Unknown) and not isinstance(value, Unknown):
+        return Unknown(key.why, key.location, value)
     return machine.unknown(node, "an item of a value that is not known", value)
 
 
