@@ -425,5 +425,5 @@ trainer.train()
 
 
 def test_an_item_of_a_table_keeps_the_reason_of_its_key():
-    assert any("`--set size=VALUE` does" in one for one in script(CHOSEN).messages)
+    assert any("`--set size=VALUE` gives it" in one for one in script(CHOSEN).messages)
     assert "train Qwen/Qwen2.5-3B on" in script("# python train.py --size large\n" + CHOSEN, "--partial").text
