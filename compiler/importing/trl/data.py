@@ -54,6 +54,20 @@ def corpus(draft: Draft, named: Entries) -> None:
     _rows(draft, named)
 
 
+def completions(draft: Draft, entry: Entry | None) -> None:
+    """State that the rows have a prompt and a completion, if the loss is on completions (`entry`) and no key states the
+    format. TRL would learn all tokens of other rows, without a word.
+    """
+    if entry is None or boolean(entry) is not True or draft.method != "sft" or draft.has("data.format"):
+        return
+    names = [one.ref.strip('"').partition(":")[0].partition("[")[0] for one in draft.sources]
+    if any(one.format for one in draft.sources) or any(registry.find_dataset(name) is not None for name in names):
+        return
+    why = "the loss is on completions, so the rows are taken to have a prompt and a completion"
+    draft.put("data.format", "prompt_completion", None, why)
+    draft.warn(entry, why, "`data { format = ... }` states another format")
+
+
 def formats(draft: Draft) -> tuple[str, ...]:
     """The formats of the training rows, without repetitions. The format of a source is its own, or that of the data
     block.

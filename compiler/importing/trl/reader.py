@@ -136,6 +136,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     shard(draft, named, overrides, launch, zero, found)
     switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
+    corpus.completions(draft, named.get("completion_only_loss"))
     draft.put("method", draft.method)
     if draft.trl and "packing" in named and boolean(named["packing"]):
         defaults.packing(draft)

@@ -271,3 +271,15 @@ def test_the_handbooks_older_word_for_flash_attention_is_read():
         both.outcomes["use_flash_attention_2"]
         == trl("use_flash_attention_2: false\n").outcomes["use_flash_attention_2"]
     )
+
+
+def test_a_loss_on_completions_states_that_rows_of_unknown_format_have_them():
+    found = trl("completion_only_loss: true\n")
+    assert "format = prompt_completion" in found.text
+    assert found.arguments["completion_only_loss"] is True
+    assert any("taken to have a prompt and a completion" in one for one in found.messages)
+    assert "prompt_completion" not in trl("completion_only_loss: false\n").text
+    turns = imported(
+        "model_name_or_path: Qwen/Qwen2.5-3B\ndataset_name: trl-lib/Capybara\ncompletion_only_loss: true\n"
+    )
+    assert "prompt_completion" not in turns.text
