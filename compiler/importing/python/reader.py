@@ -200,7 +200,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     )
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     if model.loaded is not None and models.is_unsloth(model.loaded):
-        unsloth.write(entries, draft, trainer, found)
+        unsloth.write(entries, draft, trainer, machine.packages)
     for cell in broken:
         draft.warn(None, f"{cell} is not Python, and is not read")
     tokenizers.write(draft, model, trainer)

@@ -6,12 +6,10 @@ some values.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.python.entries import Entries
-from xpc.compiler.importing.python.interpreter.source import Part
 from xpc.compiler.importing.python.interpreter.values import Argument, Object
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.trl import versions
@@ -40,10 +38,13 @@ INSTEAD = {"warmup_ratio": "warmup_steps"}
 """Arguments in whose presence Unsloth's default has no effect."""
 
 
-def write(entries: Entries, draft: Draft, trainer: Object, parts: Sequence[Part]) -> None:
-    """Add Unsloth's defaults of the trainer's configuration, and the values that Unsloth replaces."""
+def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[str]) -> None:
+    """Add Unsloth's defaults of the trainer's configuration, and the values that Unsloth replaces. `packages` are the
+    packages that the script and its modules import, in this order.
+    """
     config = entries.config
-    if draft.transformers or not _first(parts):
+    first = next((one for one in packages if one in ("unsloth", "trl")), "unsloth")
+    if draft.transformers or first != "unsloth":
         return
     location = trainer.location if config is None else config.location
     grouped = draft.method in ("grpo", "rloo")
@@ -86,20 +87,3 @@ def _groups(entries: Entries, draft: Draft) -> None:
 def _value(entries: Entries, name: str) -> object:
     found = entries.values.get(name)
     return None if found is None else found.value
-
-
-def _first(parts: Sequence[Part]) -> bool:
-    """Whether the script imports Unsloth before TRL, as far as its own imports tell."""
-    for part in parts:
-        found = [(getattr(one, "lineno", 0), name) for one in ast.walk(part.tree) for name in _modules(one)]
-        for _, name in sorted(found):
-            if name in ("unsloth", "trl"):
-                return name == "unsloth"
-    return True
-
-
-def _modules(node: ast.AST) -> list[str]:
-    """The packages that an import statement names."""
-    if isinstance(node, ast.ImportFrom):
-        return [(node.module or "").partition(".")[0]] if not node.level else []
-    return [one.name.partition(".")[0] for one in node.names] if isinstance(node, ast.Import) else []

@@ -238,3 +238,23 @@ def test_a_module_that_a_package_passes_on_is_imported_with_its_own_training(tmp
     assert found.draft.method == "dpo"
     assert rate(found) == 2e-5
     assert rate(imported(sft, name="tasks/first.py", root=str(tmp_path / "tasks"))) == 1e-5
+
+
+FAST = """
+from datasets import load_dataset
+{imports}
+def train():
+    model, tokenizer = FastLanguageModel.from_pretrained("Qwen/Qwen2.5-0.5B", load_in_4bit=False)
+    model = FastLanguageModel.get_peft_model(model)
+    SFTTrainer(model=model, args=SFTConfig("out"), train_dataset=load_dataset("org/rows", split="train")).train()
+"""
+ORDER = ("from unsloth import FastLanguageModel", "from trl import SFTConfig, SFTTrainer")
+
+
+def test_unsloths_defaults_follow_the_order_in_which_modules_import(tmp_path: Path):
+    run = "from training import train\ntrain()\n"
+    for name, lines, value in (("a", ORDER, 5e-5), ("b", ORDER[::-1], 2e-5)):
+        folder = tmp_path / name
+        folder.mkdir()
+        repository(folder, {"training.py": FAST.format(imports="\n".join(lines))})
+        assert rate(imported(run, name="train.py", root=str(folder))) == value

@@ -52,6 +52,7 @@ def _module(machine: Machine, name: str, level: int = 0) -> dict[str, object] | 
 def import_module(machine: Machine, node: ast.Import) -> None:
     """Interpret `import a.b as c`."""
     for one in node.names:
+        machine.packages.setdefault(one.name.partition(".")[0])
         name = one.asname or one.name.partition(".")[0]
         scope = _module(machine, one.name)
         value: object = Name(one.name if one.asname else name)
@@ -63,6 +64,8 @@ def import_module(machine: Machine, node: ast.Import) -> None:
 def import_names(machine: Machine, node: ast.ImportFrom) -> None:
     """Interpret `from a import b`."""
     module = node.module or ""
+    if not node.level:
+        machine.packages.setdefault(module.partition(".")[0])
     scope = _module(machine, module, node.level) if module or node.level else None
     if scope is None and node.level == 0 and module.startswith("src."):
         scope = _module(machine, module.rpartition(".")[2])

@@ -122,6 +122,7 @@ class Machine:
         self.forks: list[list[Location]] = []
         self.unset: dict[str, Location] = {}
         self.absent: set[Location] = set()
+        self.packages: dict[str, None] = {}
         self.gpus = 1
         self.not_called = False
         self.defaulted: list[Defaulted] = []
