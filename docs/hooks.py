@@ -20,28 +20,26 @@ OUTSIDE = re.compile(r"\]\(\.\./([^)#]+?)/?(?=[)#])")
 CARRIED = "repository/"
 """The site's folder for files from outside docs/. `.txt` is added to their names, so that browsers show them."""
 BOOST = {
-    "faq.md": 6,
-    "troubleshooting.md": 2,
-    "tutorial.md": 2,
-    "reference/": 2,
-    "rules.md": 0.1,
-    "rules/": 0.02,
-    "recipes.md": 0.1,
-    "import-keys.md": 0.02,
-    "stack-": 0.05,
-    "stacks.md": 0.5,
-    "differential.md": 0.02,
-    "requirements.md": 0.05,
-    "casts.md": 0.2,
-    "reports.md": 0.2,
-    "import.md": 0.5,
-    "plan-accuracy.md": 0.2,
+    "faq.md": 1.6,
+    "rules.md": 0.5,
+    "rules/": 0.3,
+    "recipes.md": 0.5,
+    "import-keys.md": 0.3,
+    "stack-": 0.2,
+    "differential.md": 0.2,
+    "requirements.md": 0.4,
+    "casts.md": 0.6,
+    "reports.md": 0.5,
+    "plan-accuracy.md": 0.3,
+    "import.md": 0.7,
 }
 """Weight of pages in the search, by the beginning of their path; 1 for the others."""
 WIDE = ("rules.md", "reference.md")
 """Pages of long tables, which take the space of the table of contents."""
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.S | re.M)
 SPEC = re.compile(r"(?:\s*#.*\n|\s*\n)*(?:xpc 1\b|train \S+ on |extends \"|\w+ ?(?:\w+ )?\{|\w+\([a-z_]+=)", re.M)
+WORKER = re.compile(r'(?<=")([./]*)assets/javascripts/workers/(search\.\w+\.min\.js)(?=")')
+"""The address of the theme's search in a page; docs/search.js loads it."""
 BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 
 
@@ -91,6 +89,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     markdown = FENCE.sub(_fence, markdown)
     lines = [BAR.sub(_as_html, line) if line.startswith("|") else line for line in markdown.split("\n")]
     return "\n".join(lines)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Lets docs/search.js search."""
+    page, found = WORKER.subn(r"\1search.js?theme=\2", output)
+    assert found == 1, "the theme names its search otherwise: see WORKER"
+    return page
 
 
 def _fence(block: re.Match[str]) -> str:
