@@ -68,4 +68,4 @@ def line(seconds: float) -> str:
         what += f" ({words})" if words else ""
     left = f", left {timedelta(seconds=round(spent / done * (total - done)))}" if 0 < done <= total else ""
     count = f": {done:,} of {total:,}" if total else ""
-    return f"{what}{count}, {timedelta(seconds=round(seconds))} so far{left}"
+    return f"{what}{count}" + (f", {timedelta(seconds=round(seconds))} so far{left}" if round(seconds) else "")

@@ -28,6 +28,7 @@ def test_line_has_the_count_and_the_time_left():
     assert progress.line(20.0) == "evaluating: 0 of 120, 0:00:20 so far"
     progress.now("loading the model")
     assert progress.line(61.2) == "loading the model, 0:01:01 so far"
+    assert progress.line(0.3) == "loading the model"
 
 
 def test_a_phase_within_another_returns_to_it():
