@@ -348,7 +348,8 @@ class Draft:
 
 def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
     """The known key of which `name` is a misspelling: `learning_rate` for `lerning_rate`; None if no key is close."""
-    from xpc.compiler.suggest.likeness import typo_of  # needed only for an unknown key
+    # imported only here, because only an unknown key needs it
+    from xpc.compiler.suggest.likeness import typo_of
 
     return typo_of(name, known)
 

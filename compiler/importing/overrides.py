@@ -163,7 +163,8 @@ def machine(text: str) -> str:
         raise ValueError("it takes a count and a GPU, such as `8 x h100-80gb`, or `cpu`")
     count, gpu = found.groups()
     if gpu != "cpu" and registry.find_gpu(gpu) is None:
-        from xpc.compiler.suggest import registry_names  # needed only for an unknown name
+        # imported only here, because only an unknown name needs it
+        from xpc.compiler.suggest import registry_names
 
         guess, why = registry_names.gpu(gpu)
         intended = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"

@@ -146,8 +146,8 @@ def _clause(spec: Spec, clause: str, head: Setting | None, inner: list[Setting])
             out.append(f"  {row.name}({inside}){note}")
         else:
             out.append(f"  {row.name} = {show(row, value.value)}{note}")
-        # A flag's settings get their own lines if their origin is not that of the flag. If the flag is off, only
-        # settings that the user wrote get lines, because such a setting may have an effect even then (`packing.eval`).
+        # A flag's setting gets its own line if it has another origin than the flag. If the flag is off, only settings
+        # that the user wrote get a line. Such a setting may have an effect even then (`packing.eval`).
         for one in parts:
             if one not in alike and (on or spec.written(one.path)):
                 found = spec.values[one.path]

@@ -51,8 +51,8 @@ def of_token(load: Load) -> float:
         given = 4.0 if load.widened else load.element
         out += sum(one.outputs for one in tuned.linear) * (given + load.element)
     if tuned.bits == 8:
-        # The inputs of attention's output layer are saved in any case. Without autocast, the inputs of the adapted
-        # modules are saved in any case, too.
+        # 8-bit layers save their inputs. Inputs that another operation saves, too, are not counted again. Attention
+        # saves the input of its output layer. Without autocast, adapters save the inputs of their layers.
         again = facts.hidden if load.amp else 0
         mlp = facts.hidden + facts.intermediate if load.amp or tuned.sites != "all" else 0
         out += (again + mlp) * _of_an_input(load)

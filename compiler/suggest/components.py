@@ -43,7 +43,9 @@ def after_component(name: str) -> Meaning | None:
     """
     first, *rest = parts(name) or ("",)  # a name such as `_` has no parts
     clause = components().get(first)
-    specific = not general_words().issuperset(rest)  # in `generation_steps`, the end `steps` alone would be too general
+    # The rest of the name must be specific. In `generation_steps` it is not, because `steps` alone may mean many
+    # settings.
+    specific = not general_words().issuperset(rest)
     after = " ".join(rest)
     guess = meaning(after, clause, exact=True) if clause and specific else None
     if clause and specific and guess is None:  # the end may be misspelt, as `label_smooth` in `dpo_label_smooth`

@@ -220,7 +220,7 @@ def test_compiler_and_runtime_tell_splits_apart_alike(names: list[str]) -> None:
         assert list(folders.of_split(tuple(names), split)) == run.of_split(names, split)
 
 
-@pytest.mark.slow  # this subprocess imports datasets
+@pytest.mark.slow  # imports the datasets library
 @pytest.mark.parametrize("names", LAYOUTS, ids=lambda names: names[0])
 def test_splits_are_those_of_the_datasets_library(names: list[str], tmp_path: Path) -> None:
     from datasets.data_files import DataFilesList, get_data_patterns

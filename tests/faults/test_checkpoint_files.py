@@ -154,7 +154,8 @@ class Losses:
         self.losses = iter(torch.tensor(loss) for loss in losses)
         self.args = SimpleNamespace(device=torch.device("cpu"), world_size=1, fp16=False)
         self.state = SimpleNamespace(global_step=7, max_steps=20)
-        self.accelerator = SimpleNamespace(gather=lambda losses: losses)  # a run of one process
+        # In a run of one process, `gather` returns its argument.
+        self.accelerator = SimpleNamespace(gather=lambda losses: losses)
 
     def training_step(self) -> object:
         return next(self.losses)

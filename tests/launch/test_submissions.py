@@ -84,7 +84,8 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
     ("word", "differs"),
     [
         ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # the job would start another program
-        ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),  # takes GPUs away from the run's workers
+        # The option reserves GPUs for ray_job.py, and the workers of the run then lack them.
+        ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),
         ("--working-dir=/elsewhere", {}),  # of two values the last wins, so this one has no effect
     ],
 )

@@ -41,7 +41,8 @@ def combinations(keys: tuple[str, ...], values: tuple[str, ...]) -> list[str]:
 def test_labels_are_those_of_kubectl() -> None:
     for label in combinations(KEYS, VALUES):
         assert (label_fault(label), takes("label", label)) == ("", True), label
-    for label in ("a100", *combinations(KEYS[:1], WRONG_VALUES)[1:]):  # kubectl leaves the keys of labels to the server
+    # Labels with a wrong key are left out, because the server, and not kubectl, checks the keys of labels.
+    for label in ("a100", *combinations(KEYS[:1], WRONG_VALUES)[1:]):
         assert label_fault(label), label
         assert not takes("label", label), label
 

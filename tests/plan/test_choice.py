@@ -195,7 +195,9 @@ def test_frozen_layers_below_the_trained_ones_cost_their_forward_pass() -> None:
     assert whole.peak is not None
     assert part.peak is not None
     assert whole.peak.value > 1.5 * part.peak.value
-    assert 2 < part.speed.tokens / whole.speed.tokens < 4  # 8 operations per parameter, and 2 + 6 x 4/28
+    # With recomputation, a trained layer takes 8 operations per parameter and token. If only the last 4 of 28 layers
+    # are trained, the forward pass of all layers takes 2, and the rest takes 6 in these 4 layers.
+    assert 2 < part.speed.tokens / whole.speed.tokens < 4
 
 
 def test_members_of_a_sweep_that_differ_in_a_rate_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:

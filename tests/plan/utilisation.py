@@ -114,7 +114,8 @@ def tuned() -> Iterator[tuple[Row, Work, str]]:
     """The runs of fms-hf-tuning with a known speed, each with its work and its kind of training."""
     for row in points.rows("memory_points.jsonl"):
         if not measured(row) or points.contradicts(row) or points.load(row).element == 4:
-            continue  # the factor is for runs in half precision
+            # The factor of a trainer is the median of its runs in half precision.
+            continue
         done = Work(
             params=row["params"], layers=row["layers"], hidden=row["hidden"], length=row["seq_len"],
             tokens=row["micro_batch"] * row["seq_len"], checkpointing=row["grad_ckpt"],

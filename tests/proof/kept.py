@@ -44,7 +44,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         os.environ["ACCELERATE_MIXED_PRECISION"] = "bf16"
         import transformers.training_args as module
 
-        module.is_torch_bf16_gpu_available = lambda *_: True  # read if DeepSpeed prevents `use_cpu`
+        # With DeepSpeed, `use_cpu` stays false, and transformers then refuses bf16 if this function returns False.
+        module.is_torch_bf16_gpu_available = lambda *_: True
     shards = run["distributed_type"] in ("DEEPSPEED", "FSDP") and not job["zero"] and "fsdp" not in job["keep"]
     if shards and plan["model"]["dtype"] == "float16":  # the engine casts these weights, or steps a float32 copy
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}

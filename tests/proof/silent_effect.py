@@ -166,7 +166,9 @@ class Watch:
         half = {"bfloat16"} if values["bf16"] else {"float16"} if values["fp16"] else set()
         lora = self.plan.get("lora") or {}
         zeroed = zero and self.run.job.get("unpacked") and self.plan["run"]["zero_stage"] == 3
-        if zeroed:  # no bitsandbytes here: the base in its place has ZeRO-3's dtype (XP573), packed weights do not
+        # The test has replaced the quantized base by one that is not packed. ZeRO-3 loads such weights in the dtype of
+        # the precision (XP573), but not packed weights.
+        if zeroed:
             base = "float32" if not half else next(iter(half))
         quantized, stated = lora.get("bits"), lora.get("adapter_dtype")
         for name, one in self.trainer.model.named_parameters():

@@ -107,7 +107,8 @@ def test_drawn_edits_of_a_byte(copy, reseal):
         path.write_bytes(after)
         if reseal:
             resealed(copy)
-        changed = path.read_bytes() != before  # updating the digests may undo an edit of a digest
+        # If the edit changed a digest, `resealed` may have restored the old digest.
+        changed = path.read_bytes() != before
         if changed and not any(re.match(one, line) for one in UNSEEN):
             text, status = verified(copy)
             assert status in (1, 2), (path, at, line, after[max(0, at - 20) : at + 20], text)

@@ -88,7 +88,8 @@ def test_a_default_that_depends_on_the_machine_is_decided(name: str) -> None:
         undecided = [
             field.name for field in stack.fields(config).values() if field.machine and field.name not in decided
         ]
-        assert undecided == ["dataloader_pin_memory"]  # true on a GPU; the compiler states false for a CPU
+        # The default of `dataloader_pin_memory` is true, which is right on a GPU. For a CPU, the compiler states false.
+        assert undecided == ["dataloader_pin_memory"]
 
 
 @pytest.mark.parametrize("name", stacks.names())

@@ -67,7 +67,9 @@ def models(family: str) -> Iterator[Any]:
                 try:
                     with torch.device("meta"):
                         return AutoModelForCausalLM.from_config(made)
-                except NotImplementedError:  # older apertus reads a weight, and meta weights have none
+                except NotImplementedError:
+                    # In transformers 4, the constructor of apertus reads a number from a buffer, and buffers on the
+                    # meta device have no values.
                     return AutoModelForCausalLM.from_config(made)
 
             build()

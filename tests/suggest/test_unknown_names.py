@@ -118,7 +118,8 @@ def stated(text: str) -> dict[str, object]:
             gpu = registry.find_gpu(node.what.name) if isinstance(node.what, Ref) else None
             out[path] = f"{node.n.text} x {gpu.name if gpu is not None else node.what}"
             continue
-        if path == "eval.data":  # a part of the text, which is compared as typed
+        if path == "eval.data":
+            # The value of `eval.data` is compared as it was typed.
             out[path] = text[node.span.start : node.span.end]
             continue
         value = convert(BY_PATH[path], item)

@@ -161,7 +161,7 @@ DEFAULTS = (
     one("dft", "method sft(loss=dft)"),
     one("cpu-grpo", 'method grpo(rewards="rewards.py:short", generations=2, max_completion=16)', on="cpu",
         precision="fp32", batch="gbs=8 micro=2", train='"tiny" on "prompts.jsonl" for 20 steps'),
-    # launchers and the CPU
+    # bundles with another launcher, and bundles for a CPU
     one("torchrun", "launch local(launcher=torchrun, nccl_timeout=10m)", strategy="zero2"),
     one("torchrun-nodes", "nodes 2", "launch local(launcher=torchrun)", batch="gbs=128 micro=2"),
     cpu("cpu", on="cpu"),

@@ -19,7 +19,8 @@ class Cluster:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster as Nodes
 
-        for last in (False, False, True):  # up to three tries: on a busy machine, Ray's 30 s for a daemon may not do
+        # Up to three tries: on a busy machine, a daemon may need more than the 30 s that Ray allows for its start.
+        for last in (False, False, True):
             try:
                 self.nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
                 self.nodes.add_node(num_cpus=1)

@@ -117,8 +117,9 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
     inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
               "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    begins = named.get("lora.init_lora_weights")  # only the importer of Python scripts sets this key
-    kind = named.get("adapter.kind")  # only the importer of Python scripts sets this key
+    # Only the importer of Python scripts sets the next two keys.
+    begins = named.get("lora.init_lora_weights")
+    kind = named.get("adapter.kind")
     if use is None or use.off:
         for name in ("use_peft", *inside):
             draft.note(named.get(name), "`use_peft` is not on")

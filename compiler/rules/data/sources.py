@@ -83,7 +83,8 @@ def shape_of_another_method(spec: Spec) -> Iterator[Finding]:
     for source in spec.sources:
         if source.shape in legal:
             continue
-        from xpc.compiler.suggest.likely_columns import advice  # needed only for a wrong spec
+        # imported only here, because only a wrong spec needs it
+        from xpc.compiler.suggest.likely_columns import advice
 
         yield Finding(
             source.label,
@@ -128,7 +129,8 @@ def no_chat_template(spec: Spec) -> Iterator[Finding]:
         return
     source = next((one for one in spec.sources if one.shape in CONVERSATIONS or one.chat), None)
     if source is not None:
-        from xpc.compiler.rules.core.chat_tokens import template_advice  # needed only for a wrong spec
+        # imported only here, because only a wrong spec needs it
+        from xpc.compiler.rules.core.chat_tokens import template_advice
 
         yield Finding(
             spec.model.label,

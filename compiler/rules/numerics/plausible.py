@@ -117,7 +117,8 @@ def _betas(spec: Spec) -> Iterator[Finding]:
     betas = spec.get("optimizer.betas")
     if not spec.written("optimizer.betas") or spec.text("optimizer") not in ranges.ADAM or not isinstance(betas, tuple):
         return
-    short = any(beta < least for beta, least in zip(betas, ranges.LEAST_BETAS))  # some optimizers have three
+    # Some optimizers have three betas; the third has no lower limit.
+    short = any(beta < least for beta, least in zip(betas, ranges.LEAST_BETAS))
     swapped = len(betas) > 1 and betas[0] > ranges.LARGEST_BETA and betas[1] < betas[0]
     if short or swapped:
         yield Finding(

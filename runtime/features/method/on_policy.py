@@ -141,7 +141,8 @@ class OnPolicyTrainer:
             self.written, self.waiting = [self._completed(batch) for batch in self.waiting], []
             tokens = sum((batch["labels"] != IGNORED).sum() for batch in self.written)
             self.tokens = self.accelerator.gather(tokens).sum()
-        inputs.update(self.written.pop(0))  # change this dict, from which transformers later counts FLOPs
+        # `inputs` is changed in place, because transformers later counts the FLOPs of the step from it.
+        inputs.update(self.written.pop(0))
         return super().training_step(model, inputs, self.tokens)  # type: ignore[misc]
 
     def prediction_step(self, model: Any, inputs: Any, *rest: Any, **kwargs: Any) -> Any:

@@ -80,10 +80,12 @@ def argument(bundle: Bundle, name: str) -> Any:
     return bundle["payload"]["arguments"][name]
 
 
-# For each published flag: where its value is in the bundle. If it has another name there, the reason.
+# For each flag of the published command, a test of its value in the bundle. If the bundle has the value under another
+# name, a comment says why.
 OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--nproc_per_node": lambda b, v: b["payload"]["run"]["processes_per_node"] == int(v or 0),
-    "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,  # the runtime loads the model
+    # The runtime, and not TRL, loads the model.
+    "--model_name_or_path": lambda b, v: b["payload"]["model"]["id"] == v,
     "--dataset_name": lambda b, v: b["payload"]["data"]["sources"][0]["id"] == v,
     "--dataset_config": lambda b, v: b["payload"]["data"]["sources"][0]["config"] == v,
     # a bundle always trains, so it has no value for `--do_train`; only the evaluation, which is off, can be checked

@@ -58,7 +58,8 @@ def test_each_pass_has_every_row_once_and_its_own_order(warm: Warm, target: str)
     for start in (0, 18):
         assert sorted(shuffled[start : start + 18]) == sorted(complete)
     assert shuffled[:18] not in (complete, shuffled[18:36])
-    long = [ids for ids in complete if len(ids) > 30]  # without the end token
+    # `min_tokens` does not count the end token, which `ids` contains.
+    long = [ids for ids in complete if len(ids) > 30]
     assert 0 < len(long) < 18
     assert few == (long * 9)[:32]
     assert len({tuple(one) for one in talks[:18]}) == 18

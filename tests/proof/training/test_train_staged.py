@@ -57,7 +57,8 @@ def test_a_staged_run_is_the_run_with_the_hub(ground: str, tmp_path: Path, targe
     with HubFiles() as hub:
         model = hub.push("models", "me/tiny", {**files(os.path.join(ground, "tiny")), "pytorch_model.bin": b"pickled"})
         data = hub.push("datasets", "me/rows", rows)
-        hub.push("models", "me/tiny", files(os.path.join(ground, "teacher")))  # both branches have moved since
+        # The next two pushes move both main branches past the commits that the spec pins.
+        hub.push("models", "me/tiny", files(os.path.join(ground, "teacher")))
         hub.push("datasets", "me/rows", {**rows, "train.jsonl": rows["test.jsonl"]})
         text = spec(BODY.format(rows=data), data="corpus", target=target).replace('"tiny"', f"me/tiny@{model}")
         put(ground, {f"staged-{target}.xp": text})
