@@ -235,5 +235,6 @@ if __name__ == "__main__":
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
-    del sys.path[0]  # so that the launcher cannot import from the bundle
+    # The launcher must not import modules from the bundle.
+    del sys.path[0]
     sys.exit(main(os.path.dirname(_folder), sys.argv[1:]))

@@ -118,7 +118,8 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
-        gc.set_threshold(50_000)  # rare collections: reference counting alone frees most objects of a test
+        # The garbage collector runs rarely, because reference counting frees most objects of a test.
+        gc.set_threshold(50_000)
         gc.enable()
         atexit.register(gc.unfreeze)  # some libraries look for leaked objects at exit
 

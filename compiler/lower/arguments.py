@@ -25,8 +25,8 @@ def arguments(spec: Spec) -> dict[str, Json]:
     if spec.text("method") != "sft" or spec.get("method.loss") is not None:
         from xpc.compiler.lower.method import method_arguments
 
-        # Drop arguments that only SFTConfig has, and those that this class deprecates. If a setting needs a dropped
-        # argument, a rule refuses the setting, or the runtime applies it to the rows.
+        # Drop arguments of SFTConfig that the method's own configuration class lacks or deprecates. If a setting needs
+        # a dropped argument, a rule refuses the setting, or the runtime applies the setting to the rows.
         supervised = spec.stack.fields()
         taken = {name for name, field in known.items() if not field.deprecated}
         decided = {name: value for name, value in decided.items() if name in taken or name not in supervised}

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from xpc.compiler.plan.load import Load
 
 HEADS: Mapping[str, tuple[int, int]] = {
-    # the two numbers are the peak bytes of logits and loss per token and vocabulary entry: in half precision, and in
-    # fp32
+    # The two numbers are the peak bytes of logits and loss per token and vocabulary entry: in half precision, and in
+    # fp32. The comments list the tensors that exist at the peak.
     "kept": (14, 16),  # logits, log-softmax of an fp32 copy, two gradients; the model's outputs are kept
-    "freed": (12, 12),  # the same tensors as for "kept", but the model's outputs are freed before the peak
+    "freed": (12, 12),  # the tensors of "kept" without the model's outputs, which are freed earlier
     "shifted": (16, 16),  # transformers before 4.45: fp32 logits (kept), log-softmax, two gradients
-    "half": (8, 16),  # logits, shifted copy, log-softmax and gradient in the logits' own dtype (no fp32 copy)
-    "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient in the logits' own dtype, chunk by chunk
-    "half_in_place": (6, 12),  # logits, shifted copy and its scattered gradient, in the logits' own dtype
+    "half": (8, 16),  # logits, their shifted copy, log-softmax and gradient, all in the logits' dtype (no fp32 copy)
+    "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient, all in chunks and in the logits' dtype
+    "half_in_place": (6, 12),  # logits, their shifted copy and their gradient, all in the logits' dtype
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
     "divergence": (22, 44),  # student and teacher: scaled logits, log-softmax; divergence and its gradients (trl 0.24)
     # the same tensors as for "divergence", and those of a mixture of both models (beta between 0 and 1)

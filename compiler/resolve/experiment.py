@@ -221,7 +221,9 @@ class _Resolver:
             text = self._decoded(read, value)
             if text is None:
                 continue
-            if path in INLINE:  # in the bundle's own spec, the text stands here as if the user had written it
+            # The bundle's own spec contains this text itself, and no path of a file, as if the user had written the
+            # text there.
+            if path in INLINE:
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:
                     wrong = f"`{read.name}` contains the invisible character U+{ord(text[span.start]):04X}"

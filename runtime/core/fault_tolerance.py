@@ -76,7 +76,8 @@ class FaultTolerant(TrainerHooks):
         resume_log(self, kept["from"])
         if kept["from"] < self.state.global_step:
             losses = torch.tensor(kept["losses"], dtype=torch.float32)
-            same = len(losses) == self.args.world_size  # if their number has changed, each process gets the mean
+            # If the number of processes has changed, each process gets the mean of the losses.
+            same = len(losses) == self.args.world_size
             self.carried = losses[self.args.process_index] if same else losses.mean()
         for key, values in kept["metrics"].items():
             metrics_since(self)[key].extend(values)

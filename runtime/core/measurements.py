@@ -129,7 +129,8 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    each = [Measured.memory, *Measured.of_each[1:]]  # its own peak is newer than the exchanged one
+    # The peaks in `of_each` are those of the last exchange. The own peak of process 0 is newer.
+    each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},
         "waits": round(Measured.waits, 3), "memory": highest(each), "peaks": peaks(each),

@@ -170,7 +170,8 @@ def _trainer(bundle: Bundle, args: Any) -> tuple[Any, Any]:
     progress.now("reading the rows")
     # process 0 maps and caches the rows, and the others read the cache; trl's trainers tokenize in the same way
     rows, evaluation = _first_then_all(lambda: data.build(bundle, tokenizer))
-    set_seed(args.seed)  # determines the initial weights of score heads and adapters
+    # The seed determines the initial weights of score heads and adapters.
+    set_seed(args.seed)
     progress.now("loading the model")
     model = load_model(bundle, tokenizer)
     progress.now("preparing the rows and vLLM" if bundle.arguments.get("use_vllm") else "preparing the rows")

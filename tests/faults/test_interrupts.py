@@ -53,7 +53,8 @@ def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Ru
     again = Terminal(launch, str(tmp_path), PYTHON=here.python)
     again.until(lambda: "resuming from" in again.output and len(re.findall(r"step \d+/", again.output)) > 1)
     processes = children(again.pid)
-    for one in processes:  # SIGSTOP: such processes cannot save before the second Ctrl-C
+    # Processes that SIGSTOP has stopped cannot save before the second Ctrl-C.
+    for one in processes:
         os.kill(one, signal.SIGSTOP)
     again.type(CTRL_C)
     again.until(lambda: "launch.sh: stopping" in again.output)

@@ -92,7 +92,7 @@ def test_a_name_outside_of_the_bundle_is_refused(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-# -- what stands there already --------------------------------------------------------------------------------------
+# -- an output path that already exists ------------------------------------------------------------------------------
 
 
 def test_an_old_bundle_is_replaced(tmp_path):

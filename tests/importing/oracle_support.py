@@ -45,7 +45,8 @@ def axolotl(name: str) -> Record | None:
     out = {key: stated[key] for key in ARGUMENTS if key in stated}
     out["logging_steps"] = stated["logging_steps"]
     sharded = stated.get("fsdp_config") or {}
-    again = bool(sharded.get("activation_checkpointing"))  # FSDP's own checkpointing is non-reentrant
+    # If FSDP checkpoints the activations, the recomputation is never reentrant.
+    again = bool(sharded.get("activation_checkpointing"))
     kwargs = stated.get("gradient_checkpointing_kwargs") or {}
     out["gradient_checkpointing"] = bool(
         stated["gradient_checkpointing"] or config.get("gradient_checkpointing") or again

@@ -61,7 +61,8 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
     counted, and each storage is counted once.
     """
     storages = [one.untyped_storage() for one in (*model.parameters(), *model.buffers())]
-    own = {one.data_ptr(): one for one in storages}  # keeps them alive, because an address could be used again
+    # The dict keeps the storages alive. Otherwise torch could give the address of a freed storage to a new one.
+    own = {one.data_ptr(): one for one in storages}
     kept: dict[int, tuple[int, torch.Tensor]] = {}
     before: list[int] = []
     after: list[int] = []

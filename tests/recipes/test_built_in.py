@@ -79,7 +79,8 @@ def test_it_renders_as_the_recipes_one_was_published(folder: str, name: str) -> 
     _, tools, calls = OF_RECIPES[RENDERED[name]]
     kept = table("renderings.json")[RENDERED[name]]["renders"]
     for case, turns, more in cases(tools, calls):
-        # a digest and a length, then the marks, which of the published templates only smollm3's has
+        # Only the digest and the length of the text are compared. The further items are the marked answers, and only
+        # smollm3's published template marks them.
         assert digested(render(text(name).decode(), turns, **more))[:2] == kept[case][:2], case
 
 

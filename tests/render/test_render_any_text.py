@@ -56,7 +56,7 @@ def test_there_is_always_a_caret_and_it_never_passes_the_line(label: Label) -> N
     lines = render([Diagnostic("XP000", "x", "error", "m", label)], "full").split("\n")
     marks = lines[4][lines[4].index("|") + 2 :].split("^")
     assert len(marks) >= 2
-    # A tab or wide character may take more columns than code points, an escaped one as many as its letters; trailing
-    # blanks are marked and not shown.
+    # A tab or a wide character may take more than one column. An escaped character takes a column for each letter of
+    # its escape. Blanks at the end of the line are not shown, but carets mark them.
     blank = sum(label.source.text.count(one) for one in " \t")
     assert len(lines[4]) <= 2 * len(lines[3]) + len(label.text) * 8 + 8 + 4 * blank

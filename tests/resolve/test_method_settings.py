@@ -162,8 +162,8 @@ def test_the_shape_of_a_file_is_the_one_that_the_method_reads(
 def test_a_hub_dataset_has_the_usual_shape_of_the_method() -> None:
     for method, shapes in ((name, one.shapes) for name, one in METHODS.items()):
         found = checked(spec(of(method), train=trained("qwen2.5-3b on org/rows")))
-        assert codes(found) == ["XP111"], shown(found)
-        assert found.spec is not None
+        assert "XP111" in codes(found), shown(found)
+        assert found.spec is not None, shown(found)
         assert found.spec.data[0].shape == shapes[0]
 
 

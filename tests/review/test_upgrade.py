@@ -95,7 +95,8 @@ def test_a_pin_that_changes_more_is_not_written(tmp_path):
 
 @pytest.mark.parametrize("path", RECIPES, ids=os.path.basename)
 def test_recipes_move_to_the_default_stack_and_differ_only_as_reported(path, tmp_path):
-    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")  # next to the spec's bases and templates
+    # The copy is in the folder of the recipe, because relative paths of bases and templates start there.
+    copy = os.path.join(os.path.dirname(path), f".upgraded-{os.getpid()}.xp")
     data, name, workspace = read_spec(path)
     assert check_text(data, name, workspace).spec is not None
     try:

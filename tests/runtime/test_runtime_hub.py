@@ -223,7 +223,8 @@ def test_what_was_not_pushed_is_pushed_by_the_next_start(
     waiting = tmp_path / "out" / pushing.FOLDER
     checkpoint(waiting, 8)
     checkpoint(waiting, 9)
-    os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")  # the name during a push
+    # While a checkpoint is pushed, its folder has this name.
+    os.rename(waiting / "checkpoint-9", waiting / "checkpoint-9.part")
     publisher(pushes(tmp_path, checkpoint_branches=True)).finish()
     assert set(server.repositories["me/model"].branches) == {"main", "main-step-000000008"}
 

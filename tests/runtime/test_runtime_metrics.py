@@ -101,11 +101,11 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
 
     from xpc.compiler import stacks
 
-    # Packages in the requirements of every bundle, or of those that use them; torch requires jinja2, accelerate psutil,
-    # transformers tokenizers, and datasets numpy, pyarrow and tqdm.
+    # Every bundle requires these packages.
     always = {"torch", "transformers", "trl", "accelerate", "datasets"}
-    known = always | {"deepspeed", "liger-kernel"}  # on every target
-    # Only if the spec uses them.
+    # On every target, a bundle also requires these two packages if its spec uses them.
+    known = always | {"deepspeed", "liger-kernel"}
+    # A bundle requires each of these packages only if its spec uses the package. Some targets lack some of them.
     optional = {"huggingface-hub", "kernels", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "PIL"}
     optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao"}
     for target in stacks.names():
@@ -121,4 +121,6 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 seen.add(node.module.partition(".")[0])
     foreign = {name.replace("_", "-") for name in seen - set(sys.stdlib_module_names)}
+    # torch requires jinja2, accelerate requires psutil, transformers requires tokenizers, and datasets requires numpy,
+    # pyarrow and tqdm.
     assert foreign <= known | optional | {"jinja2", "psutil", "numpy", "pyarrow", "tokenizers", "tqdm"}

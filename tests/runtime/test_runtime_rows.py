@@ -60,7 +60,8 @@ def test_pairs_of_texts() -> None:
     whole = preference({"prompt": "2?", "chosen": " 4", "rejected": " 5"}, method="reward")
     assert whole == {"chosen": "2? 4", "rejected": "2? 5"}
     same = preference({"chosen": "yes", "rejected": "yes"})
-    assert (same["chosen"], same["rejected"]) == ("s", "s")  # both answers have a token left
+    # The common prompt ends before the last character, so that neither answer is empty.
+    assert (same["chosen"], same["rejected"]) == ("s", "s")
 
 
 def test_answers_without_a_common_prompt_are_reported_with_their_row() -> None:
@@ -108,7 +109,8 @@ def test_a_prompt_is_a_turn_of_the_user_where_there_is_a_template() -> None:
     ("columns", "kept"),
     [
         (None, ["solution", "level"]),
-        (["prompt"], ["solution", "level"]),  # a single name is the prompt's
+        # If `columns` has a single name, it names the column of the prompt.
+        (["prompt"], ["solution", "level"]),
         (["prompt", "solution"], ["solution"]),
         (["question"], ["solution", "level"]),
         (["question", "level"], ["level"]),

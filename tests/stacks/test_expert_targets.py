@@ -34,7 +34,7 @@ CASES: list[tuple[str, Any, str | None]] = [
     ("qwen3_moe", ["q_proj", "down_proj"], "layers.1"), ("qwen3_moe", ["layers.1.self_attn.q_proj"], None),
     ("mixtral", ["w1", "w2", "w3"], None), ("mixtral", MLP, None), ("mixtral", ["gate"], None),
     ("olmoe", ["gate_proj", "up_proj"], None), ("olmoe", ["experts"], None),
-    # models whose experts are one parameter on every stack
+    # families in which the experts of a layer are one parameter on every stack
     ("granitemoe", ["q_proj", "input_linear"], None), ("granitemoe", "all-linear", None),
 ]  # fmt: skip
 """28 specs: family, targets and `within`."""

@@ -230,8 +230,8 @@ def scaled(model_type: str) -> list[str]:
         for kind, parameters in SCALINGS.items():
             rope = {"rope_type": kind, "factor": 4.0, "original": None, "parameters": parameters}
             found += [kind] if not torch.equal(logits(rope), plain) else []
-    # The family has no rotary positions, or other configuration keys for them.
     except (RunError, IndexError, RuntimeError, AttributeError, KeyError, TypeError):
+        # The family has no rotary positions, or it configures them by keys that `scale` does not know.
         return found
     return found
 

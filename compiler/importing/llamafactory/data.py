@@ -72,7 +72,8 @@ def _mixture(draft: Draft, mixed: Entry | None, stated: Entry | None) -> None:
     """
     if mixed is None or mixed.empty or mixed.value == "concat":
         draft.note(mixed, "a bundle concatenates its sources")
-        return  # LLaMA-Factory itself refuses `interleave_probs` here
+        # LLaMA-Factory itself refuses `interleave_probs` for datasets that are not interleaved.
+        return
     end = ENDS.get(str(text(mixed)))
     if end is None:
         draft.error(

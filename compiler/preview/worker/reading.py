@@ -107,16 +107,16 @@ def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) 
     batch = trainer.data_collator([row])
     if "prompt_input_ids" in batch and "chosen_input_ids" in batch and "chosen_labels" not in batch:
         return _forward_pair(trainer, batch, full)
-    if "chosen_labels" in batch:  # the batches of orpo and cpo
+    if "chosen_labels" in batch:  # orpo and cpo make such batches
         made = [_labelled(name, batch, f"{name}_input_ids", f"{name}_labels", None) for name in CHOICES]
         for one, length in zip(made, capture.full_lengths(), strict=False):
             one.full_length = length
         return made
-    if "completion_labels" in batch:  # the batches of kto before trl 1.0
+    if "completion_labels" in batch:  # kto makes such batches before trl 1.0
         return [_labelled("answer", batch, "completion_input_ids", "completion_labels", full.get("answer"))]
-    if "input_ids_chosen" in batch:  # the batches of reward before trl 0.24
+    if "input_ids_chosen" in batch:  # reward makes such batches before trl 0.24
         return [_plain(name, batch, f"input_ids_{name}", f"attention_mask_{name}", full) for name in CHOICES]
-    if "completion_mask" in batch:  # the batches of dpo and kto
+    if "completion_mask" in batch:  # dpo and kto make such batches
         names = CHOICES if len(batch["input_ids"]) == 2 else ("answer",)
         return [_masked(name, batch, at, full.get(name)) for at, name in enumerate(names)]
     if "labels" in batch:

@@ -96,7 +96,7 @@ RANGES = (
     Range("optimizer.adamw_lr", 1e-8, 1e-2, "adamw_lr = 2e-5", "1e-6 to 3e-3", (), ("muon",)),
     Range("lora.embedding_lr", 1e-9, 1e-2, "embedding_lr = 1e-6", "1e-6"),
     Range("lora.lr_ratio", 1, 512, "lr_ratio = 16", "4 to 64"),
-    # the optimizer and its schedule
+    # settings of the optimizer and of the schedule
     Range("optimizer.eps", 1e-20, 1e-3, "eps = 1e-8", "1e-8 to 1e-5; 0 divides by 0 where a gradient is 0", (), ADAM,
           handled=-1),
     Range("optimizer.weight_decay", 0, 1, "weight_decay = 0.1", "0 to 0.5", (), ADAM),
@@ -105,10 +105,10 @@ RANGES = (
     Range("optimizer.scale", 1e-3, 1e3, "scale = 0.25", "0.25 to 128"),
     Range("schedule.warmup", 0, 0.5, "warmup = 3%", "3 to 10 % of the run"),
     Range("schedule.power", 0.1, 10, "power = 1", "0.5 to 2", handled=-1),
-    # the model and its adapters
+    # settings of the model and of its adapters
     Range("model.rope", 1, 64, "rope = yarn(factor=4)", "factors of 2 to 64"),
     Range("lora.dropout", 0, 0.5, "dropout = 0.05", "0 to 0.2", refused=1),
-    # preferences
+    # settings of methods for preferences
     Range("method.beta", 1e-4, 10, "beta = 0.1", "1e-3 to 0.9 for dpo", ("dpo",)),
     Range("method.beta", 1e-4, 10, "beta = 0.1", "0.01 to 0.5 for kto", ("kto",)),
     Range("method.beta", 1e-3, 10, "beta = 0.1", "0.05 to 0.5 for orpo", ("orpo",), handled=-1),
@@ -124,7 +124,7 @@ RANGES = (
     Range("method.undesirable", 0, 100, "undesirable = 1", "0.2 to 4"),
     Range("method.center", 0, 1, "center = 0.01", "0.01"),
     Range("method.sync_reference.mixup", 1e-2, 1, "mixup = 0.6", "0.6 to 0.9", handled=-1),
-    # reinforcement
+    # settings of reinforcement learning
     Range("method.beta", 0, 1, "beta = 0.04", "0 to 0.1 for reinforcement", ONLINE),
     Range("method.epsilon", 1e-5, 10, "epsilon = 0.2", "3e-4 to 10", handled=-1),
     Range("method.epsilon_high", 1e-5, 100, "epsilon_high = 0.28", "4e-4 to 5", handled=-1),
@@ -138,7 +138,7 @@ RANGES = (
     Range("method.top_p", 0.1, 1, "top_p = 0.95", "0.8 to 1"),
     Range("method.min_p", 0, 0.5, "min_p = 0.05", "0 to 0.1", refused=1),
     Range("method.repetition_penalty", 0.5, 2, "repetition_penalty = 1", "1 to 1.2"),
-    # the batch and the data
+    # settings of the batch and of the data
     Range("batch.seq", 16, INFINITE, "seq = 2048", "512 to 131072", handled=1),
     Range("batch.gbs", 1, 2**17, "gbs = 128", "8 to 4096"),
     Range("train.epochs", 0, 500, "for 3 epochs", "1 to 150"),

@@ -156,7 +156,8 @@ def _with_form(call: Mapping[str, Any], forms: Forms) -> dict[str, Any]:
     if isinstance(given, str) and not forms.texts:
         try:
             return {**call, "arguments": json.loads(given)}
-        except ValueError:  # not JSON, which the spec allows by `data(omit=[tool_calls])`
+        except ValueError:
+            # With `data(omit=[tool_calls])`, the arguments need not be JSON.
             return dict(call)
     return dict(call)
 

@@ -101,7 +101,8 @@ def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
     weights = load_peft_weights(place, device="cpu")
     own = {name: weight for name, weight in model.named_parameters() if f".{adapter}." in f"{name}."}
     trained = list(own.values())
-    shards = [weight for weight in trained if hasattr(weight, "ds_id")]  # weights that ZeRO-3 has sharded by now
+    # ZeRO-3 has already sharded these weights.
+    shards = [weight for weight in trained if hasattr(weight, "ds_id")]
     gathered: Any = nullcontext()
     if shards:
         import deepspeed

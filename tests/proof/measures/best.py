@@ -47,7 +47,8 @@ def deterministic(run: Any) -> dict[str, Any]:
     """Two answers: whether kernels are launched one by one, and whether torch uses only deterministic kernels."""
     import torch
 
-    run.trainer  # noqa: B018  # its constructor sets them
+    # The constructor of the trainer sets both.
+    run.trainer  # noqa: B018
     return {
         "blocking": os.environ.get("CUDA_LAUNCH_BLOCKING") == "1",
         "deterministic": torch.are_deterministic_algorithms_enabled(),

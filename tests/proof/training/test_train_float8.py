@@ -215,7 +215,9 @@ def test_accelerate_converts_what_the_runtime_expects_and_no_reference(location:
     made = bundle(location, "expected", "fp8")
     found, stopped = answers(MODEL + CONVERTED, str(location), made)
     assert found["made"] == found["expected"]
-    assert len(found["made"]) == 13  # two layers with seven matrices, without the model's first
+    # Each of the two decoder layers has seven linear layers. accelerate converts neither the first of the model nor the
+    # last, which is the head.
+    assert len(found["made"]) == 13
     assert not [name for name in found["made"] if name.endswith(("lm_head", "layers.0.self_attn.q_proj"))]
     assert found["reference"] == []
     assert stopped["same"] == ""

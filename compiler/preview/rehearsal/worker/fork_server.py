@@ -69,7 +69,8 @@ def warm() -> None:
         with contextlib.suppress(ImportError):
             import_module(name)
     _look_up(transformers)
-    for name in LAUNCHERS:  # remove the launchers: accelerate runs each as a program, so each fork must import it again
+    # Remove the launchers. accelerate runs a launcher as a program, so each fork must import its launcher again.
+    for name in LAUNCHERS:
         sys.modules.pop(name, None)
     assert all((accelerate, datasets, local_elastic_agent, transformers))
     gc.freeze()
