@@ -63,15 +63,15 @@ def test_the_runtime_never_imports_xpc():
 
 def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared = {f"xpc.runtime.core{name}" for name in ("", ".payload", ".payload_data", ".conditions")}
-    # `shares` computes the rows of a mixture
+    # `shares` computes how many rows of each source a mixture has.
     shared |= {"xpc.runtime.core.errors", "xpc.runtime.features.rows.shares"}
-    # `prepare_rows` computes the name of the folder with the prepared rows; the plan reads their counts there
+    # `prepare_rows` computes the name of the folder with prepared rows, from which the plan reads counts.
     shared |= {"xpc.runtime.prepare_rows"}
-    # `newer_config` compares rotary positions, both for the compiler and at the launch
+    # `newer_config` compares rotary positions as the launch does.
     shared |= {"xpc.runtime.features.model.newer_config"}
-    # `stored_columns` finds columns that no trainer reads
+    # `stored_columns` finds columns that no trainer reads.
     shared |= {"xpc.runtime.features.messages.stored_columns"}
-    # `picture` and `result` compute curves and totals, both for the compiler and in the run
+    # `picture` and `result` read curves and totals as the run does.
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}
     for path, imports in modules("compiler"):
         assert {name for name, _ in imports if name.startswith("xpc.runtime")} <= shared, path

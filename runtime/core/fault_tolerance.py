@@ -37,7 +37,7 @@ class FaultTolerant(TrainerHooks):
     control: Any
     accelerator: Any
 
-    # The loss of each step, and its log
+    # Losses of steps, and losses that are not logged yet
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         """Run trl's step, record a loss that is not finite, and add losses that an earlier start has not logged."""

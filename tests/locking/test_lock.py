@@ -339,7 +339,8 @@ def test_every_load_of_the_runtime_names_a_commit():
                 if getattr(called, "attr", getattr(called, "id", "")) not in ("from_pretrained", "load_dataset"):
                     continue
                 given = ast.get_source_segment(text, node)
-                local = "data_files=" in given or name == "renamed_weights.py"  # code for a checkpoint of this run
+                # Such a call loads local files, which have no revision: rows, or a checkpoint of this run.
+                local = "data_files=" in given or name == "renamed_weights.py"
                 options = "**options" in given and "options = bundle.loading()" in text
                 assert local or options or "revision=" in given or "bundle.loading()" in given, (name, given)
                 seen += 1

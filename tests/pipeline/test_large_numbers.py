@@ -128,7 +128,8 @@ def test_divisors_of_large_numbers() -> None:
     with limited():
         assert factors(2**63 - 25) == [2**63 - 25]
         assert factors((2**31 - 1) * 6) == [2, 3, 2**31 - 1]
-        assert factors((2**31 - 1) * (2**31 - 19)) == [(2**31 - 1) * (2**31 - 19)]  # no factor below 2**16
+        # Both prime factors are larger than 2**16, up to which `factors` searches.
+        assert factors((2**31 - 1) * (2**31 - 19)) == [(2**31 - 1) * (2**31 - 19)]
         assert factors(41**2 * 43**3) == [41, 41, 43, 43, 43]
         assert nearest(7, 10**18, 10**12, 10**9) == 8
         assert largest(10**9, 2**62) == 2**29

@@ -57,7 +57,8 @@ def test_nothing_that_fits_is_predicted_to_be_faster(run: tuple[str, str, str, s
         assert other.speed is not None
         if other.verdict == FITS:
             assert other.speed.tokens <= chosen.speed.tokens * 1.000001, settings
-    for path in ("memory.checkpointing", "batch.micro"):  # the bundle's README has the reason
+    # The README of the bundle states why the plan chose these values, with the memory in GiB.
+    for path in ("memory.checkpointing", "batch.micro"):
         assert "GiB" in (spec.values[path].origin.why or ""), path  # type: ignore[index]
     for setting in ("checkpointing", "micro-batch"):
         assert len([one for one in notes if one.startswith(f"no {setting} is written: ")]) == 1, notes

@@ -39,9 +39,8 @@ def load() -> None:
     torch.set_num_threads(1)
     fork_server.warm()
     datasets.disable_progress_bars()
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = (
-        False  # otherwise a C++ build takes minutes (runtime/core/arguments.py)
-    )
+    # If this operator counts as compatible, DeepSpeed compiles it, which takes minutes (runtime/core/arguments.py).
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     import accelerate.commands.launch
     import small_run
     import transformers.integrations.deepspeed

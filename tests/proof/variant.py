@@ -60,7 +60,8 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
             if isinstance(values.get("max_prompt_length"), int):
                 changes["max_prompt_length"] = min(values["max_prompt_length"], LONGEST // 2)
         if plan["model"]["attn_implementation"].startswith("fl") and "attn_implementation" not in keep:
-            plan["model"]["attn_implementation"] = "eager"  # no CPU kernel (flash), no backward pass (flex)
+            # Flash attention has no kernel for a CPU, and flex attention has no backward pass on a CPU.
+            plan["model"]["attn_implementation"] = "eager"
         if "deepspeed" not in keep:
             values.pop("deepspeed", None)
         plan["model"]["liger"] = False

@@ -98,7 +98,8 @@ def test_no_model_of_transformers_that_reads_images_passes_for_a_text_model():
     for kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         try:
             config = CONFIG_MAPPING[kind]().to_dict()
-        except ValueError:  # its defaults contradict each other
+        except ValueError:
+            # The default values of this configuration contradict each other.
             broken.add(kind)
             config = {}
         if not (registry.multimodal(kind) or registry.encoder_decoder(kind) or any(map(config.get, SENSES))):

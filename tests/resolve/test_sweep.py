@@ -169,7 +169,8 @@ def test_what_two_values_are_wrong_for_together_shows_both():
     text = UNBATCHED + swept("gbs = [128, 256]", "micro = [16, 32]", before="")
     found = checked(text)
     one = only(found, "XP201")
-    assert "member" not in one.message  # both swept values are shown instead
+    # The finding shows the swept values of `gbs` and `micro`, so it does not name the members.
+    assert "member" not in one.message
 
 
 def test_what_is_wrong_in_some_members_alone_names_them():

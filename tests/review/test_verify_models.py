@@ -96,7 +96,8 @@ def test_quick_trusts_size_times_and_inode(location, monkeypatch):
 def test_quick_reads_no_weights_for_the_spec_and_the_lock(location, monkeypatch, words):
     """The spec was once compiled with all files read again, and the output did not say how they were compared."""
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
-    assert run(location, "lock", "x.xp")[0] == 1  # packages are not pinned
+    # Status 1 means that the lock does not pin packages yet.
+    assert run(location, "lock", "x.xp")[0] == 1
     file_digests._known.clear()
     assert run(location, "compile", "x.xp")[0] == 0
     file_digests._known.clear()
@@ -116,7 +117,8 @@ def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(location, tmp_pa
 
 
 def test_the_lock_has_the_digests(location):
-    assert run(location, "lock", "x.xp")[0] == 1  # packages are not pinned
+    # Status 1 means that the lock does not pin packages yet.
+    assert run(location, "lock", "x.xp")[0] == 1
     assert "models/tiny/model.safetensors" in (location / "x.xp.lock").read_text()
     assert "optimizer.pt" not in (location / "x.xp.lock").read_text()
     (location / "models" / "tiny" / "model.safetensors").write_bytes(b"v" * 4000)

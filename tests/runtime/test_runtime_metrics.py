@@ -105,7 +105,7 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
     always = {"torch", "transformers", "trl", "accelerate", "datasets"}
     # On every target, a bundle also requires these two packages if its spec uses them.
     known = always | {"deepspeed", "liger-kernel"}
-    # A bundle requires each of these packages only if its spec uses the package. Some targets lack some of them.
+    # A bundle requires each of these packages only if its spec uses the package.
     optional = {"huggingface-hub", "kernels", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "PIL"}
     optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao"}
     for target in stacks.names():

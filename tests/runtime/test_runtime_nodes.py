@@ -330,7 +330,8 @@ def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, mon
     [
         ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); GLOO_SOCKET_IFNAME"),
         ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); NCCL_SOCKET_IFNAME"),
-        ({"error": "no port"}, "gloo does not connect the nodes (no port); GLOO_SOCKET_IFNAME"),  # before it tried one
+        # The node failed before it tried a backend, so the message names gloo, which it tries first.
+        ({"error": "no port"}, "gloo does not connect the nodes (no port); GLOO_SOCKET_IFNAME"),
     ],
 )
 def test_an_all_reduce_that_fails_stops_the_run(

@@ -41,7 +41,8 @@ def test_marks_that_are_there():
 
 
 def test_a_trl_that_puts_no_marks_in(monkeypatch):
-    monkeypatch.setitem(sys.modules, "trl.chat_template_utils", None)  # as in trl 0.18 and 0.24
+    # trl 0.18 and 0.24 lack this module.
+    monkeypatch.setitem(sys.modules, "trl.chat_template_utils", None)
     assert assistant_masks.missing(Words(MARKED)) == []
     assert "no {% generation %} marks" in assistant_masks.missing(Words(PLAIN))[0]
 
@@ -64,7 +65,8 @@ def test_prompts_and_answers_that_part():
     answer = {"role": "assistant", "content": "four"}
     turns = {"prompt": [{"content": "two and two"}], "chosen": [answer]}
     assert not prompts._boundary_moves(turns, Words())
-    assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())  # not the prompt's text
+    # Before a turn of a tool, the template does not write `assistant:`, with which the prompt's text ends.
+    assert prompts._boundary_moves({**turns, "chosen": [{**answer, "role": "tool"}]}, Words())
     assert not prompts._boundary_moves({"messages": []}, Words())
 
 
@@ -90,7 +92,8 @@ def test_a_family_that_liger_has_no_kernels_for_is_reported(tmp_path: Path) -> N
     pytest.importorskip("liger_kernel")
     facts = plan(str(tmp_path), [source("d.jsonl")])
     facts["model"].update(liger=True)
-    assert before_rows(bundle_of("/b", facts)) == []  # the compiler knew the family
+    # Without `liger_unchecked`, the compiler has checked the family, and the run does not.
+    assert before_rows(bundle_of("/b", facts)) == []
     facts["model"].update(liger_unchecked=True)
     for family, words in (("qwen2", []), ("gpt2", ["Liger has no kernels for the family 'gpt2'; remove liger"])):
         (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')

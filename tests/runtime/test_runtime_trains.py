@@ -202,7 +202,8 @@ print(json.dumps({
 @pytest.mark.parametrize("target", STACKS)
 def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: Stacks, target: str) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target)
-    facts["tokenizer"]["pad_token"] = "<|im_end|>"  # only the end token
+    # The token that ends a turn is also the padding token.
+    facts["tokenizer"]["pad_token"] = "<|im_end|>"
     turns = [[("user", "a " * i), ("assistant", "b")] for i in (1, 9, 3, 30)]
     rows = [{"messages": [{"role": role, "content": text} for role, text in row]} for row in turns]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

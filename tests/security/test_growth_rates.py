@@ -41,7 +41,8 @@ def test_eight_times_the_size_takes_eight_times_as_long(name: str) -> None:
     make(FIRST)()
     while seconds(make(8 * size), 2, LEAST) < LEAST:
         size *= 2
-        if 8 * size > LARGEST:  # refused, or too fast to be measured
+        if 8 * size > LARGEST:
+            # Inputs of this size are refused, or they are processed too fast for a measurement.
             return
     ratio = seconds(make(8 * size), 5) / max(seconds(make(size), 5), 1e-4)
     if ratio >= MOST:  # a limit, such as that of nesting, may end the growth

@@ -237,7 +237,8 @@ def test_the_nearest_repository_is_the_one(tmp_path: Path) -> None:
     outer = two_commits(tmp_path / "outer")
     inner = two_commits(outer / "inner")
     put(inner, {"a.xp": AFTER.replace("256", "512")})
-    (inner / "folder" / ".git").mkdir(parents=True)  # it is no repository, so git searches further up
+    # This `.git` contains no repository, so git searches the folders above.
+    (inner / "folder" / ".git").mkdir(parents=True)
     for folder in (inner, inner / "folder"):
         found = find(str(folder))
         assert found is not None

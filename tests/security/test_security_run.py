@@ -159,7 +159,7 @@ def test_another_bundles_folder_is_not_gone_on_from(made: Bundle, tmp_path: Path
         output_folder.begin(made)
 
 
-# -- where it starts -------------------------------------------------------------------------------------------------
+# -- the folder in which a run starts --------------------------------------------------------------------------------
 
 
 def test_modules_of_the_folder_that_a_run_starts_in_are_not_imported(made: Bundle, tmp_path: Path) -> None:
@@ -254,7 +254,8 @@ def test_pickled_weights(tmp_path: Path) -> None:
     for one in (bundle, allowed):
         with pytest.raises(Exception, match=r"safetensors|weights_only|Weights only|Unsupported|pickle"):
             load_model(one, tokenizer)
-    torch.save(Evil(), tmp_path / "rng_state.pth")  # how transformers reads the small states of a checkpoint
+    # transformers loads rng_state.pth of a checkpoint by `torch.load`.
+    torch.save(Evil(), tmp_path / "rng_state.pth")
     with pytest.raises(Exception, match=r"[Ww]eights"):
         torch.load(tmp_path / "rng_state.pth")
     assert not (tmp_path / "pwned").exists()

@@ -127,7 +127,8 @@ def test_no_module_of_the_runtime_prints_past_them() -> None:
         "metrics_log.py",
         "picture.py",
         "rehearse.py",
-        "result.py",  # prints lines of Python for the user
+        # This module writes Python code that calls `print`.
+        "result.py",
         "vllm_server.py",
         "doctor.py",
     }

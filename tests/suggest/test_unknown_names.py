@@ -153,7 +153,8 @@ def first(text: str, start: int = 0) -> Diagnostic | None:
 
 def says(found: Diagnostic, words: str) -> bool:
     reported = " ".join([found.message, found.help or "", found.primary.text if found.primary else ""]).lower()
-    reported = re.sub(r"extra\((\w+), ", r"extra \1(", reported)  # the same, as typed after `with`
+    # `with extra(trl, ...)` in a header means the same as `extra trl(...)`.
+    reported = re.sub(r"extra\((\w+), ", r"extra \1(", reported)
     words = re.sub(r"extra\((\w+), ", r"extra \1(", words)
     return all(any(word.lower() in reported for word in part.split("|")) for part in words.split(", "))
 

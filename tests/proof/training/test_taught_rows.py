@@ -172,7 +172,9 @@ def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target
         small(target, data("plain"), QWEN3),
     )  # fmt: skip
     learned = [row["learned"][0] for row in masked["rows"]]
-    assert sum("<think>" in one for one in learned) == 2, learned  # prompts of other methods end with an empty block
+    # Two of the four rows turn thinking on. The prompts of the other two end with an empty reasoning block, which is
+    # therefore not learned.
+    assert sum("<think>" in one for one in learned) == 2, learned
     assert all("<think>" in row["input_ids"][0] for row in (*masked["rows"], *plain["rows"]))
 
 

@@ -240,7 +240,7 @@ def test_what_is_saved(runs: Runs, ground: str, kind: Kind) -> None:
             assert sum(name.endswith("lora_magnitude_vector") for name in after) == 14
         elif kind.what == "parameters":
             stacks = {name.rpartition(".lora_")[0] for name in after if ".experts." in name}
-            assert len(stacks) == 2 * 2  # two parameters in each of two layers
+            assert len(stacks) == 2 * 2  # each of two layers has two parameters with stacked experts
         assert all(any(weight) for name, weight in after.items() if ".lora_B." in name)
 
 

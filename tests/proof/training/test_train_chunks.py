@@ -53,7 +53,8 @@ def test_a_long_document_is_several_rows_with_one_end_token(warm: Warm, target: 
     documents = ids(whole)
     assert len(documents) == 6
     assert max(map(len, documents)) > 3 * SEQ
-    assert len({one[-1] for one in documents}) == 1  # with the end token
+    # Each document ends with the end token.
+    assert len({one[-1] for one in documents}) == 1
     expected = split({"input_ids": documents}, SEQ)["input_ids"]
     assert sorted(ids(chunked)) == sorted(expected)
     assert sum(map(len, ids(chunked))) == sum(map(len, documents))
