@@ -80,8 +80,8 @@ class Watch:
             import deepspeed
 
             for one in weights.values():
-                # DeepSpeed marks the weights of a layer that is in use. If trl 0.18 runs a reward model twice before the
-                # backward pass, one normalization layer stays marked until the next step.
+                # DeepSpeed marks the weights of a layer that is in use. If trl 0.18 runs a reward model twice before
+                # the backward pass, one normalization layer stays marked until the next step.
                 one.ds_active_sub_modules.clear()
             with deepspeed.zero.GatheredParameters(list(weights.values())):
                 return {name: one.detach().clone() for name, one in weights.items()}
