@@ -5,7 +5,7 @@ from __future__ import annotations
 from case_support import on_cpu, spec
 from prove import Proof
 
-UNSAVED = 'save "out/run" every=never'
+UNSAVED = '"out/run" every=never'
 PROOFS: tuple[Proof, ...] = (
     Proof("Q35", "XP464", case="XP464-sizes", at="init", payload={"lora.rank": 8, "lora.block_size": 16},
           raises="ValueError", match="only specify either"),
@@ -25,7 +25,8 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q71", "XP233", case="XP233-buffers", variant="buffers",
           needs="ZeRO in 16 bits, which bundles have on GPUs only; the differential runs it over gloo"),
     Proof("Q71", "XP233", case="XP233-fsdp", at="train", keep=("fsdp", "save_strategy"), processes=2, variant="fsdp",
-          text=spec("vera(rank=16)", UNSAVED, strategy="fsdp"), legal=spec("miss(rank=8)", UNSAVED, strategy="fsdp"),
+          text=spec("vera(rank=16)", save=UNSAVED, strategy="fsdp"),
+          legal=spec("miss(rank=8)", save=UNSAVED, strategy="fsdp"),
           raises="RuntimeError", match="same dtype"),
     Proof("Q37", "XP466", at="init", measure="adapters.outside_adapters", expect={"others": 0}),
     Proof("Q38", "XP467", measure="adapters.tied", expect={"kept": False},
