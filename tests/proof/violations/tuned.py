@@ -5,7 +5,7 @@ from __future__ import annotations
 from case_support import on_cpu, spec
 from prove import Proof
 
-UNSAVED = '"out/run" every=never'
+UNSAVED = 'save "out/run" every=never'
 PROOFS: tuple[Proof, ...] = (
     Proof("Q35", "XP464", case="XP464-sizes", at="init", payload={"lora.rank": 8, "lora.block_size": 16},
           raises="ValueError", match="only specify either"),
