@@ -31,6 +31,14 @@ TEMPLATES = {
     "all": "{% generation %}" + TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK + "{% endgeneration %}",
     "thoughts": TURN + MARKED.replace("@", "<think>\n\n</think>\n\n{{ m.content }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "begin": "<|endoftext|>" * 2 + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}" + ASK,
+    "on_questions": TURN + MARKED.replace("'assistant'", "'user'").replace("@", "{{ m.content }}<|im_end|>")
+    + "\n{% endfor %}" + ASK,
+    "first_only": TURN + MARKED.replace("'assistant'", "'assistant' and loop.index0 == 1").replace(
+        "@", "{{ m.content }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "ends_first": TURN + MARKED.replace("@", "<|im_end|>{{ m.content }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "cut_text": TURN + MARKED.replace("@", "{{ m.content[:6] }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "small": TURN + MARKED.replace("@", "{{ m.content | lower }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "written_twice": TURN + MARKED.replace("@", "{{ m.content * 2 }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "no_marks": TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK,
 }  # fmt: skip
 
@@ -47,6 +55,7 @@ CALL = {"type": "function", "function": {"name": "add", "arguments": {"first": 1
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 ROWS = {
     "plain": [user("What is 1+1?"), assistant("It is 2.")],
+    "two": [user("What is 1+1?"), assistant("It is 2."), user("And 2+2?"), assistant("It is 4.")],
     "long_question": [user("word " * 99), assistant("Short.")],
     "long_answer": [user("Write."), assistant("word " * 99)],
     "call": [user("What is 1+1?"), assistant("", tool_calls=[CALL]), {"role": "tool", "content": "2"}, assistant("2")],
@@ -68,6 +77,12 @@ DEFECTS = {
     "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
     "key_not_read": ("thought", "good", "", "XP549", "turn 1 (assistant) of messages has 'thought'"),
     "special_token": ("special", "good", "", "XP587", "turn 1 (assistant) of messages contains '<|im_end|>'"),
+    "marks_on_questions": ("plain", "on_questions", "", "XP597", "turn 0 (user) bears loss, and `assistant_only`"),
+    "marks_on_the_first_answer": ("two", "first_only", "", "XP591", "turn 3 (assistant) bears no loss"),
+    "end_before_the_answer": ("plain", "ends_first", "", "XP592", "begins with the end token <|im_end|>"),
+    "text_cut_by_the_template": ("plain", "cut_text", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
+    "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
+    "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
     "template_without_marks": (
         "plain",
         "no_marks",
@@ -144,6 +159,15 @@ def test_a_long_prompt_is_found_in_pairs(warm: Warm, target: str, method: str, c
     text = spec(f"method {method}", data='"long_pairs.jsonl"', target=target)
     found = first_row(warm, warm.compiled(text, name), name, target)["verdicts"]
     assert [one for one in found if one["code"] == code and words in one["message"]], found
+
+
+def test_a_pair_that_is_equal_after_truncation_is_found(warm: Warm) -> None:
+    answers = {name: [assistant("word " * 99 + end)] for name, end in (("chosen", "Yes."), ("rejected", "No."))}
+    put(warm.location, {"equal_pairs.jsonl": lines([{"prompt": [user("Why?")], **answers}] * 8)})
+    found = first_row(warm, warm.compiled(spec("method dpo", data='"equal_pairs.jsonl"'), "equal"), "equal")["verdicts"]
+    (one,) = (one for one in found if one["code"] == "XP591")
+    assert one["message"] == "the chosen and the rejected answer are the same 64 tokens: nothing is learned"
+    assert one["help"].startswith("write seq = ")
 
 
 def test_a_row_that_is_not_drawn_is_explained(warm: Warm) -> None:

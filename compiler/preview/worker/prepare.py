@@ -107,7 +107,9 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
         out["verdicts"].append(verdicts.verdict(code, f"the trainer drops the row: {out['excluded']}", help))
         return
     for index in range(len(trainer.train_dataset)):
-        for at, one in enumerate(sequences(session, trainer, capture, index)):
+        found_sequences = sequences(session, trainer, capture, index)
+        out["verdicts"] += verdicts.same_answers(found_sequences)
+        for at, one in enumerate(found_sequences):
             shown, found = _shown(session, trainer, one, row, at)
             out["sequences"].append(shown)
             out["verdicts"] += [each for each in found if each not in out["verdicts"]]
@@ -152,7 +154,8 @@ def _shown(
     texts = tokens.pieces(session.tokenizer, one.full, getattr(session.processor, "image_token_id", None))
     roles, contents, starts = _turns(session, trainer, one, row, at)
     turns = tokens.turns_of(texts, contents, starts)
-    read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, session.bears_loss)
+    excluded = _excluded(session, row, at)
+    read = verdicts.Read(session, one, texts, turns, roles, len(roles) > 1, session.bears_loss, excluded)
     kept = [[number, text, int(learned), turn] for number, text, learned, turn in zip(
         one.ids, read.kept_texts, one.learned, read.kept_turns, strict=True)]  # fmt: skip
     end = one.head + len(one.ids)
@@ -171,6 +174,13 @@ def _shown(
         ],
     }  # fmt: skip
     return shown, verdicts.of_sequence(read)
+
+
+def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
+    """The turns of a conversation that the row excludes from the loss."""
+    fields, talks = session.optional("features.rows.message_fields"), session.bundle.row_format().conversations(row)
+    turns = fields.unpacked(talks[min(at, len(talks) - 1)])[0] if fields is not None and talks else []
+    return [number for number, turn in enumerate(turns) if fields.untrained(turn)]
 
 
 def _turns(

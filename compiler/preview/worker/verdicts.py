@@ -1,7 +1,8 @@
 """Findings about a prepared row, one sentence each. `compiler/language/codes.toml` explains their codes."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from .reading import TokenSequence
@@ -19,16 +20,16 @@ def verdict(code: str, message: str, help: str = "") -> Verdict:
 
 class Read:
     """The input of the checks in this module: a sequence of tokens, each with its text and the index of its chat
-    turn.
+    turn. `excluded` are the turns that the row excludes from the loss, such as by a weight of 0.
     """
 
     def __init__(
         self, session: Session, one: TokenSequence, texts: Sequence[str], turns: Sequence[int], roles: Sequence[str],
-        answers: bool, bears_loss: bool,
+        answers: bool, bears_loss: bool, excluded: Collection[int] = (),
     ) -> None:  # fmt: skip
         self.session, self.one, self.roles = session, one, list(roles)
         self.texts, self.turns = list(texts), list(turns)
-        self.answers, self.bears_loss = answers, bears_loss
+        self.answers, self.bears_loss, self.excluded = answers, bears_loss, excluded
 
     @property
     def kept_turns(self) -> list[int]:
@@ -53,7 +54,7 @@ def of_sequence(read: Read) -> list[Verdict]:
     """The findings about one sequence."""
     out = [*_begin_twice(read), *_cut(read)]
     if read.bears_loss:
-        out += [*_nothing(read), *_all_learned(read), *_end(read), *_thoughts(read)]
+        out += [*_nothing(read), *_all_learned(read), *_wrong_turns(read), *_end(read), *_thoughts(read)]
     return out
 
 
@@ -87,6 +88,30 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
         )  # fmt: skip
 
 
+def _wrong_turns(read: Read) -> Iterator[Verdict]:
+    """Report a turn of another role that counts in the loss with `assistant_only`, and an answer that does not. Answers
+    that the row excludes from the loss are not reported.
+    """
+    learned = Counter(turn for turn, one in zip(read.kept_turns, read.one.learned, strict=True) if one)
+    if not read.session.stated.get("assistant_only_loss") or not learned or all(read.one.learned):
+        return
+    help = "put {% generation %} marks around every answer of the chat template, and around nothing else"
+    for turn, role in enumerate(read.roles):
+        if role not in ANSWERING and learned[turn] > 1:  # one token may contain the end of a turn and the next one
+            yield verdict("XP597", f"turn {turn} ({role}) bears loss, and `assistant_only` asks for the answers", help)
+        elif role in ANSWERING and not learned[turn] and turn in read.kept_turns and turn not in read.excluded:
+            yield verdict("XP591", f"turn {turn} ({role}) bears no loss, although it is an answer", help)
+
+
+def same_answers(sequences: Sequence[TokenSequence]) -> Iterator[Verdict]:
+    """Report a pair whose two answers are the same after truncation."""
+    if [one.name for one in sequences] == ["chosen", "rejected"] and sequences[0].ids == sequences[1].ids:
+        needed = max(len(one.full) for one in sequences)
+        help = f"write seq = {needed} or more, or shorten the row" if any(one.cut for one in sequences) else ""
+        what = f"the chosen and the rejected answer are the same {len(sequences[0].ids):,} tokens: nothing is learned"
+        yield verdict("XP591", what, help)
+
+
 def _end(read: Read) -> Iterator[Verdict]:
     """Report that no end token follows the last answer. If the answer is truncated, this is not reported."""
     one, tokenizer = read.one, read.session.tokenizer
@@ -99,6 +124,9 @@ def _end(read: Read) -> Iterator[Verdict]:
     if len(ends) > 1 and not "".join(read.kept_texts[ends[0] + 1 : ends[-1]]).strip():
         name = tokenizer.eos_token
         yield verdict("XP592", f"the end token {name} follows the answer{_name(read)} twice", "end each answer once")
+    if len(learned) > 1 and ends[:1] == learned[:1]:
+        what = f"the answer{_name(read)} begins with the end token {tokenizer.eos_token}: generation would stop at once"
+        yield verdict("XP592", what, "remove the end token before the answers from the chat template")
     if not learned or ends:
         return
     name = tokenizer.eos_token
