@@ -1,8 +1,8 @@
 """For names and values of other tools, messages suggest the intended setting and value, or say that there is none.
 
-Each list was written and committed before its first run; after that, wrong answers were corrected. The table has the
-share of correct answers at the first run, and the edits that meant something else. (Where two shares stand, the second
-counts by the answers as they were first written.)
+Each list was written before its first run, and all but the last were also committed before it; after that, wrong
+answers were corrected. The table has the share of correct answers at the first run, and the edits that meant something
+else. (Where two shares stand, the second counts by the answers as they were first written.)
 
     unknown_names              42 %
       its second half          95.8 % of 239 (only counted, after the first half was corrected)
