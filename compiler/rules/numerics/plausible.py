@@ -41,6 +41,7 @@ WHEN = any_of(
         "method.epsilon", "method.epsilon_high", "method.delta", "method.generations", "method.iterations",
         "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty", "batch.seq", "batch.gbs",
         "train.epochs", "data.holdout", "model.rope", "method.max_completion", "method.max_prompt", "method",
+        "method.loss",
         "optimizer", "lora", "qlora", "oft", "vera", "loha", "miss",
     ),
 )  # fmt: skip
