@@ -130,6 +130,39 @@ def store_in_fp8(folder: str, out: str, block: int = 32) -> None:
         json.dump(config | {"quantization_config": how}, handle)
 
 
+def store_in_mxfp4(out: str) -> None:
+    """Make a tiny gpt-oss in ``out`` whose experts are stored in MXFP4, as gpt-oss is published: 32 values of 4 bits in
+    16 bytes, and an exponent for each 32 values. All other weights are float32, and all values are random.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+    from transformers import AutoModelForCausalLM, GptOssConfig
+
+    torch.manual_seed(0)
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    experts_of = {"num_local_experts": 4, "num_experts_per_tok": 2}
+    config = GptOssConfig(
+        hidden_size=64, intermediate_size=64, num_hidden_layers=2, vocab_size=300, **heads, **experts_of
+    )
+    AutoModelForCausalLM.from_config(config).save_pretrained(out)
+    stored = {}
+    for name, one in load_file(os.path.join(out, "model.safetensors")).items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            stored[name] = one
+            continue
+        experts, columns, rows = one.shape
+        blocks = (experts, rows, columns // 32)
+        stored[f"{name}_blocks"] = torch.randint(0, 256, (*blocks, 16), dtype=torch.uint8)
+        stored[f"{name}_scales"] = torch.full(blocks, 120, dtype=torch.uint8)
+    save_file(stored, os.path.join(out, "model.safetensors"), metadata={"format": "pt"})
+    path = os.path.join(out, "config.json")
+    with open(path, encoding="utf-8") as handle:
+        written = json.load(handle)
+    plain = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+    with open(path, "w", encoding="utf-8") as handle:
+        json.dump(written | {"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": plain}}, handle)
+
+
 if __name__ == "__main__":
     build(sys.argv[1], seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)
     write_messages(os.path.join(sys.argv[1], "messages.jsonl"), 64)

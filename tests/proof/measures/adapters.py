@@ -92,6 +92,25 @@ def dtypes_of_fp8(run: Any) -> dict[str, Any]:
     return {"dtypes": len({one.dtype for one in model.parameters()})}
 
 
+def dtypes_of_mxfp4(run: Any) -> dict[str, Any]:
+    """Load an MXFP4 checkpoint in the bundle's dtype; return how many dtypes it has, and whether it computes a loss."""
+    import tempfile
+
+    import tiny
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with tempfile.TemporaryDirectory() as folder:
+        tiny.store_in_mxfp4(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, run.plan["model"]["dtype"]))
+    ids = torch.arange(8)[None]
+    try:
+        computes = bool(model(input_ids=ids, labels=ids).loss.isfinite())
+    except RuntimeError:
+        computes = False
+    return {"dtypes": len({one.dtype for one in model.parameters()}), "computes": computes}
+
+
 def _in_four_bits(run: Any) -> Any:
     """The tiny model, loaded with 4-bit quantization."""
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
