@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hashlib import sha256 as sha256
 else:
-    try:  # `random` in Python 3.12 imports SHA-2 from `_sha2`, too
+    try:
+        # in Python 3.12, the module `random` of the standard library also imports SHA-2 from `_sha2`
         from _sha2 import sha256
     except ImportError:
         try:

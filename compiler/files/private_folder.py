@@ -116,7 +116,8 @@ def _write(name: str, text: str, folder: int) -> None:
             handle.write(text)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
-        _remove(temporary, folder)  # this is a part of an entry, from an earlier attempt or a process that was killed
+        # the file is incomplete: this write failed, or a process with the same id was killed in the middle of its write
+        _remove(temporary, folder)
         raise
 
 

@@ -83,7 +83,7 @@ def _names(location: CursorContext) -> Iterator[Item]:
     if head is not None and not location.first and (not location.chosen or head.kind is k.CHOICES):
         yield from _values(head)
     if head is not None and head.kind is k.HARDWARE and (location.follows == "x" or location.follows.isdecimal()):
-        # the hardware is already written up to here: `hardware 8 x` or `hardware 8`
+        # the user has written `hardware 8 x` or `hardware 8`
         times = "" if location.follows == "x" else "x "
         yield from (Item(one, f"{times}{one}", "gpu") for one in registry.gpu_names())
     clause = "lora" if location.clause in ADAPTERS else location.clause

@@ -47,8 +47,10 @@ def disk(spec: Spec) -> Disk | None:
     model = saved * weight
     full = optimizer_states(spec, facts, trained, weight)
     if spec.zero_stage in (1, 2):
-        full += model  # DeepSpeed also writes the weights into its own checkpoint
-        # tied weights are saved twice, under both names: in the model file, or, for adapters, in a separate file
+        # DeepSpeed also writes the weights into its own checkpoint
+        full += model
+        # Tied weights are saved twice, once under each name: in the model's file, or, for adapters, in DeepSpeed's
+        # checkpoint.
         if facts.tied:
             twice = facts.vocab * facts.hidden * weight
             model, full = (model, full + twice) if spec.lora else (model + twice, full)

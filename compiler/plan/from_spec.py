@@ -55,7 +55,8 @@ def load_of(spec: Spec) -> Load | str:
     shard = spec.integer("strategy.shard") if strategy == "hsdp" and spec.get("strategy.shard") else world
     stored = 4.0 if spec.get("model.dtype") == "fp32" else 2.0
     if half and deepspeed:
-        stored = 2.0  # DeepSpeed casts the model to its computed dtype (engine.py, _configure_distributed_model)
+        # DeepSpeed casts the model to fp16 or bf16 (engine.py, _configure_distributed_model)
+        stored = 2.0
     trained, tuned, widened = float(facts.params), None, False
     if spec.lora:
         kind = adapter_dtype(spec) or spec.text("model.dtype")
@@ -167,7 +168,8 @@ def _is_most(spec: Spec) -> bool:
         # CPU
         return True
     if spec.adapter in ("vera", "loha", "miss"):
-        return True  # the memory is computed as for LoRA, which saves more than these adapters
+        # the memory is computed as for LoRA, and VeRA, LoHa and MiSS save fewer activations than LoRA
+        return True
     if spec.flag("memory.offload_activations") or (spec.flag("batch.padding_free") and not spec.flag("batch.packing")):
         return True
     extra = spec.extra

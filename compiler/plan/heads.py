@@ -16,8 +16,9 @@ HEADS: Mapping[str, tuple[int, int]] = {
     "chunks": (6, 12),  # litgpt: logits, log-softmax and gradient, all in chunks and in the logits' dtype
     "half_in_place": (6, 12),  # logits, their shifted copy and their gradient, all in the logits' dtype
     "in_place": (8, 8),  # a Triton cross entropy that overwrites the fp32 logits with the gradient
-    "divergence": (22, 44),  # student and teacher: scaled logits, log-softmax; divergence and its gradients (trl 0.24)
-    # the same tensors as for "divergence", and those of a mixture of both models (beta between 0 and 1)
+    # scaled logits and log-softmax of both the student and the teacher, the divergence, and its gradients (trl 0.24)
+    "divergence": (22, 44),
+    # the same tensors as for "divergence", and those of the mixture of both models, for `beta` between 0 and 1
     "mixture": (36, 72),
     "fused": (0, 0),  # this head computes logits in chunks; `_fused` counts its bytes
     "trl_fused": (0, 0),

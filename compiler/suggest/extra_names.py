@@ -190,7 +190,7 @@ def _near(name: str, known: frozenset[str]) -> str | None:
 def _edit(item: Item, name: str, near: str | None) -> Edit | None:
     """The edit that replaces a name by the name `near`. None if `near` must stand in another block."""
     text, start = item.label.source.text, item.label.span.start
-    # a block around the name may already contain the first parts of a dotted name
+    # The name may be dotted, and the blocks around it may already stand for its first parts. So try each end of `near`.
     for at in (0, *(i + 1 for i, c in enumerate(name) if c == ".")):
         if near is not None and near.startswith(name[:at]) and text.startswith(name[at:], start):
             return Edit(Span(start, start + len(name) - at), near[at:])

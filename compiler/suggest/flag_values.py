@@ -54,7 +54,8 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
     if name in head.choices:
         return None if node is not None and f"{clause}.{name}s" in schema.BY_PATH else name
     if text in head.choices and not any(row.name == name for row in schema.TABLE):
-        return text  # such as `scheduler = slurm` in `launch`
+        # the user wrote a choice as the value of another name, as in `scheduler = slurm` for `launch slurm`
+        return text
     if letters(name + text) in map(letters, head.choices):
         # such as `zero = 3` for the choice `zero3`
         return next(one for one in head.choices if letters(one) == letters(name + text))

@@ -38,7 +38,8 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         form = sentence(unknown, guess, None)
         return Suggestion("XP101", message, f"did you mean `{form}`?", f"write `{form}`{where}")
     if row is not None and row.kind is FLAG and "/" in (unknown.typed or "") and f"{row.path}.name" in schema.BY_PATH:
-        guess = Meaning(f"{row.path}.name", own=True)  # such as `push_to_hub = "me/model"`
+        # the user wrote a repository as the value of a flag, as in `push_to_hub = "me/model"`
+        guess = Meaning(f"{row.path}.name", own=True)
         row = schema.BY_PATH[guess.path]
     if row is None and guess.path in schema.CLAUSES:
         return suggested(unknown, message, guess.path, guess.path, replaces_value=False)

@@ -309,7 +309,8 @@ def choice(row: schema.Setting, text: str) -> str | None:
     if len(inside) == 1 and row.path == "strategy" and "offload" in typed:
         return None  # `zero2_offload` says more than `zero2` does, so it is not converted
     if len(inside) == 1:
-        return inside.pop()  # the name of a file that contains a choice: `ds_config_zero3.json`
+        # the text contains one of the choices, as the file name `ds_config_zero3.json` contains `zero3`
+        return inside.pop()
     begun = [
         name
         for name in row.choices

@@ -277,7 +277,8 @@ def _swapped(name: str, line: str, local: str) -> str | None:
     known = registry.find_dataset(name) if local == "folder" else registry.find_model(name)
     if known is None:
         return None
-    from xpc.compiler.suggest.first_line import sentence_of  # imported here, because only such a line needs it
+    # imported here, because only a line whose model and data have changed places needs it
+    from xpc.compiler.suggest.first_line import sentence_of
 
     return sentence_of(line.partition("#")[0].rstrip())
 

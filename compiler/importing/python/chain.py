@@ -145,7 +145,8 @@ def _set_columns(frame: Object) -> dict[str, object]:
         column = _column_name(name)
         source = _item_of(value) if isinstance(value, Object) and value.receiver is frame else None
         if column is None or column == source:
-            continue  # the column keeps its own values
+            # the script assigns the column to itself
+            continue
         why = f"the script computes the column `{column}` of its table"
         out[column] = Column(source) if source is not None else Unknown(why, frame.location)
     return out

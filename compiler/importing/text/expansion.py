@@ -172,7 +172,8 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
         if value is None and raw.startswith("${") and " " in raw and removed[:2] != "$(":
             raw = removed  # as in `${X:?message}`
         if value is None and raw.startswith("$((") and removed != "$((...))":
-            raw = removed  # as in `$((RANDOM % 100))`, one word
+            # the spaces in `$((RANDOM % 100))` would split it into several words, so use only its unknown variable
+            raw = removed
         out += raw if value is None else value
         missing = missing or removed
     return out, missing

@@ -214,7 +214,8 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
             draft.put("optimizer.betas", tuple(values), betas)
         else:
             draft.error(betas, "it takes two numbers")
-    draft.default("optimizer.lr", 1e-3, NOT_SET)  # this is the default of torch and of bitsandbytes
+    # torch and bitsandbytes have the default 1e-3
+    draft.default("optimizer.lr", 1e-3, NOT_SET)
     draft.default("optimizer.weight_decay", 0.0 if name == "sgd" else 0.01, NOT_SET)
     most = number(clip) if clip is not None and not clip.empty else None
     if clip is not None and clip.empty:

@@ -321,7 +321,8 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
 def loaded_as(draft: Draft) -> None:
     """Set the dtype of the weights to its default: fp32, unless the base model is quantized."""
     if not draft.has("model.dtype") and (draft.has("qlora") or draft.has("lora.bits")) and draft.has("precision"):
-        return  # for a quantized base, xpc has the same default
+        # for a quantized base, xpc's default of `model.dtype` is the same as TRL's
+        return
     draft.default("model.dtype", "fp32", "not set: transformers 4 and TRL load in fp32")
 
 

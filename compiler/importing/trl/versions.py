@@ -108,7 +108,8 @@ def possible(method: str, entries: Mapping[str, Entry]) -> tuple[str, ...]:
             first, last = (numbers().index(one) for one in VALUES[name, entry.value])
             versions = [one for one in versions if first <= numbers().index(one) <= last] or versions
         if name in inherited and name not in SCRIPTS:
-            continue  # all versions of transformers have this name, so it tells nothing
+            # each version of transformers has this argument, so it does not tell the versions of TRL apart
+            continue
         for one in having(method, name):
             if one in score:
                 score[one] += 1

@@ -79,7 +79,8 @@ class Capture:
         prompt: list[int] = next((row[name] for name in PROMPTS if name in row), [])
         if "chosen_labels" in row:  # in orpo, the tokens of an answer already include those of the prompt
             prompt = []
-        elif prompt and isinstance(row.get("prompt"), str):  # dpo before trl 1.0 has cut the prompt
+        elif prompt and isinstance(row.get("prompt"), str):
+            # before trl 1.0, DPO cuts the beginning of a prompt when it tokenizes
             prompt = self.session.uncut(row["prompt"], prompt)
         for name, columns in ANSWERS:
             for column in columns:

@@ -166,7 +166,8 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
         return iterable  # the names of the fields of a class: `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if isinstance(iterable, Unset) and len(parts) == 1:
-        return iterable  # there are no files, so none are selected
+        # the iterable is unset, which is taken to be empty, so the comprehension selects nothing
+        return iterable
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable
         return machine.unknown(node, "it is a list of items that are not known", hidden)
