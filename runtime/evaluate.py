@@ -43,7 +43,8 @@ def main(folder: str, words: Sequence[str]) -> int:
         _installed(plan["harness"])
         _trained(bundle)
         if plan["allow_code_execution"]:
-            os.environ["HF_ALLOW_CODE_EVAL"] = "1"  # the metric code_eval of package evaluate requires it
+            # the metric `code_eval` of the package evaluate runs only if this variable is set
+            os.environ["HF_ALLOW_CODE_EVAL"] = "1"
         _evaluate(bundle, plan)
     except RunError as error:
         return stop(error)

@@ -257,7 +257,8 @@ def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
     from huggingface_hub import hf_hub_download
 
     kind = "dataset" if "split" in source else "model"
-    with suppress(Exception):  # the network or the card may be missing, which must not fail a run
+    with suppress(Exception):
+        # a run must not fail if the network is down or the repository has no README.md
         return str(hf_hub_download(source["id"], "README.md", repo_type=kind, revision=source["revision"],
                                    etag_timeout=CARD_SECONDS))  # fmt: skip
     return None

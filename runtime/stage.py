@@ -72,7 +72,7 @@ def main(folder: str, words: Sequence[str]) -> int:
         say("stopped; the same command continues")
         return 130
     progress.now("")
-    # A new process checks the stage offline, because libraries read these variables when they are imported.
+    # A new process checks the stage offline, because libraries read HF_HUB_OFFLINE only when they are imported.
     check = [sys.executable, os.path.abspath(__file__), place, "--check"]
     offline = {"XPC_STAGED": place, "HF_HUB_CACHE": os.path.join(place, "hub"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(check, env={**os.environ, **offline}, check=False).returncode

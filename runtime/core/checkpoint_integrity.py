@@ -65,7 +65,8 @@ def finish(output_dir: str, name: str, seals: Mapping[str, Seal]) -> str:
     for place in sorted({os.path.dirname(os.path.join(folder, one)) for one in known} | {folder}):
         _flush(place)
     target = os.path.join(output_dir, name)
-    if os.path.exists(target):  # an unusable checkpoint of the same step
+    if os.path.exists(target):
+        # the folder is an unusable checkpoint of the same step
         move_aside(target)
     os.rename(folder, target)
     _flush(output_dir)

@@ -41,7 +41,8 @@ def last_to_leave(environ: Mapping[str, str]) -> None:
 
         def shutdown() -> bool:
             closed = bool(close())
-            with suppress(RuntimeError):  # raised if another node has failed; then do not wait
+            with suppress(RuntimeError):
+                # the store raises RuntimeError if another node has failed; this node then ends without waiting
                 if holds:
                     others = [rank for rank in range(group.group_world_size) if rank != group.group_rank]
                     store.wait([f"xpc/left/{rank}" for rank in others], PATIENCE)

@@ -115,6 +115,7 @@ def _toolkit() -> list[str]:
             from deepspeed.ops.op_builder.builder import assert_no_cuda_mismatch
 
             assert_no_cuda_mismatch("optimizer")
-    except Exception as error:  # DeepSpeed raises two classes of its own; a broken compiler may raise any other
+    except Exception as error:
+        # DeepSpeed has two exception classes for this case, and a broken CUDA compiler may cause any other exception
         return [f"there is no CUDA toolkit for that ({first_line(error)}): set CUDA_HOME to one"]
     return []

@@ -115,7 +115,8 @@ def random_states() -> tuple[Any, Any, Any, Any]:
     """The random states of Python, numpy, torch and this process's GPU."""
     import torch
 
-    numpy = sys.modules["numpy"]  # transformers has imported numpy, which is no pinned package of bundles
+    # numpy is no pinned package of bundles, but transformers has imported it
+    numpy = sys.modules["numpy"]
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
     return random.getstate(), numpy.random.get_state(), torch.get_rng_state(), cuda
 
