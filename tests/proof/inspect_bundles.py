@@ -199,7 +199,8 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
     theirs.trainer_config_process(args)
     problems += [f"mismatch: {one}" for one in theirs.mismatches]
     theirs.trainer_config_finalize(args, Model(), TOTAL)
-    if args.save_on_each_node:  # reads the key as the file writes it
+    if args.save_on_each_node:
+        # transformers adds this key to the DeepSpeed file's contents
         stated["checkpoint"] = {**stated.get("checkpoint", {}), "use_node_local_storage": True}
     problems += [] if theirs.config == stated else ["transformers changes the DeepSpeed file"]
     return problems
@@ -324,7 +325,8 @@ def many(folders: list[str]) -> dict[str, list[str]]:
     import deepspeed  # noqa: F401
     from small_run import listening
 
-    importlib.metadata.version = functools.cache(importlib.metadata.version)  # version() takes a quarter of the time
+    # without a cache, calls of version() take a quarter of the time
+    importlib.metadata.version = functools.cache(importlib.metadata.version)
     _remember_yaml()
     answers: dict[str, list[str]] = {}
     for folder in folders:
@@ -339,7 +341,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Read folders from standard input and print one object per folder; an exception is a problem of that folder."""
-    import deepspeed  # noqa: F401  # its import warns of torch's plans, which no bundle can change
+    import deepspeed  # noqa: F401  # imported early: its warnings at import are no problems of a bundle
     from transformers.utils import logging
 
     logging.set_verbosity_error()

@@ -27,7 +27,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     lora = plan.get("lora") or {}
     if lora.get("bits") and not job["bits"]:
         plan["lora"] = {**lora, "bits": None, "adapter_dtype": None}
-    for name in ("warmup_ratio", "warmup_steps"):  # a run of so few steps must not skip a step
+    # With so few steps, the warmup may take all of them, and transformers' polynomial schedule then divides by zero.
+    for name in ("warmup_ratio", "warmup_steps"):
         if values.get("lr_scheduler_type") == "polynomial" and 0 < (values.get(name) or 0) < 1:
             more[name] = 0
     if values.get("use_transformers_continuous_batching"):
@@ -47,7 +48,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
         # With DeepSpeed, `use_cpu` stays false, and transformers then refuses bf16 if this function returns False.
         module.is_torch_bf16_gpu_available = lambda *_: True
     shards = run["distributed_type"] in ("DEEPSPEED", "FSDP") and not job["zero"] and "fsdp" not in job["keep"]
-    if shards and plan["model"]["dtype"] == "float16":  # the engine casts these weights, or steps a float32 copy
+    # DeepSpeed and FSDP cast float16 weights, or step a float32 copy of them. Neither runs here, so cast the weights.
+    if shards and plan["model"]["dtype"] == "float16":
         plan["model"] = {**plan["model"], "dtype": "bfloat16" if values.get("bf16") else "float32"}
     lora = plan.get("lora") or {}
     if shards and lora and not lora.get("bits"):  # only ZeRO-3 gives adapters the dtype of the sharded weights
@@ -62,7 +64,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     if lora.get("bits") and not job["zero"] and "fsdp" not in job["keep"]:
         # Packed weights have another storage dtype only for sharding, and nothing is sharded here.
         plan["lora"] = {**plan["lora"], "storage_dtype": "uint8"}
-    if plan["model"]["dtype"] == "float16":  # without a GPU there is no product of such matrices with equal precision
+    # a CPU multiplies float16 matrices less exactly than a GPU, so the evaluation does not use them
+    if plan["model"]["dtype"] == "float16":
         more.update(fp16_full_eval=False)
     if job["reentrant"] and values.get("gradient_checkpointing"):
         more.update(gradient_checkpointing_kwargs={"use_reentrant": True})

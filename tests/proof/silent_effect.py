@@ -101,9 +101,8 @@ class Watch:
             if len(self.losses) == 0:
                 self.meaning.labels(inputs)
         groups = getattr(self.trainer.optimizer, "param_groups", None) or []
-        self.rate = max(
-            [self.rate, *(float(group["lr"]) for group in groups)]
-        )  # before the step of DeepSpeed and of its schedule
+        # read the learning rate now, because DeepSpeed's step also advances the schedule
+        self.rate = max([self.rate, *(float(group["lr"]) for group in groups)])
         loss = self.step(*given, **named)
         self.losses.append(float(loss.detach()))
         if first:

@@ -95,7 +95,8 @@ def test_a_column_that_is_not_there(bundle: Callable[..., str], warm: Warm, tmp_
     made = bundle(spec(), lambda plan: plan["data"]["sources"][0].update(columns=["turns"]))
     printed = sentence(warm.launch(made, str(tmp_path)))
     assert "no column 'turns'" in printed
-    assert "'messages'" in printed  # the column that the rows have
+    # the message lists the columns that the rows have
+    assert "'messages'" in printed
 
 
 def test_a_speaker_that_nobody_knows(bundle: Callable[..., str], warm: Warm, tmp_path: Any, location: str) -> None:

@@ -144,7 +144,8 @@ def answers(location: str) -> dict[str, Any]:
         looker = Looker(target, 1)
         for specimen in SPECIMENS:
             if specimen.target == target:
-                number = 0 if "strategy fsdp" in specimen.lines else 1  # this spec keeps FSDP
+                # `step` keeps FSDP if the number is even
+                number = 0 if "strategy fsdp" in specimen.lines else 1
                 job = step(specimen.name, specimen.text, location, number)[1]
                 _put(job["folder"], dict(specimen.put))
                 looker.send({**job, "eager": True, "timeout": 600, "library": specimen.library}, most=40)

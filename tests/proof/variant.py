@@ -46,8 +46,10 @@ def on_cpu(plan: dict[str, Any], job: dict[str, Any], keep: tuple[str, ...]) -> 
         if job["processes"] > 1 and "fsdp" not in keep:
             changes["ddp_backend"] = "gloo"
             if "FSDP" in run["distributed_type"]:
-                changes["ddp_static_graph"] = None  # FSDP does not read this argument
-            if values.get("ddp_find_unused_parameters") is None:  # the variant runs with ddp, which reads this
+                # FSDP does not read `ddp_static_graph`, so the variant's DDP must not read it either
+                changes["ddp_static_graph"] = None
+            if values.get("ddp_find_unused_parameters") is None:
+                # the variant runs with DDP, which reads `ddp_find_unused_parameters`
                 changes["ddp_find_unused_parameters"] = False
         if values.get("optim") in OPTIMIZERS:
             changes.pop("optim")

@@ -125,7 +125,8 @@ def kept(run: Any) -> dict[str, Any]:
     trainer.model_wrapped = trainer.model
     trainer.model.generate_batch = lambda *_, **__: {}
     before = types()
-    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters  # trl 0.24 tokenizes here
+    # in trl 0.24, this method tokenizes the prompts; later versions of trl pass token ids to it
+    texts = "prompts" in inspect.signature(trainer._generate_single_turn).parameters
     trainer._generate_single_turn(*([["a b c"], None] if texts else [[[3, 4, 5]], None, {}, 2]))
     return {"before": before, "after": types(), "narrowed": types() != before}
 

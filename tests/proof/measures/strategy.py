@@ -23,7 +23,7 @@ def fsdp(run: Any) -> dict[str, Any]:
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     variables = run.launched["environment"]
-    # Copying weights to other ranks would need a GPU immediately.
+    # Both variables are off, because with them accelerate's plugin looks for a GPU, which this machine may lack.
     with inspect_bundles.environment(
         **{**variables, "FSDP_SYNC_MODULE_STATES": "false", "FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}
     ):
@@ -212,7 +212,7 @@ def waits(run: Any) -> dict[str, Any]:
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
-    run.args  # noqa: B018  # the process group
+    run.args  # noqa: B018  # building the arguments creates the process group
     if PartialState().process_index == 0:
         time.sleep(4)
     reported = ["done"]

@@ -108,7 +108,7 @@ OUTPUT: dict[str, Callable[[Bundle, str | None], bool]] = {
     "--num_train_epochs": lambda b, v: argument(b, "num_train_epochs") == float(v or 0),
     # the runtime puts liger-kernel's kernels into the model; use_liger_kernel is deprecated in trl 1.16
     "--use_liger": lambda b, v: b["payload"]["model"]["liger"] is True and "liger-kernel==" in b["pins"],
-    # the bundle has its own file, whose keys are compared below
+    # the bundle has its own DeepSpeed file, whose keys are compared below
     "--deepspeed": lambda b, v: argument(b, "deepspeed") == "deepspeed.json",
     # a reboot empties /tmp, which would lose 133 hours of training; the spec writes below the launch folder
     "--output_dir": lambda b, v: argument(b, "output_dir") == "out/" + (v or "").removeprefix("/tmp/").lower(),

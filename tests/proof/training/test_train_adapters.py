@@ -146,7 +146,8 @@ def runs(ground: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> R
     tokenizer = os.path.join(untied, "tokenizer.json")
     with open(tokenizer, encoding="utf-8") as handle:
         size = len(json.load(handle)["model"]["vocab"])
-    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()  # no row is left over
+    # the embeddings keep one row per token of the tokenizer, and no unused rows
+    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"][:size].copy()
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].copy()
     save_file(weights, os.path.join(untied, "model.safetensors"), {"format": "pt"})
     path = os.path.join(untied, "config.json")

@@ -194,7 +194,8 @@ def test_the_language_model_is_trained_on_images(location: Path) -> None:
     found = batch(location, "full.bundle")
     expected = [[TOKENS[Path(one).stem] for one in each["images"]] for each in ROWS[:4]]
     assert found["images"] == [sum(one) for one in expected] == [6, 16, 0, 22]
-    assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]  # four patches per token
+    # the processor cuts an image into patches, and four patches become one token
+    assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
     assert found["grid"] == [[1, 4, 6], [1, 8, 8], [1, 4, 6], [1, 8, 8]]
     assert found["learned_images"] == 0
     assert found["learned"] == [a - b for a, b in zip(found["tokens"], found["images"], strict=True)]

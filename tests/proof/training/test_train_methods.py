@@ -125,7 +125,8 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
             continue
         assert not [name for name in names if name.startswith("model")]
         adapters = tensors(os.path.join(done.out, "adapter_model.safetensors"))
-        assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}  # trl 1.16 rounds on 4 bits
+        # by itself, trl 1.16 would convert adapters of a 4-bit base to bf16
+        assert types(os.path.join(done.out, "adapter_model.safetensors")) == {"F32"}
         trained = {name.split(".")[-2] for name in adapters}
         assert trained == {"lora_A", "lora_B", *(["score"] if small.method == "reward" else [])}
         assert all(any(data) for name, data in adapters.items() if ".lora_B." in name)  # B matrices are zero at first
@@ -205,7 +206,8 @@ def test_rewards_with_a_name(warm: Warm, tmp_path_factory: pytest.TempPathFactor
     text = small(f"method grpo(rewards=[{', '.join(REGISTERED)}], {ONLINE_SETTINGS})", method="grpo", target=target)
     done = warm.train(text, f"{target}-registered", target, str(tmp_path_factory.mktemp("registered")))
     called = [name for name in done.events[0] if name.startswith("rewards/") and name.endswith("/mean")]
-    assert len(called) == len({*REGISTERED} - {"len"})  # `len` is another name of the same function
+    # `len` and `length` name the same function
+    assert len(called) == len({*REGISTERED} - {"len"})
     assert all(math.isfinite(event["reward"]) for event in done.events)
 
 
@@ -220,7 +222,8 @@ def test_rows_with_too_long_a_prompt_are_left_out(
     done = warm.train(text, f"{method}-ragged", DEFAULT, str(tmp_path_factory.mktemp("ragged")))
     assert "16 of 64 rows are left out: their prompts have over 30 tokens" in done.output
     assert "48 rows to train on" in done.output
-    facts = done.summary["data"]  # equal for both methods, although one of them cuts while it tokenizes
+    # Both methods have the same counts, although TRL cuts rows of ORPO while it tokenizes, and rows of DPO later.
+    facts = done.summary["data"]
     assert (facts["rows"], facts["tokens"], facts["cut_rows"], facts["cut_tokens"]) == (48, 3984, 48, 720)
 
 
@@ -273,7 +276,8 @@ def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytes
     assert not os.path.exists(os.path.join(cwd, "out", "summary.json")), "the run ended before it was killed"
     again = warm.run(bundle, cwd, DEFAULT, 2, XPC_PREFLIGHT="passed")
     assert again.summary["resumed_from"].startswith("checkpoint-")
-    assert [event["step"] for event in again.events] == list(range(1, 21))  # each step once, although some ran twice
+    # metrics report each step once, although the second start repeated some steps of the first
+    assert [event["step"] for event in again.events] == list(range(1, 21))
 
 
 def test_every_method_is_here() -> None:
