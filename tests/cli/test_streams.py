@@ -51,7 +51,8 @@ def kernel_log_read() -> Iterator[None]:
         there = bool(select.select([log], [], [], seconds)[0])
         try:
             return there and bool(os.read(log, 1 << 20))
-        except BlockingIOError:  # another process has read the entry first
+        except BlockingIOError:
+            # another process has read this entry of the kernel's log first
             return False
 
     def read_on() -> None:

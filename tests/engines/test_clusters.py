@@ -102,7 +102,8 @@ def test_a_jobset_is_as_many_pods_as_nodes():
     assert two["backoffLimit"] == 0
     assert two["activeDeadlineSeconds"] == 2 * 86400
     pod = two["template"]["spec"]
-    assert pod["restartPolicy"] == "Never"  # the pod failure policy requires Never
+    # Kubernetes requires the restart policy `Never` for a job with a pod failure policy
+    assert pod["restartPolicy"] == "Never"
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
     found = container(K8S["two"])
     assert found["resources"] == {"requests": {"nvidia.com/gpu": 8}, "limits": {"nvidia.com/gpu": 8}}

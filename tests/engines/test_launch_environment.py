@@ -160,7 +160,8 @@ def test_a_run_that_changed_while_the_job_waited_is_refused(tmp_path: Path) -> N
     assert "files in" in done.stderr
     (tmp_path / "new").mkdir()
     anew = written(tmp_path / "new", spec(slurm()).replace("for 3 epochs", "for 2 epochs"))
-    for name in ("trainer_args.json", "run.sha256"):  # compiled again, while the job has its old script
+    # the bundle is compiled again after the submission, so the job still has the old script
+    for name in ("trainer_args.json", "run.sha256"):
         (bundle / name).write_bytes((anew / name).read_bytes())
     done = submitted(bundle)
     assert done.returncode == 1

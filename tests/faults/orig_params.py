@@ -53,7 +53,8 @@ def main(folder: str) -> None:
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, lr_scheduler_type="constant",
         fsdp="full_shard auto_wrap", fsdp_config={"fsdp_version": 1, "version": 1,
             "transformer_layer_cls_to_wrap": ["Qwen2DecoderLayer"], "use_orig_params": sys.argv[1],
-            "sync_module_states": "false"},  # needs a GPU; here all processes have the same seeded weights
+            # sync_module_states would need a GPU, and all processes have the same weights because of the seed
+            "sync_module_states": "false"},
     )  # fmt: skip
     trainer = Trainer(model=model, args=arguments, train_dataset=rows)
     trainer.train()

@@ -146,7 +146,8 @@ def test_a_lost_data_file_is_named_and_waited_for(
         if not os.path.exists(aside):
             pause(here, going, bundle, chance)
             moment, late = going.moment, chance.randrange(len(going.pids))
-            if len(going.pids) > 1:  # the slower process may have read the file by then
+            if len(going.pids) > 1:
+                # pause one process, so that it may need the file after another process has read it and it is lost
                 going.send(signal.SIGSTOP, late)
                 time.sleep(chance.uniform(0, 0.3))
             os.rename(data, aside)

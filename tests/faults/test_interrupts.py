@@ -71,7 +71,8 @@ def test_ctrl_c_before_the_first_step_ends_at_once(
 ) -> None:
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES[kind], f"interrupt-{kind}")
-    # a warm interpreter handles signals before its fork, the launcher, does
+    # A Ctrl-C before the processes needs a cold interpreter. A warm one starts the launcher as its fork, and handles
+    # signals before the launcher does.
     python = interpreter(DEFAULT) if moment == "before the processes" else here.python
     run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=python)
     run.until(lambda: hears(run.pid))

@@ -74,7 +74,8 @@ def of_rows(trained: dict[str, torch.nn.Parameter], optimizer: Any) -> dict[str,
 
 
 def main(precision: str, offload: str, into: str, origin: str | None = None) -> None:
-    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # otherwise a C++ build takes minutes
+    # without this line, DeepSpeed compiles this extension from C++, which takes minutes
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     get_accelerator().is_fp16_supported = lambda: True
     deepspeed.init_distributed("gloo")
     world, rank = dist.get_world_size(), dist.get_rank()

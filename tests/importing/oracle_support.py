@@ -108,7 +108,8 @@ def _first(model: Record, data: Record, trainer: Record, tuning: Record) -> Reco
     whole, once_more = not model["disable_gradient_checkpointing"], bool(trainer.get("gradient_checkpointing"))
     out["gradient_checkpointing"] = whole or once_more
     again = (trainer.get("gradient_checkpointing_kwargs") or {}) if once_more else {}
-    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])  # the trainer turns it on again
+    # if `gradient_checkpointing` is set, the Trainer turns checkpointing on again, with its own `use_reentrant`
+    here = again.get("use_reentrant", whole and model["use_reentrant_gc"])
     out["use_reentrant"] = here if out["gradient_checkpointing"] else None
     out["max_length"], out["seed"] = data["cutoff_len"], trainer["seed"]
     out["limit"] = data["max_samples"]

@@ -37,7 +37,8 @@ HARMLESS = {
 }
 """Arguments of axolotl that concern only the machine or reports. A key that changes only these is irrelevant."""
 OF_A_KEY = {
-    "use_ray": {"batch_size", "fp16", "torch_dtype"},  # set later, on Ray's workers
+    # axolotl sets these arguments later, on Ray's workers
+    "use_ray": {"batch_size", "fp16", "torch_dtype"},
     "gemma4_hybrid_attn_impl": {"attn_implementation", "multipack_real_batches", "sample_packing_drop_attention_mask"},
     # another attention kernel has the same result
 }

@@ -273,7 +273,8 @@ def test_axolotl_without_held_out_rows_evaluates_nothing():
         ("use_mlflow: true\nmlflow_run_name: n\n", "arguments", "run_name", "n"),
         (SWANLAB + "swanlab_project: p\n", "run", "project", "p"),
         (SWANLAB + "use_swanlab: true\nswanlab_experiment_name: n\n", "arguments", "report_to", ["swanlab"]),
-        ("use_swanlab: true\nswanlab_project: p\n", "arguments", "report_to", []),  # no plugin reads it
+        # axolotl reads the keys of SwanLab only if SwanLab's plugin is listed
+        ("use_swanlab: true\nswanlab_project: p\n", "arguments", "report_to", []),
         ("special_tokens:\n  pad_token: '<|pad|>'\n", "tokenizer", "pad_token", "<|pad|>"),
     ],
 )  # fmt: skip

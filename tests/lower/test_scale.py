@@ -56,7 +56,8 @@ def test_every_file_says_the_same_of_topology_and_batch(nodes, gpus, micro, accu
     text = written(nodes, gpus, micro, accum, strategy, engine)
     found = checked(text)
     alone = nodes * gpus == 1 and strategy in SHARED  # one process cannot shard
-    if alone or (strategy == "hsdp" and (nodes == 1 or gpus == 1)):  # one group of ranks, or groups of one rank
+    if alone or (strategy == "hsdp" and (nodes == 1 or gpus == 1)):
+        # hsdp needs several groups of several ranks: one node is one group, and a node with one GPU has one rank
         assert errors(found)
         assert all(one.startswith("XP40") for one in errors(found)), shown(found)
         return

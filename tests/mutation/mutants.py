@@ -106,7 +106,7 @@ class Map:
     def __init__(self, path: str) -> None:
         self.file = sqlite3.connect(path, check_same_thread=False)
 
-    @cache  # noqa: B019  one map lives as long as the program
+    @cache  # noqa: B019  # the cache keeps the map alive, which is harmless: a program has one map until it ends
     def _bits(self, file: str) -> list[tuple[str, bytes]]:
         """For each test that reaches a file: its name, and a bit for each line of the file, which is set if the test
         runs the line.

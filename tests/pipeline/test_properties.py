@@ -54,7 +54,8 @@ def test_a_chosen_micro_batch_always_divides(gbs, world):
 def test_any_text_comes_back_from_every_file(text):
     written = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     found = checked(spec(f"track tensorboard(name={written})", save=f"save {written}"))
-    if found.spec is None:  # bidirectional controls, line separators, the shell's `~`, and hidden folders
+    if found.spec is None:
+        # rules refuse bidirectional controls, line separators, the shell's `~`, and hidden folders
         assert set(errors(found)) <= {"XP001", "XP002", "XP003", "XP706"}
         return
     files = compiled(spec(f"track tensorboard(name={written})", save=f"save {written}"))

@@ -268,8 +268,9 @@ def table() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    # The ranges are fitted to predictions with the new weights and the new values for other chips, which are read from
-    # the file.
+    # Predictions read utilisation.json, so it is written three times. The first write has the new weights. The second
+    # has values for other chips, fitted to predictions with these weights. The third has ranges, fitted to predictions
+    # with both.
     for made in (lambda: {**utilisation.table(), "ranges": {kind: [1.0, 1.0] for kind in KINDS}}, table, table):
         written = json.dumps(made(), indent=1) + "\n"
         with open(os.path.join(os.path.dirname(time.__file__), "utilisation.json"), "w", encoding="utf-8") as handle:

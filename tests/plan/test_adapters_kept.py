@@ -61,7 +61,8 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
             for sites in ("qv", "all"):
                 grows, fixed = measured(family, shape, kind, sites, base)
                 made = load(family, shape, kind, sites, base)
-                more = 0.03 if base == "wide" else 1e-6  # one float32 output is saved once here, not twice
+                # if PEFT widens weights to float32, the plan counts one float32 output twice; the model saves it once
+                more = 0.03 if base == "wide" else 1e-6
                 assert 1 - 1e-6 <= planned(made) / grows <= 1 + more, (family, kind, base, sites)
                 if kind == "oft":
                     assert fixed <= adapters.of_layer(made) * 1.02, (family, base, sites)

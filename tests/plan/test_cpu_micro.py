@@ -23,7 +23,8 @@ FILES = {"judged.jsonl": ROW + ROW.replace("true", "false"), "pairs.jsonl": PAIR
         ("smollm2-135m-instruct", "infinity-instruct", "gbs=64 seq=8192", 4),
         ("qwen2.5-3b", "infinity-instruct", "gbs=64 seq=1024", 1),
         ("HuggingFaceTB/none", "infinity-instruct", "gbs=64 seq=1024", 1),
-        ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),  # its KL term is estimated within a micro-batch
+        # KTO estimates its KL term within a micro-batch
+        ("smollm2-135m", '"judged.jsonl"', "method kto gbs=64", 2),
         ("smollm2-135m", '"pairs.jsonl"', "method dpo gbs=64 seq=512", 8),
         # with `rpo`, the loss of trl 0.18 is a mean over the micro-batch
         (

@@ -97,7 +97,7 @@ def test_every_change_is_planned_as_it_is_typed(name: str) -> None:
 
 def test_what_is_faster_fits_and_is_legal() -> None:
     text = written(more="zero3", batch="gbs=128 micro=2 seq=2048")
-    # The plan may choose settings again that the spec leaves out, but must not change settings that the spec states.
+    # The spec does not state `checkpointing`, so the plan chooses it again for each change, and no change sets it.
     found = changes.faster(spec_of(text), error_codes)
     assert found
     assert {path for one in found for path in one.settings} <= {"strategy", "batch.micro"}

@@ -74,5 +74,6 @@ def test_the_plan_counts_what_is_trained_and_what_is_kept(name: str) -> None:
     kept = oracle.saved(model, 0, TOKENS, padded=False, autocast=False)
     counted = planned.phases["forward"].get("activations", 0.0)
     assert kept <= counted
-    if exact:  # except what the first norm saves of an input that needs no gradient
+    if exact:
+        # The plan counts the input of the first norm, which torch does not save, because it needs no gradient.
         assert counted - kept < 4 * TOKENS * facts.hidden

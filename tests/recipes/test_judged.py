@@ -49,7 +49,8 @@ class Sandbox:
         try:
             exec(compile(ast.Module(lines, []), "script", "exec"), names)
             return SimpleNamespace(text=str(eval(compile(ast.Expression(last.value), "script", "eval"), names)))
-        except Exception:  # E2B returns no value in this case
+        except Exception:
+            # E2B returns no value if the program raises an exception
             return SimpleNamespace(text=None)
 
 

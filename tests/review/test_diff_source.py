@@ -25,7 +25,8 @@ def spec(tmp_path, monkeypatch, capsys):
     assert main(["import", "r.yaml", "--partial", "--hardware", "8 x h100-80gb", "-o", "r.xp"]) == 3
     capsys.readouterr()
     path = tmp_path / "r.xp"
-    path.write_text(path.read_text().replace("strategy ddp", "strategy zero3"))  # so that the run fits its GPUs
+    # with ZeRO-3, the run fits its GPUs
+    path.write_text(path.read_text().replace("strategy ddp", "strategy zero3"))
     return path
 
 

@@ -158,7 +158,8 @@ def test_an_edited_summary(location, old, new, sealed):
     text = path.read_text()
     assert old in text
     text = text.replace(old, new, 1)
-    if sealed:  # as somebody who knows the format would
+    if sealed:
+        # somebody who knows the format can also compute a new seal
         above = text.rpartition(',\n  "seal"')[0]
         text = f'{above},\n  "seal": "sha256:{hashlib.sha256((above + chr(10) + "}").encode()).hexdigest()}"\n}}\n'
     path.write_text(text)

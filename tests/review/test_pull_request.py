@@ -273,7 +273,8 @@ def test_the_check_of_the_action_marks_every_finding(repository, spec, inputs, s
     with open(os.path.join(ROOT, "action.yml"), encoding="utf-8") as handle:
         (script,) = [one["run"] for one in yaml.safe_load(handle)["runs"]["steps"] if one["name"] == "Check"]
     around = {"RUNNER_TEMP": str(repository), "SPECS": spec, "DENY": "", "ALLOW_OOM": "false", **inputs}
-    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]  # as GitHub's runner starts it
+    # GitHub's runner starts a step's script with these words
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
     done = subprocess.run(words, env={**os.environ, **around}, capture_output=True, text=True, check=False)
     assert (done.returncode, reported in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
     if status:

@@ -159,7 +159,8 @@ def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.Monkey
     from torch.distributed.elastic.rendezvous.api import RendezvousTimeoutError
 
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None  # with one node this is not needed
+    # without MASTER_ADDR the run has one node, so its launcher need not find another one
+    assert node_rendezvous.rendezvous_failure(RendezvousTimeoutError()) is None
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     assert node_rendezvous.rendezvous_failure(ValueError("other")) is None

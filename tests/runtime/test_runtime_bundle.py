@@ -70,7 +70,8 @@ def test_a_local_file_is_found_in_order(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XPC_DATA_ROOT", str(root))
     with pytest.raises(RunError, match=r"tried .*root.*here"):
         local_files.find(bundle.folder, "d.jsonl")
-    for folder in (here, tmp_path, root):  # each is preferred to the ones before
+    # each of these folders takes precedence over the folders before it in the list
+    for folder in (here, tmp_path, root):
         (folder / "d.jsonl").write_text("")
         assert local_files.find(bundle.folder, "d.jsonl") == str(folder / "d.jsonl")
     assert local_sources.path_of(bundle, "d.jsonl", "data/copy.jsonl") == str(tmp_path / "bundle/data/copy.jsonl")

@@ -256,7 +256,8 @@ def test_the_digest_covers_the_runtime_and_what_the_manifest_names(bundle: Bundl
     files = node_facts.contents(bundle)
     assert files["data/rows.jsonl"] == "sha256:2"
     assert "bundle.toml" in files
-    assert "README.md" not in files  # this node is missing
+    # this node's bundle has no README.md
+    assert "README.md" not in files
 
 
 def test_a_clock_is_compared_within_the_round_trip() -> None:

@@ -75,7 +75,8 @@ def test_a_split_that_a_folder_does_not_have(tmp_path: Path):
     (tmp_path / "rows" / "part-0.jsonl").write_text("{}\n")
 
     class Bundle:
-        folder = str(tmp_path / "bundle")  # the data is next to this folder
+        # the bundle lies in the same folder as the rows
+        folder = str(tmp_path / "bundle")
 
     source = {"path": "rows", "bundled": None}
     assert local_sources.files(Bundle(), source, "train") == ("json", [str(tmp_path / "rows" / "part-0.jsonl")])

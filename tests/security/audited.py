@@ -118,7 +118,8 @@ def main() -> None:
             statuses.append(xpc(words))
         except SystemExit as left:
             statuses.append(int(left.code or 0))
-        except BaseException as error:  # the finding has the command's name
+        except BaseException as error:
+            # any exception of a command is a finding
             watch.findings.append(f"{type(error).__name__}: {error}")
             statuses.append(-1)
         finally:

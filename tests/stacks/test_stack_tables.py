@@ -100,7 +100,8 @@ def test_every_method_has_a_class_and_its_losses(name: str) -> None:
         losses = stack.losses(method)
         assert "loss_type" in fields or not losses  # a class may have an argument of its parent without reading it
         choices = fields["loss_type"].choices if losses else ()
-        others = {"chunked_nll", "alphapo"}  # the first is nll with a warning, the second simpo
+        # `chunked_nll` is a deprecated alias of `nll`; `alphapo` only sets `simpo` and `cpo_alpha = 0`
+        others = {"chunked_nll", "alphapo"}
         assert not choices or set(losses.values()) == set(choices) - others
         default = fields["loss_type"].effective if losses else []
         assert set(default if isinstance(default, list) else [default]) <= set(losses.values())

@@ -117,7 +117,7 @@ DEFAULTS = (
     one("wsd-steps", "schedule wsd(decay=100, min_lr=5%)"),
     one("polynomial", "schedule polynomial", "optimizer adamw8bit"),
     one("inverse-sqrt", "schedule inverse_sqrt(warmup=5%)", "optimizer paged_adamw"),
-    # evaluation, saving, tracking, extras, data
+    # these specs vary evaluation, saving, tracking, extra arguments and data
     one("every-share", "data(holdout=2000)", "eval(every=5%, micro=2)", 'save "out/a" every=10% keep=2',
         "track wandb every=5"),
     one("every-epoch", "eval(every=epoch, split=test)", 'save "out/a" every=never',

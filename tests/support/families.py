@@ -294,7 +294,8 @@ def unbalanced(model_type: str) -> str | None:
     except ImportError:
         return None
     config = tiny_models.config(model_type)
-    if not hasattr(config, "output_router_logits"):  # SFTTrainer then adds no balancing loss
+    if not hasattr(config, "output_router_logits"):
+        # without `output_router_logits`, SFTTrainer adds no balancing loss
         return None
     when = "default" if getattr(config, "router_aux_loss_coef", 0.0) else "stated"
     config.output_router_logits, config.router_aux_loss_coef = True, 1.0

@@ -63,7 +63,8 @@ def ask(table: dict[str, Any], defaults: dict[str, dict[str, Any]]) -> dict[str,
         return {"layout": 1, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:3]}}
     from llamafactory.hparams import get_train_args
 
-    table.pop("deepspeed", None)  # the file is not here; its name tells its contents
+    # the recipe's DeepSpeed file does not exist here, and the importer derives its settings from its name
+    table.pop("deepspeed", None)
     made = get_train_args({**table, "use_cpu": True, "output_dir": tempfile.mkdtemp()})
     return {"layout": 0, "arguments": {type(one).__name__: stated(one, defaults, _bare) for one in made[:4]}}
 

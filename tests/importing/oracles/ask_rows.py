@@ -106,7 +106,8 @@ def of_llamafactory(case: Case) -> list[dict[str, Any]]:
     from transformers import AutoTokenizer
 
     ask_llamafactory.answers()
-    TEMPLATES.update(copy.deepcopy(UNTOUCHED.setdefault("all", copy.deepcopy(TEMPLATES))))  # each case changes them
+    # each case changes LLaMA-Factory's templates, so each case starts from a fresh copy
+    TEMPLATES.update(copy.deepcopy(UNTOUCHED.setdefault("all", copy.deepcopy(TEMPLATES))))
     with open("recipe.yaml", encoding="utf-8") as handle:
         table = yaml.safe_load(handle)
     table.update(use_cpu=True, overwrite_cache=True)

@@ -100,7 +100,8 @@ def _written(form: Any) -> str | None:
 def _slot(slot: Any) -> str:
     if isinstance(slot, dict):
         return str(slot["token"])
-    if isinstance(slot, set):  # for other names LLaMA-Factory writes nothing
+    if isinstance(slot, set):
+        # LLaMA-Factory writes nothing for other names in a set
         return "".join(f"{{{one[:3]}}}" for one in ("bos_token", "eos_token") if one in slot)
     return str(slot)
 
