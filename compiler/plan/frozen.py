@@ -12,8 +12,10 @@ from xpc.grammar.record import record
 
 @record
 class Part:
-    """What `freeze` leaves trainable: the number of `trained` parameters, and how many of the last `layers` save
-    tensors.
+    """What `freeze` leaves trainable.
+
+    `trained` is the number of trainable parameters. `layers` is the number of layers, counted from the last one, that
+    keep activations for the backward pass.
 
     `exact` is false if a count is an upper bound. This is so if a pattern of names is used (it counts as all
     parameters), if `layer_modules` is used (each named layer counts completely), or if a gradient passes through a

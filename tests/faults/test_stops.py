@@ -19,7 +19,7 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 KINDS = {
-    # two steps per epoch, and after each step an evaluation that takes longer
+    # two steps per epoch, and after each step an evaluation, which takes longer than the step
     "evaluating": (4, text("data(holdout=48)", "eval(every=1, micro=1)", steps=9, save="every=4 keep=2")),
     "epochs": (3, text("data(holdout=8)", "eval(every=epoch)", save="every=7", every="epoch")),
     "zero3": (2, text(strategy="zero3", save="every=never")),

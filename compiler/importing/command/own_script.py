@@ -57,7 +57,7 @@ def draft(
     """Import the script that a command launches. Returns three values:
 
     - the draft of the spec, or None if the script cannot be read
-    - whether the arguments may have TRL's names, because the script fills TRL's classes with them
+    - whether the script passes its arguments to TRL's classes, so that they are read under TRL's names
     - the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
 
     `entries` are the arguments of the command and of its configuration file. The defaults of the script's own classes

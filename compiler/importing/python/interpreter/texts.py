@@ -72,7 +72,7 @@ def percent(machine: Machine, left: str, right: object, node: ast.AST) -> object
     values = right if isinstance(right, tuple) else (right,)
     pieces = left.replace("%d", "%s").split("%s")
     if len(pieces) != len(values) + 1 or any("%" in one.replace("%%", "") for one in pieces):
-        return machine.unknown(node, "a text that is put together in a form that is not read")
+        return machine.unknown(node, "a `%` format that the import cannot read")
     parts: list[object] = [pieces[0].replace("%%", "%")]
     for value, piece in zip(values, pieces[1:]):
         parts += [value, piece.replace("%%", "%")]
