@@ -108,7 +108,7 @@ class Markers:
         first, last = re.match(r"\s*\S+", text), re.search(r"\s\S+\s*$", text)
         begin = f"{first[0]} {self.mark(loss)}" if first else ""
         if first and last and last.start() >= first.end():
-            end = self.mark(loss._replace(piece=text.strip()[-40:], how=END))
+            end = self.mark(Loss(loss.kind, loss.turn, text.strip()[-40:], END, loss.role))
             return f"{begin}{text[first.end() : last.start()]} {end}{last[0]}"
         return f"{begin}{text[first.end() :]}" if first else text
 
