@@ -17,7 +17,7 @@ def fault(name: str) -> str:
         return f"it has {len(parts[-1])} characters; the limit is {LONGEST}"
     strange = next((one for one in name if not (one.isascii() and (one.isalnum() or one in "-_./"))), None)
     if strange is not None:
-        return f"it has {strange!r}; a name has only letters, digits, `-`, `_` and `.`"
+        return f"it contains {strange!r}; a name has only letters, digits, `-`, `_` and `.`"
     if any(one[0] in "-." or one[-1] in "-." for one in parts):
         return "it begins or ends with `-` or `.`"
     if "--" in name or ".." in name:

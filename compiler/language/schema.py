@@ -234,8 +234,8 @@ TABLE: tuple[Setting, ...] = (
     # strategy
     Setting("strategy", k.CHOICE, "how model states are sharded over processes", head=True,
             choices=(*SPREADS, *OLD_STRATEGIES)),
-    Setting("strategy.offload", k.CHOICE, "model states kept in host memory: the optimizer's, or also the weights "
-            "(cpu)", default="none", choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
+    Setting("strategy.offload", k.CHOICE, "model states kept in host memory: those of the optimizer (`optimizer`), or "
+            "also the weights (`cpu`)", default="none", choices=("none", "optimizer", "cpu"), bare=False, alone="cpu"),
     Setting("strategy.overlap_comm", k.FLAG, "overlap gradient reduction with the backward pass"),
     Setting("strategy.allgather_bucket", k.INT, "elements per all-gather (ZeRO)", low=1),
     Setting("strategy.reduce_bucket", k.INT, "elements per reduction (ZeRO)", low=1),

@@ -42,5 +42,8 @@ def executes(spec: Spec, cell: Callable[[str], str]) -> list[str]:
         lines.append("- in `evaluate.sh`: programs that the model writes, with your rights and without a sandbox")
     head = ["", "## What this run executes", ""]
     if not lines:
-        return [*head, "Only `launch.sh` and `trainer/`, which xpc wrote; nothing that the spec names."]
+        return [
+            *head,
+            "This run executes only `launch.sh` and `trainer/`, which xpc wrote, and nothing that the spec names.",
+        ]
     return [*head, "In addition to `launch.sh` and `trainer/`, which xpc wrote:", "", *lines]

@@ -28,8 +28,8 @@ from xpc.grammar.diagnostic import Diagnostic
 STAGED = (
     "",
     "If the machines that train have no network, run `./launch.sh --stage DIR` on one that has. It fetches what the",
-    "run reads from the hub (with `--wheels` also the packages). `XPC_STAGED=DIR ./launch.sh` then trains from it, as",
-    "does a submitted job with this variable.",
+    "run reads from the hub (with `--wheels` also the packages). `XPC_STAGED=DIR ./launch.sh` then trains from",
+    "that folder, as does a submitted job with this variable.",
 )
 
 

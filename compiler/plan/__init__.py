@@ -140,7 +140,7 @@ def largest_micro(inputs: MemoryInputs, share: int) -> Micro:
     if facts is None:
         return Micro(SMALLEST, "the smallest, because the architecture is not known")
     room = CPU_GIB / max(1, inputs.world) if gpu is None else BUDGET * gpu.memory_gib
-    limit = f"{room:g} GiB of a CPU process" if gpu is None else f"{BUDGET:.0%} of {gpu.memory_gib:g} GiB"
+    limit = f"the {room:g} GiB of each CPU process" if gpu is None else f"{BUDGET:.0%} of {gpu.memory_gib:g} GiB"
     fixed = states(inputs, facts.params) + loss_head(inputs, facts)
     one = activations(inputs, facts)
     if one > room * GIB - fixed:

@@ -91,7 +91,7 @@ def effect(one: Change) -> str:
     if one.plan.verdict != FITS:
         parts.append(one.plan.verdict)
     if "strategy.offload" in one.settings:
-        parts.append("slower: it goes over the host's bus")
+        parts.append("slower: offloaded states cross the host's bus")
     pace = one.known_pace
     if pace is not None and pace >= 2:
         parts.append(f"{pace:.1f} times as fast")

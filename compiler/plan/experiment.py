@@ -179,7 +179,7 @@ def _steps(spec: Spec, given: Assumptions) -> tuple[int | None, str]:
         return int(steps), ""
     rows = given.rows if given.rows is not None else trained(spec)
     if rows is None:
-        pieces = " of the pieces of long texts" if spec.get("data.long") == "chunk" else ""
+        pieces = " after long texts are split" if spec.get("data.long") == "chunk" else ""
         return None, f"the number of rows{pieces} is not known: `--rows N` states it"
     if spec.method.generates and spec.method.grouped:
         group = spec.get("method.generations") or 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.registry import find_gpu
 
-HELP = "of a GPU-hour: 2.5, or h100-80gb=2.5,a100-80gb=1.4"
+HELP = "price of a GPU-hour: 2.5, or h100-80gb=2.5,a100-80gb=1.4"
 EVERY = ""
 """The key of a price that applies to all GPUs."""
 

@@ -138,11 +138,11 @@ class Derivation(OpenSpec):
         value, why = self.choice.values[path]
         self.set(path, value, why)
         if path == "memory.checkpointing":
-            state, typed = ("on", "checkpointing") if value else ("off", "checkpointing = false")
+            state, typed = ("turns it on", "checkpointing") if value else ("leaves it off", "checkpointing = false")
             if not value or self._is_noted():
-                self.note(path, f"no checkpointing is written: {state}, {why}", f"`memory({typed})` states it")
+                self.note(path, f"no checkpointing is written: xpc {state}, {why}", f"`memory({typed})` states it")
         else:
-            self.note(path, f"no strategy is written: {value}, {why}", f"`strategy {value}` states it")
+            self.note(path, f"no strategy is written: xpc takes {value}, {why}", f"`strategy {value}` states it")
         return True
 
     def _is_noted(self) -> bool:
@@ -224,7 +224,7 @@ class Derivation(OpenSpec):
         if self.hardware.world > 1:
             self.note(
                 "strategy",
-                f"no strategy is written: ddp on {self.hardware.world} processes",
+                f"no strategy is written: xpc takes ddp on {self.hardware.world} processes",
                 "`with zero2`, `zero3` or `fsdp` shards the model states",
             )
 
@@ -239,7 +239,7 @@ class Derivation(OpenSpec):
         reason = f"compute capability {gpu.compute_capability} {'has' if name == 'bf16' else 'has no'} bf16"
         self.set("precision", name, reason, DEFAULT)
         alone = "; `precision fp32(tf32)` computes in TF32 alone" if "precision.tf32" in self.values else ""
-        message = f"no precision is written: {name} on {gpu.name} ({reason})"
+        message = f"no precision is written: xpc takes {name} on {gpu.name} ({reason})"
         self.note("precision", message, f"`precision {name}` states it{alone}")
 
     def _attention(self) -> None:
@@ -248,7 +248,7 @@ class Derivation(OpenSpec):
         kind, by_name = self.model.model_type, ""
         # every family supports eager attention, so a wrong guess of the family costs only speed
         if kind is None and self.model.id is not None:
-            kind, by_name = registry.family_named(self.model.id), ", and the model's name says that it is one"
+            kind, by_name = registry.family_named(self.model.id), " (the family is guessed from the model's name)"
         family = self.stack.family(kind)
         if family is not None and "sdpa" not in family.attention:
             self.set("model.attn", "eager", f"{family.model_type} has no sdpa in this target{by_name}", DEFAULT)
@@ -283,7 +283,9 @@ class Derivation(OpenSpec):
             longer = "longer rows are dropped, and the run counts them"
         else:
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
-        self.note("batch.seq", f"no longest sequence is written: seq={seq}; {longer}", f"`seq={seq}` states it")
+        self.note(
+            "batch.seq", f"no longest sequence is written: xpc takes seq={seq}; {longer}", f"`seq={seq}` states it"
+        )
 
     def _workers(self) -> None:
         """Set the number of tokenizing processes to two per GPU of a node, if the GPUs would wait for a single process
@@ -329,7 +331,7 @@ class Derivation(OpenSpec):
             self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
-            self.note("train.epochs", "no length is written: 3 epochs", "`for 3 epochs` states it")
+            self.note("train.epochs", "no length is written: the run lasts 3 epochs", "`for 3 epochs` states it")
         if "data.exhausted" not in self.values and any(one.share is not None for one in self.data):
             self.set("data.exhausted", "stop", "", DEFAULT)
         for path, value in (("data.documents", "line"), ("data.long", "cut")):

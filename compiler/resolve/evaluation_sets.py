@@ -47,7 +47,7 @@ class Sets:
                     f"two evaluation sets would be called `{one.name}`",
                     one.label,
                     related=(first.label,),
-                    help=f"put one of them into a block, `data {one.name}_2 {{`, and name the block here",
+                    help=f"put one of the two sets into a block, `data {one.name}_2 {{`, and name the block here",
                 )
         names = tuple(one.name for one in sets)
         self.values["eval.data"] = Value(names if isinstance(node, List) else names[0], value.origin)

@@ -46,7 +46,7 @@ def _value(
     if value is None or wrong:
         problems.report(
             "XP104",
-            f"`{path}` cannot be passed on: {wrong or 'it has no plain form'}",
+            f"`{path}` cannot be passed to {library}: {wrong or 'its value has another form'}",
             item.label,
             help="write a number, a quoted text, true, false or a list",
         )

@@ -193,7 +193,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 "XP111",
                 f"`{node.name[:80]}` is not in the registry: its rows are assumed to be {in_words(usual)}",
                 label,
-                help="if that is wrong, write their shape, such as "
+                help="if the rows have another shape, write it, such as "
                 f"`data(format={others[-1] if method == 'kto' else 'conversations'})`"
                 if others
                 else f"`data(format={usual})` states it",

@@ -14,7 +14,7 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
 
-UNKNOWN = "its vocabulary and its memory are not checked either; name a registered model, or a folder that is here"
+UNKNOWN = "the vocabulary and memory of this teacher are not checked; name a registered model, or a folder that is here"
 ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folder that `save(merge)` writes"
 
 

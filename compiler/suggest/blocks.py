@@ -123,9 +123,10 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
         # the number may be that of all GPUs, or of those in a node
         if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:
             both = (
-                f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)}" for one in (each, total)
+                f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)} GPUs in all"
+                for one in (each, total)
             )
-            return f"write {' GPUs in all, or '.join(both)}", ""
+            return f"write {', or '.join(both)}", ""
         count = str(each or "N")
     known = registry.find_gpu(name)
     if machines["count"] is not None or known is None:

@@ -29,8 +29,8 @@ PERCENT = ("pct", "percent", "perc", "pc")
 UNSET = {
     "save.resume": (
         ("/",),
-        "leave `resume` out: a run resumes from the newest checkpoint in its own folder; other weights are named "
-        "in the first line",
+        "leave `resume` out: a run resumes from the newest checkpoint in its own folder; to start from other "
+        "weights, write their folder as the model in the first line",
     ),
     "save.keep": (ALL, "leave `keep` out: every checkpoint is kept"),
     "save.every": (
@@ -270,7 +270,7 @@ def _of_another_setting(row: Setting, name: str) -> str:
         owners = methods_with(name.lower().replace("-", "_"))
         if owners:
             forms = " or ".join(f"`method {one}(loss={name.lower().replace('-', '_')})`" for one in owners)
-            return f"write {forms}: it is a loss, not a method"
+            return f"write {forms}: `{name}` is a loss, not a method"
     why = no_such_choice(row.name, name)
     if why:
         return f"{why}write one of {', '.join(row.choices)}"

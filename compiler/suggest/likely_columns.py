@@ -62,13 +62,13 @@ def advice(method: str, source: DataSource, ref: str) -> str:
         others = ": the other columns go to the reward functions" if METHODS[method].grouped else ""
         if found:
             return f"write `{found}`{others}"
-        such = f"name other rows, such as `{_registered_example(method)}`"
+        such = f"train on other data, such as `{_registered_example(method)}`"
         return f"{such}, or write `data(prompt=NAME)` with the column that has the prompt"
     if found:
         return f"write `{found}`"
     holds = " or ".join(", ".join(f"`{one}`" for one in SHAPES[shape]) for shape in of_text(METHODS[method].shapes)[:2])
     other = next(name for name, one in METHODS.items() if source.shape in one.shapes)
-    needed = f"for {method}, name rows that have {holds}, or write a `format` and the `columns` that it reads"
+    needed = f"for {method}, name data whose rows have {holds}, or write a `format` and the `columns` that it reads"
     return f"`method {other}` trains on such rows; {needed}"
 
 

@@ -209,7 +209,7 @@ def gpu(name: str) -> tuple[Guess, str]:
         return Guess(tuple(typos[:MOST])), ""
     if name.lower().removesuffix("s") in ("gpu", "card", "device", "cuda", "accelerator", "nvidia"):
         return Guess(()), "write `hardware N x GPU`, with the name of your GPU: `xpc list gpus` prints them"
-    return Guess(()), "it is not a GPU of the registry; `xpc list gpus` prints them"
+    return Guess(()), "`xpc list gpus` prints the GPUs of the registry"
 
 
 def either(names: Iterable[str]) -> str:

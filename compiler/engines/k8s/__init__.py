@@ -30,7 +30,11 @@ class Kubernetes(Engine):
         where = f"`/opt/{location(spec)}` in the image"
         if spec.get("launch.volume") is not None:
             where = f"`{location(spec)}` on the volume, next to what the run reads, or {where}"
-        served = ["", "Its job `vllm` is the server, and XPC_VLLM_HOST is set."] if spec.asks_server else []
+        served = (
+            ["", "The JobSet's job `vllm` is the vLLM server, and XPC_VLLM_HOST is set for the trainer."]
+            if spec.asks_server
+            else []
+        )
         return ["", f"On Kubernetes, put the bundle at {where}:", "", "```", *lines, "```", *served]
 
     def command(self, spec: Spec, out: str) -> str:

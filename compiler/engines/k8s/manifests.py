@@ -77,7 +77,7 @@ def survived_failures(nodes: int) -> str:
     """
     count = (BACKOFF_LIMIT - 1) // nodes
     return (
-        "with this many nodes, at the first failure."
+        "a run with this many nodes ends at its first failure."
         if count == 0
         else f"a run like this survives {count} failure{'s' if count > 1 else ''}."
     )

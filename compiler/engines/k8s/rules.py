@@ -29,7 +29,7 @@ def no_image(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("launch", "names no image"),
             "pods need an image",
-            'write `image = "ghcr.io/me/train:1"`, an image with what requirements.txt lists',
+            'write `image = "ghcr.io/me/train:1"`, an image with the packages of requirements.txt',
         )
 
 

@@ -136,7 +136,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to sbatch",
-            'write complete options, such as `extra_args = ["--mail-type=END"]`; settings of `launch` write the others',
+            'write complete options, such as `extra_args = ["--mail-type=END"]`; `launch` has settings for the others',
         )
 
 
@@ -199,7 +199,7 @@ def part_of_a_node(spec: Spec) -> Iterator[Finding]:
         if spec.flag("launch.exclusive") and spec.written(path):
             yield Finding(
                 spec.location(path, "less than `exclusive` takes"),
-                f"`exclusive` and `{path[7:]}` ask for different parts of a node",
+                f"`exclusive` takes the whole node, but `{path[7:]}` asks for a part of it",
                 f"leave `{path[7:]}` out, or `exclusive`",
                 (spec.label("launch.exclusive", "the whole node"),),
             )

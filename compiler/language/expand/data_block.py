@@ -159,7 +159,7 @@ class _DataBlock:
                 more = ""
                 if near == "take" and isinstance(part, Setting):
                     location, form = part.span, self.taken(part.value)
-                    more = ": of the rows that this source has" if form.endswith("%") else ""
+                    more = ": a share of the rows of this source" if form.endswith("%") else ""
                 elif near == "share" and isinstance(part, Setting):
                     location, form = part.span, self.share(part)
                     more = ": its part of the mixture, 100% with those of all other sources"

@@ -23,7 +23,7 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
     if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
         location = title.span if isinstance(title, Ref | String) else name.span
         near = nearest(to.typed(location), schema.EXTRA_TARGETS) or "trl"
-        help = f"write `extra {near} {{`, and its names on the lines below"
+        help = f"write `extra {near} {{`, and the arguments for {near} on the lines below"
         to.problem("XP106", "`extra` goes to trl, accelerate or deepspeed", location, help=help)
         return
     table = to.out.extra.setdefault(title.name, {})

@@ -29,9 +29,9 @@ GRPO = Method(
     (
         Setting("method.tools", k.FUNCTIONS, "functions of files that the model may call while it generates",
                 methods=("grpo",)),
-        Setting("method.environment", k.FUNCTIONS, "class of a file whose methods the model may call; each completion "
-                "has an instance, which `reset` starts and `get_reward` may score", methods=("grpo",), inner=True,
-                example='"env.py:Maze"'),
+        Setting("method.environment", k.FUNCTIONS, "class in a file, with methods that the model may call; each "
+                "completion has its own instance: `reset` starts it, and `get_reward` may return its reward",
+                methods=("grpo",), inner=True, example='"env.py:Maze"'),
         Setting("method.tool_turns", k.INT, "maximum rounds of tool calls in a completion; default is as many as fit "
                 "in `max_completion`", low=1, high=10**6, args=("max_tool_calling_iterations",), methods=("grpo",),
                 inner=True, example="4"),

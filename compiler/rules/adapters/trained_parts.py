@@ -90,7 +90,7 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
         if not spec.written(path):
             continue
         yield Finding(
-            spec.location(path, WHOSE.get(name, "only lora and qlora have it")),
+            spec.location(path, WHOSE.get(name, "a setting of lora and qlora")),
             f"`{spec.adapter}` has no `{name}`",
             f"leave `{name}` out",
             (spec.label(spec.adapter, "the adapter"),),

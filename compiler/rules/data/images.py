@@ -158,12 +158,12 @@ def images_of_shards(spec: Spec) -> Iterator[Finding]:
 LIGER = "liger-kernel 0.8.5 cannot be imported for Qwen2.5-VL"
 UNREAD: dict[Path, str] = {
     "memory.liger": LIGER,
-    "memory.offload_activations": "it was not tested with the part that reads images",
+    "memory.offload_activations": "it was not tested with the vision tower",
     "lora.init": "`init` was not tested with image encoders, which get no adapters",
-    "lora.from": "the saved adapter may be on the part that reads images",
+    "lora.from": "the saved adapter may be on the vision tower",
     "oft": "OFT was not tested with image encoders, which get no adapters",
-    "lora.bits": "a quantized base was not tested with the part that reads images",
-    "freeze": "the part that reads images is always frozen, and the other weights are trained",
+    "lora.bits": "a quantized base was not tested with the vision tower",
+    "freeze": "the vision tower is always frozen, and the other weights are trained",
     "model.compile": "the number of patches differs from batch to batch",
     "model.rope": "positions of Qwen2.5-VL have three axes",
     "model.tokens": "new tokens were not tested with a processor",

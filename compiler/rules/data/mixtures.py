@@ -190,12 +190,12 @@ def named_twice(spec: Spec) -> Iterator[Finding]:
         name = f"`{source.name[:80]}`"
         same = f"{name} is named twice" if first.name == source.name else f"{name} has rows of `{first.name[:80]}`"
         if spec.flag("data.unique"):
-            severity, message = "warning", f"{same}, and `unique` drops its rows again"
+            severity, message = "warning", f"{same}, and `unique` drops the repeated rows"
             help = "name it once, or leave `unique` out"
         elif spec.get("data.holdout") is not None:
             severity, message = "warning", f"{same}: held-out rows would be trained on"
             help = "name it once; `share` and `exhausted = repeat` use the rows of a source more often"
         else:
             severity, message = "note", f"{same}: those rows are trained on twice in each epoch"
-            help = "name it once if that is not intended"
+            help = "to train on those rows once, name the source once"
         yield Finding(source.label, message, help, (first.label,), severity=severity)

@@ -97,7 +97,7 @@ def _instead(spec: Spec, source: DataSource) -> str:
 def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
     """For each key of a turn that no trainer reads, such as `loss_weight`: a description and a help, as in `UNREAD`."""
     keys = [kind[len(TURN_KEY) :] for kind in ({} if found is None else found.tallies) if kind.startswith(TURN_KEY)]
-    help = "leave turns that are not to be learned out of the data"
+    help = "in the data, leave out the turns that are not to be learned"
     if masks_answers(spec):
         help = "set `weight` to 0 in turns that are not to be learned, and write `method sft(assistant_only)`"
     return {TURN_KEY + key: (f"a turn with the key `{key}`", help) for key in keys}

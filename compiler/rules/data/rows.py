@@ -125,7 +125,8 @@ def _other_shape(source: DataSource, found: Survey) -> str:
     if why.endswith("is not read as text"):
         return 'name another column, or write the rows as JSON lines, in which `"42"` is a text'
     if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):
-        return f"say whose name it is: `data(user_roles=[{listed([who[1]])}])`, or `assistant_roles`, or `tool_roles`"
+        name = listed([who[1]])
+        return f"state the role of {name}: `data(user_roles=[{name}])`, or `assistant_roles`, or `tool_roles`"
     other = next((one for one in TURNS if why.endswith(f"`format = {one}` do")), None)
     if other is not None and source.shape in TURNS:
         names = [*rows.columns(source), *(name for name in KEPT if name in found.columns)]

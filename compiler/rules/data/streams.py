@@ -133,7 +133,7 @@ def loader(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.extra_location("trl", name),
                 f"`{name}` cannot be used with a stream, which one process reads in the stored order",
-                "leave it out, or leave `streaming` out",
+                f"leave `{name}` out, or leave `streaming` out",
                 stream,
             )
     if spec.context_parallel > 1:

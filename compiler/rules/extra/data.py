@@ -132,7 +132,7 @@ def text_column(spec: Spec) -> Iterator[Finding]:
     if all(source.shape != "text" for source in spec.data):
         yield Finding(location, "`dataset_text_field` needs rows of text", help, severity="warning")
     elif name in READ_BY_TRL:
-        yield Finding(location, f"`{name}` is a column with another meaning", help)
+        yield Finding(location, f"trl reads a column `{name}` as something other than text", help)
     elif not spec.stack.facts.end_token_of_any_column:
         yield Finding(
             location,
@@ -206,7 +206,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
             location,
             "`dft` does not smooth labels",
             "leave `label_smoothing_factor` or `loss = dft` out",
-            (spec.label("method.loss", "one of the two is lost"),),
+            (spec.label("method.loss", "this loss is not smoothed"),),
         )
         return
     # the rule XP496 already reports label smoothing with context parallelism under ZeRO (Ulysses)
@@ -217,7 +217,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
             location,
             "with smoothed labels the router's loss is dropped",
             "leave `label_smoothing_factor` or `router_aux_loss_coef` out",
-            (spec.extra_location("trl", "router_aux_loss_coef", "one of the two is lost"),),
+            (spec.extra_location("trl", "router_aux_loss_coef", "this loss would be dropped"),),
         )
         return
     yield Finding(

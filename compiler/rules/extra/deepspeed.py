@@ -57,7 +57,7 @@ def deepspeed_not_used(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_location("deepspeed", name, "a key of DeepSpeed"),
             f"`{name}` has no effect with {spec.text('strategy')}",
-            "write `strategy zero2`, or leave it out",
+            f"write `strategy zero2`, or leave `{name}` out",
             (spec.label("strategy", "the strategy"),),
         )
 

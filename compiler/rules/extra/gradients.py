@@ -45,7 +45,7 @@ def half_precision_masters(spec: Spec) -> Iterator[Finding]:
                 related,
             )
         elif not offloaded and not (kind == "bf16" and is_on(spec, states)):
-            also = f", or `{states} = true` next to it" if kind == "bf16" else ""
+            also = f", or `{states} = true` in `extra deepspeed`" if kind == "bf16" else ""
             yield Finding(
                 spec.extra_location("deepspeed", name, "needs DeepSpeed's CPU Adam"),
                 f"{kind} master weights need an offloaded optimizer",

@@ -108,9 +108,9 @@ def smoothing_range(spec: Spec) -> Iterator[Finding]:
     if not _method_is(spec, "dpo") or not isinstance(value, int | float):
         return
     for name, wrong, text, better in (
-        ("exo_pair", value == 0 and spec.stack.facts.exo_pair_needs_smoothing, "log(0)", 0.001),
-        ("exo_pair", value >= 1, "log(1 - 1)", 0.001),
-        ("robust", value >= 0.5, f"1 - 2 x {value:g} = {1 - 2 * value:g}", 0.1),
+        ("exo_pair", value == 0 and spec.stack.facts.exo_pair_needs_smoothing, "`exo_pair` computes log(0)", 0.001),
+        ("exo_pair", value >= 1, "`exo_pair` computes log(1 - 1)", 0.001),
+        ("robust", value >= 0.5, f"`robust` divides by 1 - 2 x {value:g} = {1 - 2 * value:g}", 0.1),
     ):
         if wrong and name in spec.losses:
             written = spec.label("method.label_smoothing", text)

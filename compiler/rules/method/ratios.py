@@ -69,7 +69,7 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
     bound = 0.2 if bound is None else bound
     if isinstance(bound, int | float) and bound < 1:
         yield Finding(
-            spec.location("method.loss", "its weights are at most `epsilon_high`"),
+            spec.location("method.loss", "`epsilon_high` is the largest ratio"),
             f"cispo cuts every importance ratio to {bound:g}",
             write("epsilon_high = 5", ", a bound of the ratio itself"),
         )

@@ -184,7 +184,7 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
             many = sum(full.values())
             every = found.broken is None and many == found.rows
             yield Finding(
-                spec.location("batch.seq", f"{max(full):,} words are more tokens than {seq:,}"),
+                spec.location("batch.seq", f"a prompt has {max(full):,} words, each at least one token"),
                 f"{'every' if every else many} prompt{'s' * (many > 1 and not every)} of "
                 f"`{source.name[:80]}` {'is' if every or many == 1 else 'are'} longer than `seq`",
                 f"write `seq = {_next_power(2 * max(full))}`",

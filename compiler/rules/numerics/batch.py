@@ -189,7 +189,7 @@ def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
     if name not in WITH_FLOOR:
         help = "write `schedule cosine`, or leave `min_lr` out"
         if name == "linear":
-            line = "write `schedule polynomial`, a straight line down to `min_lr` unless `power` is written, or"
+            line = "write `schedule polynomial`, which falls linearly to `min_lr` if `power` is not set, or"
             help = f"{line} leave `min_lr` out" if floor.value else "leave `min_lr` out: `linear` ends at 0"
         yield Finding(
             spec.location("schedule.min_lr"),

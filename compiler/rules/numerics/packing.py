@@ -319,7 +319,7 @@ def flash_does_not_isolate(spec: Spec) -> Iterator[Finding]:
     if known is None:
         yield Finding(
             spec.location(name, f"the family is {other}"),
-            f"{attn} does not keep documents apart: {other} carries a state from token to token",
+            f"{attn} does not keep documents apart: layers of {other} carry a state from token to token",
             f"leave `{name.rpartition('.')[2]}` out" + presumed_hint(spec),
             (spec.model.label, spec.label("model.attn", "the attention")),
         )

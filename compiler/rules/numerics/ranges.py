@@ -115,7 +115,7 @@ RANGES = (
     Range("method.beta", 0.5, 100, "beta = 2.5", "2 to 10 for SimPO", ("cpo",), losses=("simpo",),
           default_of="method.loss"),
     Range("method.beta", 1e-3, 10, "beta = 0.1", "0.01 to 0.5 for cpo", ("cpo",)),
-    Range("method.label_smoothing", 0, 0.49, "label_smoothing = 0.1", "0 to 0.3; at 0.5 nothing is preferred",
+    Range("method.label_smoothing", 0, 0.49, "label_smoothing = 0.1", "0 to 0.3; at 0.5 the loss has no preference",
           ("dpo",), losses=("sigmoid",)),
     Range("method.margin", 0, 20, "margin = 0.5", "0.3 to 5"),
     Range("method.likelihood", 0, 10, "likelihood = 1", "0 to 1"),

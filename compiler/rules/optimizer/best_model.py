@@ -301,7 +301,7 @@ def best_on_one_machine(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.extra_location("trl", LOAD, f"on {spec.integer('nodes')} machines"),
             "the machines are assumed to share the folder of the checkpoints",
-            "if they do not, write `save_on_each_node = true` in `extra trl`",
+            "if each machine has its own folder, write `save_on_each_node = true` in `extra trl`",
             (spec.label("nodes", "the machines"), spec.label("save", "the folder")),
         )
 

@@ -86,7 +86,7 @@ def secret(spec: Spec) -> Iterator[Finding]:
             name, _, value = text.removeprefix("--").partition("=")
             if is_secret(name, value) or (value and name.upper().endswith(("_TOKEN", "_KEY", "_PASSWORD"))):
                 yield Finding(
-                    spec.location(path, "its value would stand in the bundle"),
+                    spec.location(path, "the bundle would contain this value in plain text"),
                     f"`{name[:60]}` has the name of a secret",
                     "remove it; the run reads HF_TOKEN and the like from the environment of its launch",
                 )

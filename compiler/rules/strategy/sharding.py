@@ -293,7 +293,7 @@ def sharded_weights_only(spec: Spec) -> Iterator[Finding]:
     if spec.sharded_by_fsdp and spec.get("strategy.state_dict") == "sharded" and not spec.flag("save.full_state"):
         yield Finding(
             spec.location("strategy.state_dict"),
-            "sharded checkpoints need the full state",
+            "a sharded checkpoint cannot have the weights alone, as `full_state = false` asks",
             write("state_dict = full"),
             (spec.label("save.full_state", "set here"),),
         )
