@@ -140,7 +140,7 @@ def read(path: str) -> SourceFile:
         path = "standard input" if path == "-" else path
         raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if len(text) > MAX_SIZE and not path.endswith(".ipynb"):
-        raise UsageError(f"{path} is larger than {MAX_SIZE} characters")
+        raise UsageError(f"{path} is longer than {MAX_SIZE} characters")
     return SourceFile(name, text, os.path.dirname(os.path.abspath(path)) if path != "-" else os.getcwd())
 
 

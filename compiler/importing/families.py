@@ -62,9 +62,7 @@ def refuse_images(draft: Draft) -> None:
     not.
     """
     if draft.model and kind_of(draft) in IMAGE_FAMILIES:
-        why = (
-            "a spec trains neither the part that reads images nor the tokens of images, and other tools may train both"
-        )
+        why = "a spec trains neither the vision tower nor the tokens of images, and other tools may train both"
         help = "write the spec by hand; docs/data.md has an example"
         text = f"`{draft.model[:80]}` reads images, and configurations with images are not imported: {why}"
         draft.messages.append(Message("error", "", text, help))
@@ -129,14 +127,14 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
         apart = facts.isolate_mask and exact and registry.find_model(draft.model) is not None
     if apart and not parallel:
         return
-    why = "among ranks that share a sequence" if parallel else "of this family"
+    why = "among ranks that share a sequence" if parallel else "in models of this family"
     for path in [one for one in draft.settings if one.startswith("batch.packing.")]:
         del draft.settings[path]
     _replace(
         draft,
         "batch.packing",
         False,
-        f"nothing keeps packed documents {why} apart",
+        f"nothing keeps packed documents apart {why}",
         "sample_packing",
         f"{tool} packs several rows into a sequence, and its own kernels keep them apart; the libraries of a bundle "
         f"do not {why}, and the spec has one row per sequence: raise `micro` for as many tokens a step",
@@ -252,8 +250,10 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
         return
     if not any(map(draft.has, ADAPTERS)):
         return
-    name, other = ("FSDP1", "strategy fsdp") if kind == "fsdp1" else ("a full checkpoint", "state_dict = sharded")
-    loses = f"on {draft.stack.name} {name} does not restore an adapter"
+    name, other = (
+        ("a checkpoint of FSDP1", "strategy fsdp") if kind == "fsdp1" else ("a full checkpoint", "state_dict = sharded")
+    )
+    loses = f"{draft.stack.name} cannot restore an adapter from {name}"
     draft.default("save.resume", "never", loses if resumes else f"{tool} does not resume by itself, and {loses}")
     if resumes:
         resumed = f"{tool} resumes from the newest checkpoint in `output_dir`; the spec starts anew, because {loses}"

@@ -168,9 +168,7 @@ def machine(text: str) -> str:
 
         guess, why = registry_names.gpu(gpu)
         intended = f"; did you mean {registry_names.either(guess.names)}?" if guess.names else f"; {why}"
-        raise ValueError(
-            f"`{gpu[:40]}` is not a GPU of the registry{intended.removeprefix('; it is not a GPU of the registry')}"
-        )
+        raise ValueError(f"`{gpu[:40]}` is not a GPU of the registry{intended}")
     return f"{count} x {gpu}" if count else gpu
 
 

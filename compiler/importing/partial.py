@@ -109,7 +109,7 @@ def _own(messages: list[Message], known: dict[str, str]) -> Decision:
     what = "key" if len(names) == 1 else "keys"
     where = "" if known else ", and no script next to the source declares them"
     text = f"what {len(names)} {what} of the repository's own script should do: {listed}{where}"
-    return Decision(text, tuple(one.location for one in messages), "the spec has the lines of the keys as comments")
+    return Decision(text, tuple(one.location for one in messages), "the spec keeps the lines of these keys as comments")
 
 
 def screen(draft: Draft, out: str | None) -> str:

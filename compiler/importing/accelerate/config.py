@@ -184,8 +184,8 @@ def _by_its_name(draft: Draft, entry: Entry, name: str) -> None:
         draft.error(entry, "the file does not exist", "`--deepspeed FILE` names it")
         return
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("deepspeed", f"`{name}` does not exist: the spec has the ZeRO stage in the file's name, and "
-                  "DeepSpeed's defaults (`--deepspeed FILE` names the file)", entry)  # fmt: skip
+    draft.differs("deepspeed", f"`{name}` does not exist: the spec takes the ZeRO stage from its name, and the "
+                  "rest from DeepSpeed's defaults (`--deepspeed FILE` names the file)", entry)  # fmt: skip
 
 
 def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
@@ -196,8 +196,8 @@ def missing_launch(draft: Draft, entry: Entry, name: str) -> bool:
     if stage is None or "offload" in name:
         return False
     draft.put("strategy", zero.STAGES[int(stage[1])], entry)
-    draft.differs("config_file", f"`{name}` does not exist: the spec has the ZeRO stage in the file's name, and "
-                  "accelerate's defaults (`--accelerate FILE` names the file)", entry)  # fmt: skip
+    draft.differs("config_file", f"`{name}` does not exist: the spec takes the ZeRO stage from its name, and the "
+                  "rest from accelerate's defaults (`--accelerate FILE` names the file)", entry)  # fmt: skip
     return True
 
 

@@ -210,7 +210,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
         elif inner == "cos_min_ratio" and (least := number(one)) is not None:
             draft.put("schedule.min_lr", Amount("share", least), one)
         elif inner == "last_batch_iteration" and number(one) == -1:
-            draft.note(one, "the run begins at its first step")
+            draft.note(one, "-1 begins at the first step, as a run of the spec does")
         elif inner == "total_num_steps" and integer(one) is not None:
             steps = draft.settings.get("train.steps")
             if steps is not None and steps.text == str(integer(one)):
@@ -356,4 +356,4 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
             draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
         else:
-            draft.note(one, "a bundle has the value that its target needs")
+            draft.note(one, "a bundle sets the value that its target needs")

@@ -112,7 +112,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         ):
             draft.note(one, "it follows the number of processes")
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
-            draft.note(one, "a bundle has the value that its target needs")
+            draft.note(one, "a bundle sets the value that its target needs")
         else:
             draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 

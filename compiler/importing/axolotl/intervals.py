@@ -137,7 +137,7 @@ def warmup(draft: Draft, named: Entries) -> None:
         )
     elif written.text == "1" and written.entry is not None:
         draft.settings.pop("schedule.warmup")
-        draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl turns one step into two")
+        draft.put("schedule.warmup", Amount("count", 2), written.entry, "axolotl warms up for 2 steps if 1 is written")
     elif written.text.endswith("%") and length is not None:
         steps = int(float(written.text[:-1]) / 100 * length)
         draft.settings.pop("schedule.warmup")

@@ -106,7 +106,7 @@ def draft(
     out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
-            why = f"`{line.program}` does not read this word", "leave it out if it has no effect"
+            why = f"`{line.program}` does not read this word", "leave it out if it does not change the training"
             out.error(Entry(word.text, None, file, word.line), *(not_set(word.open) if word.open else why))
     for key, one in entries.items():
         if (one.file, one.key) in out.outcomes:
@@ -126,7 +126,7 @@ def draft(
             out.note(one, f"`{line.program}` declares no such argument")
             out.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
         else:
-            out.error(one, f"`{line.program}` has no such argument", "leave it out if it has no effect")
+            out.error(one, f"`{line.program}` has no such argument", "leave it out if it does not change the training")
     return out, classes, None
 
 

@@ -149,7 +149,11 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
                 changed.setdefault(path, []).append(written.text)
         if member.sources != draft.sources:
             loop = Entry(f"${name}", " ".join(values), file, 0)
-            draft.error(loop, "a sweep has one corpus, and the loop has several", f"`--set {name}=VALUE` takes one")
+            draft.error(
+                loop,
+                "all runs of a sweep have the same data, but this loop changes the data",
+                f"`--set {name}=VALUE` takes one",
+            )
             return
     for path, texts in changed.items():
         if len(texts) == len(values) and len(set(texts)) > 1:
@@ -248,7 +252,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
     trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
     visible = overrides.environment.get("CUDA_VISIBLE_DEVICES")
     if line.launcher == "python" and overrides.hardware is None and visible is not None and "," in str(visible.value):
-        draft.warn(visible, "the script names several GPUs; the spec has one GPU, and the batch of one process",
+        draft.warn(visible, "the script names several GPUs; the spec has one GPU, with the global batch of one process",
                    "`--hardware '4 x h100-80gb'` names the GPUs")  # fmt: skip
     for word in rest:
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
@@ -285,7 +289,7 @@ def _dropped(draft: Draft, line: Line, file: str) -> None:
     condition whose outcome is unknown.
     """
     for dropped in line.dropped:
-        why = "the script does not set this variable; the import assumes that it is empty"
+        why = "the script does not set this variable; the import assumes that the variable is empty"
         if ":" in dropped.text:
             why = "the import cannot evaluate the condition that adds words here, and leaves them out"
         draft.warn(Entry(dropped.text, None, file, dropped.line), why)

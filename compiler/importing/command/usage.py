@@ -44,8 +44,8 @@ def report(draft: Draft, taken: dict[str, Entry], numbers: set[str]) -> None:
     a decision for a person.
     """
     for number in sorted(numbers & set(taken)):
-        draft.error(taken[number], "an argument of the script, which has no default; the spec has the value of this "
-                    "command, which starts the script", "`--set 1=VALUE` gives another")  # fmt: skip
+        draft.error(taken[number], "this argument of the script has no default; the spec takes its value from this "
+                    "documented command", "`--set 1=VALUE` gives another")  # fmt: skip
 
 
 def _launches(text: str, name: str, file: str, overrides: Overrides) -> Iterator[tuple[list[str], str, int]]:

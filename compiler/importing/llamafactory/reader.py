@@ -127,7 +127,7 @@ def llamafactory(
     float8.switch(draft, named, "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
     draft.keep(
         named,
-        {"tokenized_path": "LLaMA-Factory reads its own Arrow files there; a bundle tokenizes its data itself"},
+        {"tokenized_path": "LLaMA-Factory reads its own Arrow files from it; a bundle tokenizes its data itself"},
     )
     draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)

@@ -119,7 +119,7 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
             f"`{name}` has rows of `openai`, to whose system prompts LLaMA-Factory adds `detailed thinking off`"
         )
     elif form not in ("alpaca", "sharegpt"):
-        whys.append(f"`{name}` has rows of `{form[:40]}`, which LLaMA-Factory does not know, either")
+        whys.append(f"`{name}` has rows of `{form[:40]}`, a format that LLaMA-Factory does not have")
     for why in whys:
         draft.error(entry, why, "write the rows as messages, and name them by `--data`")
     return bool(whys)

@@ -160,7 +160,7 @@ def _item(out: Data, step: Object, given: Argument | None) -> None:
     elif step.path == "sklearn.model_selection.train_test_split[]" and key in (0, 1):
         out.held = "train" if key == 0 else "test"
     elif not isinstance(key, str):
-        out.problems.append((step, "a part of the data that is not known", ""))
+        out.problems.append((step, "the script selects a part of the data by a value that is not known", ""))
     elif out.holdout is not None:
         out.held = key
     else:

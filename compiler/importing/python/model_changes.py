@@ -109,7 +109,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
         draft.error(
             Entry("parameters", None, location.file, location.line),
             "a loop over the model's parameters or modules changes them",
-            "`freeze` trains some of the weights; casts follow `precision`",
+            "write `freeze` to train only some of the weights; `precision` decides the casts",
         )
     _config(draft, model)
     _unread_calls(draft, model, trainer, machine)
@@ -153,7 +153,7 @@ def _continued(draft: Draft, model: Model, trainer: Object, read: Callable[[str]
     if isinstance(found.value, str) and read(f"{found.value}/adapter_config.json") is None:
         draft.warn(
             found,
-            "the adapter is not here, and `xpc check` reads its rank and its modules",
+            "the adapter is not here, but `xpc check` needs its rank and its modules",
             "copy its folder next to the spec",
         )
 

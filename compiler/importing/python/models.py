@@ -261,7 +261,7 @@ def loaded_dtype(draft: Draft, entries: Entries, model: Model) -> None:
         Entry("from_pretrained", None, loaded.location.file, loaded.location.line),
         "it has no dtype: transformers 4 loads the weights in fp32, and transformers 5 in the type of the checkpoint, "
         "nearly always bf16; the spec has fp32",
-        "write `model(dtype = bf16)` for the other dtype",
+        "write `model(dtype = bf16)` to load the weights in bf16",
     )
 
 

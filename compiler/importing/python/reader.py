@@ -227,7 +227,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     if visible is not None and overrides.hardware is None and count_visible > 1:
         draft.warn(
             entry("CUDA_VISIBLE_DEVICES", visible),
-            "the script names several GPUs; the spec has one GPU, and the batch of one process",
+            "the script names several GPUs; the spec has one GPU, with the global batch of one process",
             f"`--hardware '{count_visible} x h100-80gb'` names the GPUs",
         )
     for location in machine.assumed[:3]:
@@ -246,7 +246,7 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
         draft.error(
             Entry(each.name, None, each.location.file, each.location.line),
             f"nothing in the script gives this parameter; the spec has the defaults of its class `{each.kind}`",
-            "import the script that calls it",
+            "import the script that calls this function",
         )
     if len(trainers) > 1 and overrides.pick is None:
         draft.error(
@@ -262,11 +262,12 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
     be empty.
     """
     for one, why in entries.unset:
-        draft.warn(one, f"{why}; the import assumes that it is empty")
+        draft.warn(one, f"{why}; the import assumes that the variable is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
     for why, location in names[:3]:
         draft.warn(
-            Entry("environment", None, location.file, location.line), f"{why}; the import assumes that it is empty"
+            Entry("environment", None, location.file, location.line),
+            f"{why}; the import assumes that the variable is empty",
         )
 
 
@@ -330,7 +331,9 @@ def _settle(draft: Draft, entries: Entries) -> None:
     for key, given in entries.others:
         row, found = KEYS.get(key), entry(key, given)
         if row is None:
-            draft.error(found, "no setting of a spec corresponds to it", "leave it out if it has no effect")
+            draft.error(
+                found, "no setting of a spec corresponds to it", "leave it out if it does not change the training"
+            )
         elif row.comment and not found.off:
             draft.reserve(found, f"{key}: {_shown(given.value)}", row.comment)
         elif (row.usual is not None and not found.empty and not keys.is_usual(row, found)) or (

@@ -55,7 +55,7 @@ def write(
             draft.error(
                 Entry("reward_funcs", name or None, location.file, location.line),
                 why,
-                "write it as a function in the file of the rewards",
+                "define the reward as a function in the reward file",
             )
             continue
         found.append(Weighted(name, numbers[n] if numbers else None, file, name))
@@ -101,7 +101,7 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
             at_top = isinstance(value, Class) or (isinstance(value, Function) and len(value.scopes) == 1)
             if not name or not (at_top or (isinstance(value, Name) and _defined(overrides, name))):
                 why = value.why if isinstance(value, Unknown) else "it is no function or class at the top of the script"
-                draft.error(location, why, "write it at the top of the file of the rewards")
+                draft.error(location, why, "define the reward at the top level of the reward file")
                 continue
             if not _defined(overrides, name):
                 out.append((label, name))

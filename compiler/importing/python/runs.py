@@ -80,7 +80,7 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
                 draft.note(found, "nothing is generated in training")
             else:
                 draft.error(found, "the script sets it on the finished trainer, and a spec has no setting for it",
-                            "leave it out if it changes nothing that is learned")  # fmt: skip
+                            "leave it out if it does not change the training")  # fmt: skip
 
 
 def _folder(trainer: Object) -> str:

@@ -106,7 +106,7 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
     if rendered(value) is not None:
         turns = turns_of(value)
         if turns is not None and turns.generation:
-            shape.refuse(key, "its conversations end with the beginning of an answer")
+            shape.refuse(key, "its conversations end where an answer begins (`add_generation_prompt`)")
             return
         _conversation(shape, turns, key, masked)
         _twice(shape, key, value)
@@ -147,7 +147,7 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
     """
     shape.end(key, bool(ended))
     if isinstance(ended, str):
-        why = f"the script ends its texts with `{ended}`; the spec learns the tokenizer's end token"
+        why = f"the script ends its texts with `{ended}`; the spec trains on the tokenizer's end token"
         shape.draft.differs(key, f"{why} (`model {{ eos }}` names another)", shape.entry(key))
 
 
@@ -178,8 +178,8 @@ def _twice(shape: Shape, key: str, value: object) -> None:
     last = "" if shape.plain else f", and trl since {ENDED} adds an end token to a text that does not end with it"
     shape.draft.differs(
         key,
-        "the script renders the conversation and tokenizes the text: a tokenizer that adds a first token (Llama, "
-        f"Mistral, Gemma) adds it before the template's own{last}; the spec has each of these tokens once",
+        "the script renders the conversation and tokenizes the text: the tokenizers of Llama, Mistral and Gemma then "
+        f"add a second first token to that of the template{last}; the spec has each of these tokens once",
         shape.entry(key),
     )
 
@@ -249,7 +249,7 @@ def _joined(shape: Shape) -> None:
     )
     end = ENDS.get(shape.data.end)
     if end is not None:
-        why = f"the script ends an answer with {end}; the spec learns the tokenizer's end token"
+        why = f"the script ends an answer with {end}; the spec trains on the tokenizer's end token"
         shape.draft.differs("completion", why, shape.entry("completion"))
 
 

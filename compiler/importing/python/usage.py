@@ -50,7 +50,7 @@ def report(draft: Draft, taken: dict[str, Entry]) -> None:
     for name, one in taken.items():
         draft.error(
             one,
-            "the command line gives this argument, which has no default; the spec has the value of this usage line",
+            "this argument of the command line has no default; the spec takes its value from this usage line",
             "`--set NAME=VALUE` gives another" if len(taken) > 1 else f"`--set {name}=VALUE` gives another",
         )
 

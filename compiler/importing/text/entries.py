@@ -40,7 +40,7 @@ method in xpc (such as PPO), or a model that classifies or reads images.
 
 OWN_METHOD = (
     "the script has a trainer with its own method, which may change what is learned",
-    "compare it with TRL's trainer; if both learn the same, leave the method out",
+    "compare the method with that of TRL's trainer; if both train alike, remove it from the script",
 )
 """An error about a script that overrides methods of its trainer: the message and the help."""
 

@@ -18,7 +18,7 @@ _LITERAL = re.compile(r"-?\d[\d.eE+\-]*|true|false|null")
 def read(text: str, file: str) -> dict[str, Entry]:
     """The keys of a JSON object, as entries. Raises Unreadable for anything else."""
     if len(text) > MAX_SIZE:
-        raise Unreadable(f"it is larger than {MAX_SIZE} characters")
+        raise Unreadable(f"it is longer than {MAX_SIZE} characters")
     reader = _Reader(text, file)
     entry = reader.value("", 0, None)
     if reader.skip() != len(text):

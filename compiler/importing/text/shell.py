@@ -56,7 +56,7 @@ def calls(
     `cat > FILE <<EOF` writes. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
-        raise Unreadable(f"it is larger than {MAX_SIZE} characters")
+        raise Unreadable(f"it is longer than {MAX_SIZE} characters")
     shell = _Shell(fixed=dict(sets or {}), read=read)
     shell.loops = shell.loops if loops is None else loops
     shell.written = shell.written if written is None else written

@@ -35,7 +35,7 @@ def read(text: str, file: str) -> dict[str, Entry]:
 
         raise Unreadable(f"reading YAML needs PyYAML: {install_command('import')}") from error
     if len(text) > MAX_SIZE:
-        raise Unreadable(f"it is larger than {MAX_SIZE} characters")
+        raise Unreadable(f"it is longer than {MAX_SIZE} characters")
     try:
         documents = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except yaml.MarkedYAMLError as error:

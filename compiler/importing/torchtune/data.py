@@ -73,7 +73,7 @@ def data(draft: Draft, entries: Entries) -> None:
         draft.default("batch.packing", False, "not set: torchtune's default")
     if on:
         if shapes and shapes[0].goes_on:
-            draft.put("batch.packing.strategy", "bfd_split", None, "torchtune continues in the next sequence")
+            draft.put("batch.packing.strategy", "bfd_split", None, "torchtune continues a cut row in the next sequence")
         draft.differs("packed", "torchtune packs rows in their order; the spec packs them by their lengths")
     _length(draft, entries, on)
 

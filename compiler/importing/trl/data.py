@@ -244,7 +244,7 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
         draft.note(configs, NULL)
     elif configs is not None and len(configs.items) != len(parts):
         draft.error(configs, f"it names {len(configs.items)} configurations, and the mixer {len(parts)} data sets",
-                    "name one for each, in their order")  # fmt: skip
+                    "name one configuration for each data set, in the same order")  # fmt: skip
     elif configs is not None:
         each = list(configs.items)
     for entry, config in zip(parts, each, strict=True):
@@ -258,7 +258,7 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
         draft.put("eval.split", test[0], splits)
         if len(test) > 1:
             draft.error(splits or mixer, "a spec evaluates on one split")
-    draft.default("data.seed", 42, "not set: the handbook shuffled the mixer with 42")
+    draft.default("data.seed", 42, "not set: the alignment-handbook shuffles the mixture with seed 42")
 
 
 def _several(draft: Draft, several: Entry, named: Entries) -> None:
@@ -380,7 +380,7 @@ def _kwargs(draft: Draft, entry: Entry | None) -> None:
         if name == "skip_prepare_dataset" and boolean(one):
             draft.error(one, "a bundle always prepares its data")
         else:
-            draft.note(one, "no version of the targets reads it")
+            draft.note(one, "no version of TRL that xpc supports reads it")
 
 
 def inside(folder: Entry, file: Entry) -> Entry | None:

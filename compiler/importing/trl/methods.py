@@ -231,6 +231,6 @@ def _rewards(draft: Draft, named: Entries) -> None:
         if one is not None and one.empty:
             draft.note(one, NULL)
         elif one is not None and own:
-            draft.reserve(one, f"{name}: {plain(one)}", f"an argument of a function in `{REWARD_FILE}`")
+            draft.reserve(one, f"{name}: {plain(one)}", f"a function in `{REWARD_FILE}` takes it as an argument")
         elif one is not None and name != "dataset_prompt_template":
             draft.note(one, "no reward function of the recipe executes code")

@@ -306,7 +306,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
             if same or text(one) == "uint8":
                 draft.note(one, "a bundle does the same")
             else:
-                draft.error(one, "it follows `precision` and the strategy", "leave it out")
+                draft.error(one, "in a bundle it follows `precision` and the strategy", "leave it out")
     if kind is not None and (kind.empty or kind.value == "nf4" or bits != 4):
         draft.note(kind, "a bundle does the same")
     elif kind is not None:

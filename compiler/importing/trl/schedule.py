@@ -104,7 +104,7 @@ def warmup(draft: Draft, steps: Entry | None, ratio: Entry | None) -> None:
     if steps is not None and count:
         draft.put("schedule.warmup", Amount("share", count) if count < 1 else Amount("count", int(count)), steps)
         if ratio is not None and share:
-            draft.note(ratio, "`warmup_steps` is above 0, and decides")
+            draft.note(ratio, "`warmup_steps` is above 0, and takes precedence")
             draft.warn(ratio, f"`warmup_steps: {count}` decides, as in transformers")
         elif ratio is not None and share is not None:
             draft.note(ratio, "`warmup_steps` decides")

@@ -103,7 +103,7 @@ def _length(draft: Draft, named: Entries) -> None:
     count = integer(steps) if steps is not None and not steps.empty else None
     if steps is not None:
         if steps.empty or (count is not None and count <= 0):
-            draft.note(steps, "it is off: the run is counted in epochs")
+            draft.note(steps, "no number of steps: the length of the run is in epochs")
         elif count is None:
             draft.error(steps, "it takes a whole number")
         else:
@@ -118,7 +118,7 @@ def _precision(draft: Draft, named: Entries) -> None:
     present = {name: named[name] for name in ("bf16", "fp16") if name in named}
     on = [(name, one) for name, one in present.items() if boolean(one)]
     if len(on) == 2:
-        draft.error(on[1][1], f"bf16 on line {on[0][1].line} is on, too", "keep one of the two")
+        draft.error(on[1][1], f"`bf16` is on, too (line {on[0][1].line})", "keep one of the two")
         return
     for name, entry in present.items():
         if entry.empty or boolean(entry) is False:

@@ -221,7 +221,7 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
     open_ = list(draft.fitting) == since(draft.method)
     why = "none of its keys tells which" if open_ else f"its keys fit {span}"
     if draft.pinned:
-        why = f"{draft.pinned} and its keys fit {span}"
+        why = f"{draft.pinned} and the file's keys fit {span}"
     for name, values in different.items():
         draft.dated[name] = f"not set, and by default {', '.join(values)}; the spec follows trl {draft.trl}"
     draft.warn(

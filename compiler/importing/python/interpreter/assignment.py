@@ -101,7 +101,7 @@ def _unpack(machine: Machine, targets: list[ast.expr], value: object, node: ast.
         items = [*value, []]  # transformers' parsers may return a further value, the words that they did not parse
     else:
         hidden = value.hidden if isinstance(value, Unknown) else value
-        why = value.why if isinstance(value, Unknown) else "a part of a value that is not known"
+        why = value.why if isinstance(value, Unknown) else "it is a part of a value that is not known"
         items = [
             Unknown(why, value.location if isinstance(value, Unknown) else machine.location(node), hidden)
             for _ in targets

@@ -166,7 +166,7 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
         return value  # a type, such as list[str]
     if isinstance(key, Unknown) and not isinstance(value, Unknown):
         return Unknown(key.why, key.location, value)
-    return machine.unknown(node, "an item of a value that is not known", value)
+    return machine.unknown(node, "it is an item of a value that is not known", value)
 
 
 def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:

@@ -40,7 +40,11 @@ def _number(convert: type) -> Callable[..., object]:
                 return machine.unknown(node, "it is not a number")
         if isinstance(value, Unset):
             return Unknown(value.why, value.location)  # Python raises an error for `int(None)`
-        return value if isinstance(value, Unknown) else machine.unknown(node, "a number that is not known", value)
+        return (
+            value
+            if isinstance(value, Unknown)
+            else machine.unknown(node, "it depends on a number that is not known", value)
+        )
 
     return number
 
@@ -49,7 +53,11 @@ def _text(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if isinstance(value, Unknown | Text | Column | Object | Choice | str):
         return value
-    return str(value) if isinstance(value, Scalar) else machine.unknown(node, "a text of a value that is not a text")
+    return (
+        str(value)
+        if isinstance(value, Scalar)
+        else machine.unknown(node, "it is a text made from a value that is neither a text nor a number")
+    )
 
 
 def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -60,12 +68,12 @@ def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
     if isinstance(value, list) and row_lists.is_row_list(machine, value):
-        return machine.unknown(node, "a length that is not known", row_lists.length(machine, value, node))
+        return machine.unknown(node, "it depends on a length that is not known", row_lists.length(machine, value, node))
     if isinstance(value, str | list | tuple | dict):
         return len(value)
     if isinstance(value, Column) and value.batch:
         return Column("<length>")
-    return machine.unknown(node, "a length that is not known", value)
+    return machine.unknown(node, "it depends on a length that is not known", value)
 
 
 def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -92,7 +100,11 @@ def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
         return list(value or [])
     if isinstance(value, Name) and is_signature(value):
         return value
-    return value if isinstance(value, Column | Unknown | Object) else machine.unknown(node, "a list that is not known")
+    return (
+        value
+        if isinstance(value, Column | Unknown | Object)
+        else machine.unknown(node, "it depends on a list that is not known")
+    )
 
 
 def _tuple(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -107,12 +119,12 @@ def dict_of(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     if isinstance(value, list) and all(isinstance(one, tuple) and len(one) == 2 for one in value):
         value = Table({key: inner for key, inner in value if isinstance(key, str | int)})
     if not isinstance(value, dict):
-        return value if isinstance(value, Unknown) else machine.unknown(node, "a dict that is not known")
+        return value if isinstance(value, Unknown) else machine.unknown(node, "it depends on a dict that is not known")
     out.update(value)
     out.locations.update(getattr(value, "locations", {}))
     for name, given in keywords.items():
         if name.startswith("**"):
-            return machine.unknown(node, "`**` of a value that is not known")
+            return machine.unknown(node, "`**` unpacks a value that is not known")
         out[name], out.locations[name] = given.value, given.location
     return out
 
@@ -129,13 +141,13 @@ def _zip(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.
     lists = [iterated(one.value) for one in positional]
     known = [one for one in lists if one is not None]
     if len(known) < len(lists) or not lists:
-        return machine.unknown(node, "lists that are not known")
+        return machine.unknown(node, "it depends on lists that are not known")
     return list(zip(*known))
 
 
 def _enumerate(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     items = iterated(first(positional, keywords))
-    return machine.unknown(node, "a list that is not known") if items is None else list(enumerate(items))
+    return machine.unknown(node, "it depends on a list that is not known") if items is None else list(enumerate(items))
 
 
 def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
@@ -150,7 +162,9 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             choose is min
             and len(values) == 2
             and known
-            and any(isinstance(one, Unknown) and one.why == "a length that is not known" for one in values)
+            and any(
+                isinstance(one, Unknown) and one.why == "it depends on a length that is not known" for one in values
+            )
         ):
             # for `min(1000, len(dataset))`, assume 1000: `select` then takes all rows of a smaller dataset
             return known[0]
@@ -168,7 +182,9 @@ def _whether(stops: bool) -> Callable[..., object]:
     def whether(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
         items = first(positional, keywords)
         if not isinstance(items, list | tuple):
-            return items if isinstance(items, Unknown) else machine.unknown(node, "items that are not known")
+            return (
+                items if isinstance(items, Unknown) else machine.unknown(node, "it depends on items that are not known")
+            )
         truths = [truth_of(one) for one in items]
         if stops in truths:
             return stops
@@ -183,7 +199,7 @@ def _round(machine: Machine, positional: Arguments, keywords: Keywords, node: as
     digits = values[1] if len(values) > 1 else 0
     if values and all(isinstance(one, int | float) for one in values) and abs(digits) < 100:  # type: ignore[arg-type]
         return round(*values)  # type: ignore[call-overload]
-    return machine.unknown(node, "a number that is not known")
+    return machine.unknown(node, "it depends on a number that is not known")
 
 
 BUILTIN_FUNCTIONS: dict[str, Callable[..., object]] = {

@@ -89,7 +89,7 @@ def _typed(machine: Machine, call: Object, text: str) -> object:
         return act != "store_false" if text == PRESENT else text.lower() in TRUE
     const = call.keywords.get("const")
     if text == PRESENT:
-        return const.value if const is not None else Unknown("the command gives it no value", call.location)
+        return const.value if const is not None else Unknown("the command gives this argument no value", call.location)
     if count is not None and count.value not in (None, "?"):
         return [_converted(machine, call, kind, one) for one in text.split()]
     return _converted(machine, call, kind, text)

@@ -67,7 +67,7 @@ def _subscript(machine: Machine, node: ast.Subscript) -> object:
                 machine.location(node),
                 value,
             )
-        return machine.unknown(node, "a part of a value that is not known", value)
+        return machine.unknown(node, "it is a part of a value that is not known", value)
     return item(machine, value, machine.evaluate(node.slice), node)
 
 
@@ -96,14 +96,14 @@ def _dict(machine: Machine, node: ast.Dict) -> object:
             elif isinstance(inner, Row):
                 inner = Table(inner.written)
             if not isinstance(inner, dict):
-                found = machine.inherited(value, "`**` of a value that is not known", inner)
+                found = machine.inherited(value, "`**` unpacks a value that is not known", inner)
                 return Unknown(found.why, found.location, out)
             out.update(inner)
             out.locations.update(getattr(inner, "locations", {}))
             continue
         name = machine.evaluate(key)
         if not isinstance(name, str | int | float | bool):
-            return machine.unknown(key, "a key that is not known")
+            return machine.unknown(key, "it depends on a key that is not known")
         out[name] = machine.evaluate(value)
         out.locations[name] = machine.location(value)
     return out
@@ -116,13 +116,13 @@ def _formatted_value(machine: Machine, node: ast.FormattedValue) -> object:
         return value
     spec = machine.evaluate(node.format_spec)
     if isinstance(spec, str) and WIDE.search(spec) is not None:
-        return machine.unknown(node, "a text that is too long")
+        return machine.unknown(node, "its text is too long")
     if isinstance(value, int | float | str) and isinstance(spec, str) and len(spec) < 12:
         try:
             return format(value, spec)
         except ValueError:
             return machine.unknown(node, "a format that Python refuses")
-    return machine.unknown(node, "a format of a value that is not known", value)
+    return machine.unknown(node, "it depends on the format of a value that is not known", value)
 
 
 def _conditional(machine: Machine, node: ast.IfExp) -> object:
@@ -150,7 +150,7 @@ def _dict_comprehension(machine: Machine, node: ast.DictComp) -> object:
     """Evaluate a dict comprehension."""
     pairs = _comprehended(machine, node, [node.key, node.value])
     if isinstance(pairs, Unknown) or not all(isinstance(key, str | int) for key, _ in pairs):  # type: ignore[attr-defined]
-        return pairs if isinstance(pairs, Unknown) else machine.unknown(node, "a key that is not known")
+        return pairs if isinstance(pairs, Unknown) else machine.unknown(node, "it depends on a key that is not known")
     location = machine.location(node)
     return Table(dict(pairs), {key: location for key, _ in pairs})  # type: ignore[attr-defined, call-overload]
 
@@ -210,7 +210,8 @@ def _call(machine: Machine, node: ast.Call) -> object:
             value = Table(value.attributes, value.locations)
         if not isinstance(value, dict):
             keywords[f"**{len(keywords)}"] = Argument(
-                machine.inherited(key.value, "`**` of a value that is not known", value), machine.location(key.value)
+                machine.inherited(key.value, "`**` unpacks a value that is not known", value),
+                machine.location(key.value),
             )
             continue
         locations = getattr(value, "locations", {})

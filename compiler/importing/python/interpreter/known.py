@@ -49,7 +49,7 @@ def _getattr(machine: Machine, positional: Arguments, keywords: Keywords, node: 
         found = attribute(machine, positional[0].value, positional[1].value, node)
         missing = isinstance(found, Unknown) and isinstance(positional[0].value, Instance | Class)
         return positional[2].value if missing and len(positional) > 2 else found
-    return machine.unknown(node, "an attribute that is not known")
+    return machine.unknown(node, "it depends on an attribute that is not known")
 
 
 def _setattr(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -119,7 +119,7 @@ def _vars(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if isinstance(value, Instance):
         return Table(value.attributes, value.locations)
-    return machine.unknown(node, "the attributes of a value that is not known")
+    return machine.unknown(node, "it depends on the attributes of a value that is not known")
 
 
 def _exit(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -173,7 +173,7 @@ def _sort(machine: Machine, positional: Arguments, keywords: Keywords, node: ast
     value = first(positional, keywords)
     if isinstance(value, list) and all(isinstance(one, str) for one in value) and not keywords:
         return sorted(map(str, value))
-    return machine.unknown(node, "an order that is not known")
+    return machine.unknown(node, "it depends on an order that is not known")
 
 
 def _loaded(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -205,7 +205,9 @@ def _downloaded(machine: Machine, positional: Arguments, keywords: Keywords, nod
     found = machine.evaluate(node.func) if isinstance(node, ast.Call) else None
     if isinstance(found, Name):
         machine.calls.append(Object(found.path, list(positional), dict(keywords), at))
-    return name if isinstance(name, str) else machine.inherited(node, "a repository that is not known", name)
+    return (
+        name if isinstance(name, str) else machine.inherited(node, "it depends on a repository that is not known", name)
+    )
 
 
 def _deepcopy(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:

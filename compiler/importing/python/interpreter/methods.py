@@ -62,7 +62,11 @@ def method(
     if isinstance(owner, Class):  # this is a call of pydantic's `model_validate` or `parse_obj`
         table = values[0] if values else None
         if not isinstance(table, dict):
-            return table if isinstance(table, Unknown) else machine.unknown(node, "values that are not known")
+            return (
+                table
+                if isinstance(table, Unknown)
+                else machine.unknown(node, "it depends on values that are not known")
+            )
         locations = getattr(table, "locations", {})
         given = {str(key): Argument(one, locations.get(key, machine.location(node))) for key, one in table.items()}
         return machine.call(owner, [], given, node)
@@ -74,7 +78,7 @@ def method(
         return Object("str.split", [], {}, machine.location(node), owner)
     if isinstance(owner, Column | Text) and name in ("strip", "rstrip", "lstrip"):
         return Object(f"str.{name}", [], {}, machine.location(node), owner)
-    return machine.unknown(node, f"`{name}` of a value that is not known")
+    return machine.unknown(node, f"it depends on `{name}` of a value that is not known")
 
 
 DICT_METHODS = ("get", "pop", "setdefault", "update", "items", "keys", "values", "copy")
@@ -118,7 +122,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
     if name == "join" and values:
         items = values[0]
         if not isinstance(items, list | tuple):
-            return machine.unknown(node, "a text of items that are not known")
+            return machine.unknown(node, "it is a text of items that are not known")
         parts: list[object] = []
         for n, one in enumerate(items):
             parts += [owner, one] if n else [one]
@@ -151,7 +155,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         return machine.unknown(node, f"`{name}` of a text")
     try:
         if name == "replace" and (len(owner) + 1) * max(len(str(one)) for one in values) > LONGEST:
-            return machine.unknown(node, "a text that is too long")
+            return machine.unknown(node, "its text is too long")
         return compute(owner, *values)
     except (TypeError, ValueError, IndexError, OverflowError):
         return machine.unknown(node, f"`{name}` with arguments that Python refuses")
@@ -188,7 +192,7 @@ def list_method(machine: Machine, owner: list[object], name: str, values: list[o
     if name in ("extend", "update") and values:
         more = values[0]
         known = isinstance(more, list | tuple) and len(owner) + len(more) < LONGEST
-        items = list(more) if known else [machine.unknown(node, "items that are not known")]  # type: ignore[call-overload]
+        items = list(more) if known else [machine.unknown(node, "it depends on items that are not known")]  # type: ignore[call-overload]
         machine.journal.change(owner, [*owner, *items])
         return None
     if name == "copy":
@@ -224,10 +228,10 @@ def dict_method(
             set_item(machine, owner, key, default, machine.location(node))
         return owner.get(OPEN, default)
     if name in ("pop", "setdefault") and values:
-        open_further(machine, owner, f"`{name}` with a key that is not known", machine.location(node))
-        return machine.unknown(node, "an item of a key that is not known")
+        open_further(machine, owner, f"`{name}` is called with a key that is not known", machine.location(node))
+        return machine.unknown(node, "it is the item of a key that is not known")
     if name in ("items", "keys", "values") and set(owner) == {OPEN}:
-        return machine.unknown(node, "a dict whose keys are not known")
+        return machine.unknown(node, "it is a dict whose keys are not known")
     if name == "update":
         more = values[0] if values else Table()
         if isinstance(more, dict):

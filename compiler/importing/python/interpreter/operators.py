@@ -34,7 +34,7 @@ from xpc.compiler.importing.text.entries import LARGEST
 if TYPE_CHECKING:
     from typing import Any
 
-LENGTH = "a length that is not known"
+LENGTH = "it depends on a length that is not known"
 LESS = "<length without>"
 """The path that marks an object as the length of a dataset without some of its rows."""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
@@ -163,7 +163,7 @@ def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) 
     if compute is None or not (numbers or same or repeated):
         return machine.unknown(node, "arithmetic with a value that is not a number")
     if repeated and len(left) * right > LONGEST:  # type: ignore[arg-type, operator]
-        return machine.unknown(node, "a value that is too long")
+        return machine.unknown(node, "its value is too long")
     try:
         value = compute(left, right)
     except (ArithmeticError, ValueError, TypeError):
@@ -171,7 +171,7 @@ def _arithmetic(machine: Machine, node: ast.BinOp, left: object, right: object) 
     if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         return machine.unknown(node, "a number is larger than any setting takes")
     if isinstance(value, str | list | tuple) and len(value) > LONGEST:
-        return machine.unknown(node, "a value that is too long")
+        return machine.unknown(node, "its value is too long")
     return value if isinstance(value, (*Scalar, list, tuple)) else machine.unknown(node, "a number that is not real")
 
 

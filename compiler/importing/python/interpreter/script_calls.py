@@ -68,7 +68,7 @@ def call(
     if isinstance(function, Unknown):
         inner = positional[0].value if positional else None
         return Unknown(function.why, function.location, inner)
-    return machine.unknown(node, "a call of a value that is not known")
+    return machine.unknown(node, "it depends on a call whose function is not known")
 
 
 def _follow(
@@ -249,7 +249,7 @@ def _fields(machine: Machine, made: Instance, positional: list[Argument], keywor
             for name in names:
                 value = given.value if isinstance(given.value, Unknown) else None
                 why, at = (
-                    ("`**` of a value that is not known", given.location)
+                    ("`**` unpacks a value that is not known", given.location)
                     if value is None
                     else (value.why, value.location)
                 )

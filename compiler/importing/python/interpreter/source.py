@@ -47,7 +47,7 @@ def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     broken: list[str] = []
     cells = _cells(text)
     if sum(map(len, cells)) > MAX_SIZE:
-        raise Unreadable(f"its code is larger than {MAX_SIZE} characters")
+        raise Unreadable(f"its code is longer than {MAX_SIZE} characters")
     for number, code in enumerate(cells, 1):
         label = f"{file} cell {number}"
         try:
@@ -89,7 +89,7 @@ def _is_notebook(text: str) -> bool:
 
 def _part(text: str, label: str) -> Part:
     if len(text) > MAX_SIZE:
-        raise Unreadable(f"it is larger than {MAX_SIZE} characters")
+        raise Unreadable(f"it is longer than {MAX_SIZE} characters")
     try:
         with warnings.catch_warnings():
             # warnings about the script, such as those about invalid escapes, are ignored

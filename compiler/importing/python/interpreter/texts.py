@@ -36,16 +36,16 @@ def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
             if isinstance(part, Choice):
                 return _chosen(machine, part, parts, node)
             if isinstance(part, list | tuple | dict | Function | Class | Instance | Bound):
-                return machine.unknown(node, "a text of a value that is not a text")
+                return machine.unknown(node, "it is a text made from a value that is neither a text nor a number")
             if isinstance(part, Scalar):
                 texts.append(part if isinstance(part, str) else str(part))
                 length += len(texts[-1])
                 if length > LONGEST:
-                    return machine.unknown(node, "a text that is too long")
+                    return machine.unknown(node, "its text is too long")
                 continue
             flat += ["".join(texts), part] if texts else [part]
             if len(flat) > MOST_PARTS:
-                return machine.unknown(node, "a text of too many parts")
+                return machine.unknown(node, "its text has too many parts")
             texts = []
     if texts:
         flat.append("".join(texts))
