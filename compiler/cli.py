@@ -263,7 +263,8 @@ def _compile(options: argparse.Namespace | SimpleNamespace) -> int:
     away = [one for one in away if not os.path.isabs(one)]
     if away and os.path.dirname(os.path.realpath(out)) != os.path.realpath(workspace.root):
         root = os.path.relpath(workspace.root)
-        _print_line(f"{away[0]} is not next to it: XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it", to)
+        found_by = f"XPC_DATA_ROOT={root} lets the launch and `xpc verify` find it"
+        _print_line(f"{away[0]} is not next to the bundle: {found_by}", to)
     _print_line(f"wrote {out}{many}; launch {'them' if many else 'it'} with", to)
     for line in engine(spec).sweep_commands(spec, out) if many else engine(spec).commands(spec, out):
         _print_line(f"  {line}", to)

@@ -219,7 +219,7 @@ class Recorder:
                         if any(one.values is None for one in self.calls.texts) and _hidden(found[place]):
                             again.append(place)
                 if self.differs:
-                    raise NotBatched("its calls of the tokenizer differ from one time to the next")
+                    raise NotBatched("its calls of the tokenizer differ when it runs again")
                 texts = {place: [one for one in calls[place].texts if lacking(one)] for place in left}
                 if not all(texts[place] for place in again):
                     raise NotBatched("it reads encodings in an unknown way")

@@ -223,7 +223,7 @@ def mapped(
         return real(rows, **as_it_is)
     try:
         if unknown := options.keys() - KNOWN:
-            raise NotBatched(f"the arguments of the call have {', '.join(sorted(unknown))}")
+            raise NotBatched(f"the call has the argument {', '.join(sorted(unknown))}")
         return _in_forks(real, rows, path, tokenizer, options)
     except Exception as error:  # if the function itself raises an error, the row-by-row call raises it again
         note(_reason(error))

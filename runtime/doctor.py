@@ -107,7 +107,7 @@ def torch() -> Iterator[Entry]:
         yield ("gpu", WRONG if found else NOTE, what + ("" if found else "; runs with `hardware cpu` only"))
     missing = deepspeed.missing(cuda=library.cuda.is_available())
     if missing:
-        yield ("compiler", NOTE, f"{'; '.join(missing)}: DeepSpeed compiles its Adam on GPUs, and could not")
+        yield ("compiler", NOTE, f"{'; '.join(missing)}: DeepSpeed cannot compile its Adam for GPUs")
     else:
         yield ("compiler", FINE, "ninja and a C++ compiler" + (", nvcc" if library.cuda.is_available() else ""))
 

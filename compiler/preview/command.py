@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("file", metavar="SPEC", help="a spec")
     rows = parser.add_mutually_exclusive_group()
-    rows.add_argument("--row", type=_number, metavar="K", help="only this row of each source, from 0")
+    rows.add_argument("--row", type=_number, metavar="K", help="only row K of each source, counted from 0")
     rows.add_argument("--random", type=_number, metavar="SEED", help="random rows instead of the first ones")
     rows.add_argument("--longest", action="store_true", help="the longest rows; every row is read")
     rows.add_argument("--cut", action="store_true", help="rows that are cut off; every row is read")

@@ -74,7 +74,11 @@ def preview(path: str, request: Request, python: str | None = None) -> dict[str,
         from xpc.compiler.preview.prepared_counts import prepared_counts
 
         prepared = prepared_counts(spec, workspace.root)
-        progress("no rows are prepared for this run" if prepared is None else sentence(prepared, "in the prepared"))
+        progress(
+            "XPC_PREPARED has no prepared rows of this run"
+            if prepared is None
+            else sentence(prepared, "in the prepared")
+        )
     found = interpreter(spec, python)
     with tempfile.TemporaryDirectory(prefix="xpc-preview-") as folder:
         bundle = os.path.join(folder, "run.bundle")

@@ -153,7 +153,9 @@ def _utilisation(run: RunRecord | None, one: BundleRecord | None) -> Row:
     if part is not None:
         return evolve(row, actual=share(part))
     if speed is not None:
-        row = evolve(row, actual=f"{speed / 1e12:.3g} TFLOP/s of a process", why="no peak is stated for this device")
+        row = evolve(
+            row, actual=f"{speed / 1e12:.3g} TFLOP/s of a process", why="the peak TFLOP/s of this device are not known"
+        )
     return row
 
 

@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "before", metavar="A", help="a spec, REV:FILE, a bundle, another tool's file, or - for standard input"
     )
-    parser.add_argument("after", metavar="B", help="the same, to compare with A")
+    parser.add_argument("after", metavar="B", help="what to compare with A, of the same kinds")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
     parser.add_argument("--exit-code", action="store_true", help="exit with 0, 4, 1 or 5 (see below)")
     parser.add_argument("--price", type=price_argument, metavar="PRICE", help=HELP)

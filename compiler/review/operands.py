@@ -35,7 +35,7 @@ MANIFEST = 64 * 2**20
 PROGRAM, NO_BYTECODE = "trainer/main.py", b"sys.pycache_prefix = "
 """The program of a run, and the beginning of the line in it that keeps Python from reading bytecode in the bundle."""
 FOREIGN = "a folder that the compiler did not write; it is not compared"
-UNLISTED = "a folder that is not a member; it is not compared"
+UNLISTED = "a folder that is not a member of the sweep; it is not compared"
 
 
 class DoesNotCompile(Exception):

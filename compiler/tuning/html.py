@@ -159,7 +159,7 @@ def _memory(one: Plan) -> Iterator[str]:
     for what in sorted({what for parts in memory_plan.phases.values() for what in parts}, key=_location):
         size = f" {memory_plan.components[what] / GIB:.1f}" if what in memory_plan.components else ""
         yield f'<li><i style="background:{_color(what)}"></i>{what}{size}</li>'
-    yield "</ul><p class=soft>Numbers are GiB at the peak. The lines are 80 % of the card and all of it.</p>"
+    yield "</ul><p class=soft>Numbers are GiB at the peak. The two lines mark 80 % and 100 % of the GPU's memory.</p>"
 
 
 def _location(component: str) -> int:

@@ -72,7 +72,7 @@ def _one(plan: Plan) -> str:
     else:
         lines.append(f"time: {duration(plan.hours)}, {duration(plan.gpu_hours, 'GPU-')}")
         if plan.evaluating >= 0.01:
-            lines.append(f"  evaluation takes {100 * plan.evaluating:.0f}% of it: {evaluated(plan)}")
+            lines.append(f"  {100 * plan.evaluating:.0f}% of this time goes into evaluations: {evaluated(plan)}")
         if plan.full_rows:
             lines.append("  as if every row were as long as `seq`: `--tokens N` says how long rows are on average")
     if plan.cost is not None:

@@ -210,7 +210,7 @@ def writing(what: str, output_dir: str, saved: Sequence[int]) -> Iterator[None]:
 def reason(error: BaseException, output_dir: str) -> str:
     """The reason why a file could not be written. torch hides the system's message, so this tries another write."""
     if isinstance(error, FileNotFoundError) or "Parent directory" in str(error):
-        return "its folder is gone (a process that cannot write its own files deletes it)"
+        return "the folder is gone (another process deletes it if it cannot write its own files)"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     try:

@@ -62,7 +62,7 @@ def call_tokens(
     complete = tokenizer.apply_chat_template([*prompt, answer], **given)
     end = complete.rfind(tokenizer.eos_token)
     if not complete.startswith(before) or end < len(before):
-        say("no made-up tool call is used: with an answer, the chat template changes the text of the prompt")
+        say("no tool call is made up: the chat template writes the prompt differently if an answer follows it")
         return None
     text = complete[len(before) : end + len(tokenizer.eos_token)]
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -152,7 +152,7 @@ def test_hours_include_evaluations(planned):
     assert each["evaluating_share"] == pytest.approx(0.25)
     assert each["hours"]["value"] == pytest.approx(without["hours"]["value"] * 4 / 3, abs=0.001)
     shown = planned(more="zero3\ndata(holdout=64)\neval(every=1)")[0]
-    assert f"evaluates: {each['steps']:,} times 64 rows" in shown
+    assert f"evaluations: {each['steps']:,} times 64 rows" in shown
 
 
 def test_json_keeps_its_contract(planned):

@@ -110,7 +110,7 @@ def test_quick_reads_no_weights_for_the_spec_and_the_lock(location, monkeypatch,
 
 def test_a_bundle_elsewhere_finds_its_model_below_the_data_root(location, tmp_path):
     status, out = run(location, "compile", "x.xp", "-o", "../away/x.bundle")
-    assert (status, "models/tiny is not next to it: XPC_DATA_ROOT=." in out) == (0, True), out
+    assert (status, "models/tiny is not next to the bundle: XPC_DATA_ROOT=." in out) == (0, True), out
     status, out = run(location, "verify", "../away/x.bundle")
     assert (status, "XPC_DATA_ROOT names the folder" in out) == (1, True), out
     assert run(location, "verify", "../away/x.bundle", XPC_DATA_ROOT=str(location))[0] == 0

@@ -113,7 +113,7 @@ def test_offsets_are_those_of_the_text() -> None:
 
 def test_calls_that_differ_are_not_batched() -> None:
     turns = iter(range(100))
-    with pytest.raises(NotBatched, match="differ from one time to the next"):
+    with pytest.raises(NotBatched, match="differ when it runs again"):
         results(lambda tokenizer, row: len(tokenizer(f"{row} {next(turns)}")["input_ids"]), ROWS)
 
 
@@ -125,7 +125,7 @@ def test_a_call_that_goes_row_by_row_says_why() -> None:
 
     options: dict[str, Any] = {"function": lambda row: row, "keep_in_memory": True}
     assert batched_map.mapped(real, ROWS, "path", None, notes.append, **options) == "mapped row by row"
-    assert notes == ["the arguments of the call have keep_in_memory"]
+    assert notes == ["the call has the argument keep_in_memory"]
 
 
 def test_masks_are_those_of_apply_chat_template() -> None:

@@ -31,7 +31,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("files", metavar="SPEC", nargs="*", help="a spec; with --ci also folders (default: the repository)")
     add("--rows", metavar="FILE", help="rows for the sources that are not on this machine (default: rows are made)")
     add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")
-    add("--keep", metavar="DIR", help="keep the small version, its bundles and its runs in DIR, which must not exist")
+    add("--keep", metavar="DIR", help="keep the small spec, its bundles and its runs in DIR, which must not exist")
     add("--python", metavar="PATH", help="the interpreter that trains (default: this one if it has trl, or $PYTHON)")
     add("--format", choices=("text", "markdown", "json"), default="text", help="output format (default: text)")
     add("--ci", action="store_true", help="rehearse each spec that changed, and print a summary in Markdown")

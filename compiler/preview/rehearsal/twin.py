@@ -54,7 +54,7 @@ OMITTED: dict[str, str] = {
     "model.config": REPLACED_MODEL,
     "lora.from": "the adapter does not fit the small model",
     "data.workers": ONE_MACHINE,
-    "method.vllm": "needs a GPU; the model itself generates",
+    "method.vllm": "vLLM needs a GPU; here the model itself generates",
     "nodes": ONE_MACHINE,
     "strategy.offload": NO_GPU,
     "strategy.context_parallel": NO_GPU,

@@ -45,7 +45,7 @@ class Scan:
             with collected(self.messages):
                 given, _ = session.rows()
             self.given = len(given)
-            say(f"{self.given:,} rows are converted; trl prepares them")
+            say(f"{self.given:,} rows are converted; now trl prepares them")
             with self.capture.watching(), self._packing():
                 self.trainer = session.trainer(given)
         self.prepared = self.trainer.train_dataset
@@ -247,7 +247,7 @@ class Scan:
         numbers = self.numbers()
         if numbers is None:
             raise self.session.errors(
-                "the rows cannot be told apart in this run, which mixes shapes or drops equal rows"
+                "the numbers of the rows are not known, because this run mixes shapes or drops equal rows"
             )
         both = sorted(zip(self.lengths(), numbers, strict=True), key=lambda one: (-one[0], one[1]))
         return [number for length, number in both if wanted(length)]

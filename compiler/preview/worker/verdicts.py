@@ -98,7 +98,9 @@ def _wrong_turns(read: Read) -> Iterator[Verdict]:
     help = "put {% generation %} marks around every answer of the chat template, and around nothing else"
     for turn, role in enumerate(read.roles):
         if role not in ANSWERING and learned[turn] > 1:  # one token may contain the end of a turn and the next one
-            yield verdict("XP597", f"turn {turn} ({role}) bears loss, and `assistant_only` asks for the answers", help)
+            yield verdict(
+                "XP597", f"turn {turn} ({role}) bears loss, but `assistant_only` limits the loss to answers", help
+            )
         elif role in ANSWERING and not learned[turn] and turn in read.kept_turns and turn not in read.excluded:
             yield verdict("XP591", f"turn {turn} ({role}) bears no loss, although it is an answer", help)
 
@@ -182,7 +184,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if one.head and read.session.stated.get("max_prompt_length"):
         help = "write a larger `max_prompt`, or shorten the prompt"
     if last is not None and last in turns and last not in kept:
-        yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of {many:,} tokens are kept", help)
+        yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of the row's {many:,} tokens are kept", help)
         return
     if not one.cut:  # how many tokens are lost is known, but not which
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
@@ -231,7 +233,7 @@ NOTES = {"weight": "XP549", "key": "XP549", "unread": "XP549", "special": "XP587
 """The code of each kind of problem that the runtime's `turn_notes` reports."""
 HELPS = {
     "turn": "write `method sft(assistant_only)`",
-    "unread": "name a chat_template that reads it, or rename a key with reasoning `reasoning_content`",
+    "unread": "name a chat_template that reads the key, or rename a key of reasoning to `reasoning_content`",
     "special": "remove it from the text, unless the model should read the token there",
 }
 

@@ -87,7 +87,7 @@ def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[st
     if find_spec("jinja2") is None:
         return None, "jinja2 is not installed here"
     if not hasattr(os, "fork"):
-        return None, "this system cannot limit what a template does"
+        return None, "this operating system cannot limit the time and memory of a template"
     answer = _limited(lambda: _render(template, row, eos))
     if answer is None:
         return None, f"it takes more than {SECONDS} s, or too much memory"

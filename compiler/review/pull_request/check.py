@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options. Exits with status 2 if they are wrong, as argparse does."""
     parser = ArgumentParser("check", description=__doc__)
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="a spec, a folder or a glob; changed files with --hook"
+        "paths", nargs="*", metavar="PATH", help="a spec, a folder or a glob; with --hook a changed file"
     )
     parser.add_argument("--base", metavar="COMMIT", help="check only what the changes since this commit affect")
     parser.add_argument("--hook", action="store_true", help="the paths are changed files, as pre-commit passes them")

@@ -68,7 +68,7 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
     of the mode.
     """
     if bool(mode & stat.S_IXUSR) is not runs:
-        yield f"{path} {'is not' if runs else 'is'} executable; the compiler {'makes it so' if runs else 'does not'}"
+        yield f"{path} {'is not' if runs else 'is'} executable, and should {'be' if runs else 'not be'}"
     elif mode & (SPECIAL | stat.S_IWOTH):
         yield f"{path} has the mode {stat.filemode(mode)}; the compiler gives {'rwxr-xr-x' if runs else 'rw-r--r--'}"
 

@@ -78,7 +78,7 @@ def _added(out: str, files: Mapping[str, Any]) -> Iterator[str]:
     unreadable: list[OSError] = []
     for count, (where, folders, names) in enumerate(walk(out, unreadable.append)):
         if count >= MOST:
-            yield f"it has more than {MOST:,} folders, and the others are not searched"
+            yield f"the run's folder has more than {MOST:,} folders, and the others are not searched"
             break
         prefix = os.path.relpath(where, out).replace(os.sep, "/") + "/"
         prefix = "" if prefix == "./" else prefix

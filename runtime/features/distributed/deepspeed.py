@@ -41,7 +41,7 @@ class DeepSpeed(Feature):
         optimizer = [name for name in names if name.endswith("_optim_states.pt")]
         # A checkpoint with a record of its files is complete, even if another number of processes wrote it.
         if len(optimizer) != world and not os.path.exists(os.path.join(path, RECORD)):
-            return f"it has {len(optimizer)} optimizer shards, and {world} processes will read it"
+            return f"it has {len(optimizer)} optimizer shards, but the run has {world} processes"
         if not any(name.endswith("_model_states.pt") for name in names):
             return "the model states are missing"
         short = [name for name in names if name.endswith(".pt") and not archive_complete(os.path.join(shards, name))]

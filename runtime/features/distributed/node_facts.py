@@ -77,7 +77,9 @@ def differences(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]
     if names:
         listed = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
         what = "the files" if len(names) > 1 else "the file"
-        problems.append(f"its bundle is {total(theirs)}, and node 0 has {total(mine)}: {what} {listed} {_verb(names)}")
+        problems.append(
+            f"its bundle is {total(theirs)}, that of node 0 is {total(mine)}: {what} {listed} {_verb(names)}"
+        )
     for name, version in sorted(first["versions"].items()):
         found = other["versions"].get(name, "none")
         if found != version:

@@ -93,7 +93,7 @@ class Vision(Feature):
             weight.requires_grad_(False)
         total = sum(int(getattr(weight, "ds_numel", weight.numel())) for weight in frozen)
         if not self.reported:
-            say(f"the part that reads images is frozen: {total:,} weights ({FROZEN})")
+            say(f"the vision tower is frozen: {total:,} weights ({FROZEN})")
         self.reported = True
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class Vision(Feature):
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """A row that compares the number of trained weights in the frozen part with 0."""
         trained = [path for path, weight in trainer.model.named_parameters() if within(path) and weight.requires_grad]
-        yield "the number of trained weights in the part that reads images", 0, len(trained)
+        yield "the number of trained weights in the vision tower", 0, len(trained)
 
     def final_saved(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Save the processor next to the merged model. The trainer has saved it next to the adapters."""

@@ -279,7 +279,7 @@ print("BATCH " + json.dumps({
 def test_dpo_prefers_answers_about_images(location: Path) -> None:
     printed = trained(location, "pairs", "method dpo(beta=0.5)", data="pairs")
     assert "12 rows with 12 images" in printed
-    assert printed.count("the part that reads images is frozen") == 1
+    assert printed.count("the vision tower is frozen") == 1
     found = batch(location, "pairs.bundle", PAIR_BATCH)
     assert found["images"] == [6, 16, 0, 22] * 2  # the prompts with the chosen answers, then with the rejected ones
     assert found["pixels"] == [4 * sum(found["images"]), 3 * 2 * 14 * 14]
