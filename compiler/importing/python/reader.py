@@ -262,12 +262,12 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
     be empty.
     """
     for one, why in entries.unset:
-        draft.warn(one, f"{why}; the import assumes that the variable is empty")
+        draft.warn(one, f"{why}; the import assumes that this value is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
     for why, location in names[:3]:
         draft.warn(
             Entry("environment", None, location.file, location.line),
-            f"{why}; the import assumes that the variable is empty",
+            f"{why}; the import assumes that this value is empty",
         )
 
 

@@ -221,7 +221,7 @@ def test_the_newest_checkpoint_of_a_folder_is_the_folder(tmp_path: Path) -> None
     found = launched(tmp_path, "python train.py\n", script)
     assert not found.draft.wrong, found.messages
     assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
-    assert any("files in a folder" in one and "assumes that it is empty" in one for one in found.messages)
+    assert any("files in a folder" in one and "assumes that this value is empty" in one for one in found.messages)
 
 
 @pytest.mark.parametrize("read", [

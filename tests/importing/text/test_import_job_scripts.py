@@ -49,7 +49,7 @@ def test_an_argument_that_nothing_gives_is_no_word_next_to_the_file(tmp_path: Pa
     found = job(tmp_path, f"accelerate launch {RUN}")
     assert not found.draft.wrong, found.messages
     assert "lr = 3e-6" in found.text
-    assert any("`$5`" in one and "assumes that it is empty" in one for one in found.messages)
+    assert any("`$5`" in one and "assumes that the variable is empty" in one for one in found.messages)
 
 
 def test_steps_of_the_launcher_that_a_program_reads_are_the_trainers(tmp_path: Path) -> None:
