@@ -340,7 +340,7 @@ class Draft:
         else:
             near = _typo_of(last, known) if self.unknown < SUGGESTED and last not in known else None
             self.unknown += 1
-            why = "the version of the tool that xpc knows has no such key"
+            why = "the tool knows no such key in the version that xpc reads"
             why = "no setting of a spec corresponds to it" if last in known else why
             help = f"did you mean `{near}`?" if near else "leave it out if it does not change the training"
             self.error(entry, why, help, own=not near and last not in known)

@@ -159,7 +159,7 @@ def _data(spec: Spec) -> list[str]:
     stated = spec.get("data.format") or _one_format(spec.data)
     out = [f"data {_corpus(spec)} {{", *_sources(spec, spec.data, stated)]
     if "data.format" not in spec.values and stated is not None:
-        out.append(f"  format = {stated}  # from the registry, or from the first row")
+        out.append(f"  format = {stated}  # registry, or the first row of the data")
     for row in TABLE:
         if row.path in spec.values and row.clause == "data":
             value = spec.values[row.path]

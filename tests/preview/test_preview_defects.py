@@ -77,7 +77,7 @@ DEFECTS = {
     "reasoning_dropped": ("reasoning", "good", "", "XP598", "leaves out the reasoning 'One and one.' of turn 1"),
     "key_not_read": ("thought", "good", "", "XP549", "turn 1 (assistant) of messages has 'thought'"),
     "special_token": ("special", "good", "", "XP587", "turn 1 (assistant) of messages contains '<|im_end|>'"),
-    "marks_on_questions": ("plain", "on_questions", "", "XP597", "turn 0 (user) bears loss, and `assistant_only`"),
+    "marks_on_questions": ("plain", "on_questions", "", "XP597", "turn 0 (user) bears loss, but `assistant_only`"),
     "marks_on_the_first_answer": ("two", "first_only", "", "XP591", "turn 3 (assistant) bears no loss"),
     "end_before_the_answer": ("plain", "ends_first", "", "XP592", "begins with the end token <|im_end|>"),
     "text_cut_by_the_template": ("plain", "cut_text", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),

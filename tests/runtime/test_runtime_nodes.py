@@ -239,7 +239,7 @@ def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, t
     second["versions"] = {**second["versions"], "Python": "3.99"}
     second["files"] = {}
     reported = node_facts.differences(first, second)
-    assert "and node 0 has sha256:" in reported[0]
+    assert "that of node 0 is sha256:" in reported[0]
     assert " more differ" in reported[0]
     assert reported[1:] == [f"Python is 3.99, and {first['versions']['Python']} on node 0"]
 
