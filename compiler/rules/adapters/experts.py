@@ -131,7 +131,7 @@ def experts_of_one_layer(spec: Spec) -> Iterator[Finding]:
         if not ends(one, legal):
             continue
         stacked = "down_proj" if last == converted[2] else "gate.weight" if last == "gate" else "gate_up_proj"
-        advice = f"for every layer write `{last}`, for this layer `parameters = [{one.rpartition('.')[0]}.{stacked}]`"
+        advice = f"`{last}` is for every layer, `parameters = [{one.rpartition('.')[0]}.{stacked}]` for this layer only"
         yield Finding(
             spec.location("lora.targets"),
             f"an adapter on `{one[:60]}` would be on every layer of {spec.model.name}",
