@@ -57,7 +57,7 @@ def test_llamafactory_defaults():
 def test_llamafactory_adapters_that_fsdp_would_lose_start_anew(more, arguments, resumed):
     found = lf(f"lora_rank: 8\nfsdp: full_shard auto_wrap\n{more}", "", *arguments)
     assert found.payload["run"]["resume"] == "never"
-    why = "LLaMA-Factory resumes from the newest checkpoint in `output_dir`; the spec starts anew, because on trl-"
+    why = "LLaMA-Factory resumes from the newest checkpoint in `output_dir`; the spec starts anew, because trl-"
     assert (why in found.text) is resumed
 
 
