@@ -137,6 +137,7 @@ LEFT_OUT = {
     "xpc lock x.xp --pin me/rows=COMMIT": "xpc lock x.xp --pin Qwen/Qwen2.5-3B=COMMIT",
     "xpc compile --allow-oom": "xpc compile SPEC --allow-oom",
     "xpc new FILE": "xpc new other.xp",
+    "xpc new mine.xp": "xpc new other.xp",
     "xpc new FILE --from RECIPE": "xpc new other.xp --from RECIPE",
     "xpc import config.yaml -o mine.xp": "xpc import recipe.yaml --hardware '8 x h100-80gb' -o out.xp",
     "xpc import FILE": "xpc import recipe.yaml --hardware '8 x h100-80gb'",
