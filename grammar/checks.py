@@ -41,6 +41,7 @@ class _Checker:
         self.file = file
         self.diagnostics: list[Diagnostic] = []
         self._written = 0
+        self._late: Span | None = None
 
     def _error(
         self,
@@ -215,7 +216,12 @@ class _Checker:
                     "a specification describes one run",
                     related,
                 )
+            elif self._late is not None:
+                related = (Label(file.source, self._late, "the first one"),)
+                remedy = "a specification describes one run"
+                self._error(codes.SECOND_SENTENCE, span, "a second `train` sentence", remedy, related)
             else:
+                self._late = span
                 remedy = "move it above the clauses, outside of every block"
                 self._error(codes.SECOND_SENTENCE, span, "the `train` sentence comes first", remedy)
         elif word == "extends":

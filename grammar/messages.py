@@ -64,7 +64,7 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     if plain is not None:
         return Failure(offset, *plain)
     diagnostic = _character(location, text) if not met else _token(location, text)
-    return Failure(offset, diagnostic, _comma_put(text, span, diagnostic))
+    return Failure(offset, diagnostic, _comma_put(text, span, diagnostic) or _braces_put(text, span, diagnostic))
 
 
 def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
@@ -319,14 +319,40 @@ def _arguments_of_a_reference(location: ParserPosition, text: str) -> Diagnostic
     """The error for settings of a source in parentheses, as in `me/rows(take=50%)` and `"rows.jsonl"(take=50%)`. They
     must be written in a block.
     """
-    found = re.match(r"\(([^()#\n]*)\)", text[location.span.start :])
+    end = _closed(text, location.span.start)
     message = "only a plain name takes arguments"
-    if found is None or location.before is None:
+    if end is None or location.before is None:
         return location.error(codes.UNEXPECTED, message, IN_A_BLOCK)
-    block = f"{location.word} {{ {found[1].strip()} }}"
-    end = location.span.start + found.end()
+    block = f"{location.word} {{ {text[location.span.end : end - 1].strip()} }}"
     edits = (Edit(location.span, " { "), Edit(Span(end - 1, end), " }"))
     return location.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
+
+
+def _closed(text: str, start: int) -> int | None:
+    """The offset after the `)` that closes the `(` at `start`, if both are on one line without a comment."""
+    depth = 0
+    for found in re.finditer(r'"[^"\n]*"|[()#\n]', text[start:]):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if found[0] in "#\n":
+            return None
+        if depth == 0:
+            return start + found.end()
+    return None
+
+
+def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
+    """Return a repair that replaces parentheses by the braces which `diagnostic` suggests, at the end of a clause's
+    line. None if it suggests none, or if a block may not stand there.
+    """
+    if [edit.text for edit in diagnostic.edits] != [" { ", " }"]:
+        return None
+    start, stop = line_bounds(text, met.start, met.start)
+    opened, closed = diagnostic.edits[0].span, diagnostic.edits[1].span
+    if re.match(r"\s*(train|extends)\b", text[start:stop]) or re.search(r"[({\[]", text[start : opened.start]):
+        return None
+    if text[closed.end : stop].strip()[:1] not in ("", "#"):
+        return None
+    return Edit(Span(opened.start, closed.end), f"{{{text[opened.end : closed.start]}}}")
 
 
 def _comma(location: ParserPosition, text: str) -> Diagnostic:

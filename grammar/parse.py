@@ -9,6 +9,7 @@ from xpc.grammar.lalr import Node, UnexpectedToken
 from xpc.grammar.lalr import parse as tree_of
 from xpc.grammar.lift import Lifter
 from xpc.grammar.read import describe_hidden, hidden_characters
+from xpc.grammar.record import evolve
 from xpc.grammar.scan import Scan, line_bounds, scan, spaces
 from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import File
@@ -35,10 +36,17 @@ def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
         return _empty(source), (Diagnostic(code.code, code.slug, ERROR, message, label, help=remedy),)
     hidden = hidden_characters(source.text)
     seen = scan(source)
-    tree, dropped, errors = _parse_all(source, seen, _without(seen.text, (*hidden, *source.damage)))
+    text = _without(seen.text, (*hidden, *source.damage))
+    tree, dropped, errors = _parse_all(source, seen, text)
     broken = (*seen.broken, *(span.start for span in (*hidden, *source.damage)))
     lifter = Lifter(source, broken, dropped)
     file, misplaced = check(lifter.file(tree, seen.comments))
+    if file.train is None and any(one.code == codes.SECOND_SENTENCE.code for one in misplaced):
+        # imported only here, because few files have a sentence below a clause
+        from xpc.grammar.late_sentence import late_sentence
+
+        train, wrong = late_sentence(source, text, misplaced)
+        file, misplaced = evolve(file, train=train), (*misplaced, *wrong)
     found = [*describe_hidden(source, hidden, source.text), *seen.diagnostics, *errors, *lifter.diagnostics, *misplaced]
     found.sort(key=lambda each: each.primary.span.start if each.primary else 0)
     return file, _first(found)

@@ -1,0 +1,63 @@
+"""A line with an error of form does not hide what is wrong in it and in the rest of the file."""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked
+
+from xpc.grammar.parse import parse
+from xpc.grammar.source import Source
+
+TAIL = "hardware 8 x v100-32gb\nprecision bf16\n"
+
+
+def errors(text: str) -> list[tuple[str, int]]:
+    """The code and the line of each error of a spec."""
+    found = [one for one in checked(text).problems if one.severity == "error" and one.primary is not None]
+    return sorted((one.code, one.primary.source.text.count("\n", 0, one.primary.span.start) + 1) for one in found)
+
+
+def test_a_sentence_below_a_clause_is_checked_with_the_rest_of_the_file():
+    assert errors(f"xpc 1\ntarget trl-1.16\ntrain qwen2.5-3b on capybara with gbs=7\n{TAIL}") == [
+        ("XP032", 3), ("XP201", 3), ("XP301", 5),
+    ]  # fmt: skip
+
+
+def test_the_spans_of_such_a_sentence_are_those_of_the_file():
+    source = Source("x.xp", "seed 1\ntrain a on b for 3 epochs  # it is late\nnodes 2\n")
+    file, _ = parse(source)
+    assert file.train is not None
+    assert source.slice(file.train.data.span) == "b"
+    assert source.slice(file.train.span) == "train a on b for 3 epochs"
+
+
+def test_words_in_such_a_sentence_are_checked_as_in_the_first_line():
+    _, found = parse(Source("x.xp", "seed 1\ntrain a on b for 3 epochs with lora for 4 epochs\n"))
+    assert [one.code for one in found] == ["XP032", "XP031"]
+
+
+def test_of_two_late_sentences_the_second_is_too_many():
+    file, found = parse(Source("x.xp", "seed 1\ntrain a on b\ntrain c on d\n"))
+    assert file.train is not None
+    assert file.source.slice(file.train.model.span) == "a"
+    assert [one.message for one in found] == ["the `train` sentence comes first", "a second `train` sentence"]
+
+
+def test_a_late_sentence_without_data_is_no_sentence():
+    assert parse(Source("x.xp", "seed 1\ntrain a\n"))[0].train is None
+
+
+@pytest.mark.parametrize("line", ['save "out/x"(evry=10)', 'save "out/x"(evry=10, hub(name="a/(b"))  # twice an hour'])
+def test_settings_in_parentheses_after_a_text_are_checked(line):
+    found = checked(f"xpc 1\ntrain qwen2.5-3b on capybara\n{line}\n").problems
+    helps = {one.code: one.help for one in found if one.code in ("XP025", "XP101")}
+    block = line.partition("  #")[0].replace('save "out/x"(', '"out/x" { ')[:-1] + " }"
+    assert helps == {"XP025": f"write `{block}`", "XP101": "write `every`"}
+
+
+@pytest.mark.parametrize(
+    "line", ['data(system="x"(a=1))', 'save "out/x"(a=1) keep=2', 'save "out/x"(a=1', 'f("a"(b=1))']
+)
+def test_parentheses_that_no_block_can_replace_have_one_error(line):
+    _, found = parse(Source("x.xp", f"xpc 1\ntrain a on b\n{line}\n"))
+    assert len(found) == 1
