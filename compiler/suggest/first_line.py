@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from xpc.compiler import registry
+from xpc.compiler.language.advisor import UnknownName
 from xpc.compiler.suggest.converted_values import COUNTED, FILES, LENGTH, REPOSITORY, unit_of
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.nearest import letters
@@ -154,3 +155,11 @@ def _without_options(words: list[str]) -> tuple[list[str], str]:
 
 def _is_rows(word: str) -> bool:
     return word[:1] == '"' and FILES.fullmatch(word.strip('"')) is not None
+
+
+def sentence_with_verb(unknown: UnknownName) -> str | None:
+    """For a first line that begins with another verb, the line in the order of the language; otherwise None."""
+    if unknown.name not in FILLERS:
+        return None
+    source, start = unknown.label.source, unknown.label.span.start
+    return sentence_of(source.text[start : line_bounds(source.text, start, start)[1]].partition("#")[0].rstrip())

@@ -16,7 +16,7 @@ from xpc.compiler.suggest.converted_values import methods_with
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice
 from xpc.compiler.suggest.sentence import named_by_value, sentence
-from xpc.compiler.suggest.typed_form import decided_value, typed
+from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Call, Number, Ref, String
 
@@ -42,7 +42,8 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
         guess = Meaning(f"{row.path}.name", own=True)
         row = schema.BY_PATH[guess.path]
     if row is None and guess.path in schema.CLAUSES:
-        return suggested(unknown, message, guess.path, guess.path, replaces_value=False)
+        form = clause_line(guess.path, unknown) if clause and unknown.name == guess.path else guess.path
+        return suggested(unknown, message, form, guess.path, replaces_value=False)
     text = (unknown.typed or "").strip('"').lower()
     outer = schema.BY_PATH.get(guess.path.rpartition(".")[0])
     if text in ("true", "false") and guess.path == "save.hub.name" and outer is not None:

@@ -22,7 +22,7 @@ from xpc.compiler.suggest.components import (
 from xpc.compiler.suggest.converted_values import NO, methods_with
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import extra_argument, extra_suggestion
-from xpc.compiler.suggest.first_line import FILLERS, sentence_of
+from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
 from xpc.compiler.suggest.guessed import NAMED_THERE, is_in, of_guess, suggested, wrong_value
 from xpc.compiler.suggest.known_names import NEVER_LEGAL
@@ -42,9 +42,15 @@ from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equival
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share, named_by_value, named_outside
 from xpc.compiler.suggest.tables import general_words
-from xpc.compiler.suggest.typed_form import intended_value, near_settings, value_of, written
+from xpc.compiler.suggest.typed_form import (
+    by_word_or_value,
+    clause_line,
+    intended_value,
+    near_settings,
+    value_of,
+    written,
+)
 from xpc.grammar.record import evolve
-from xpc.grammar.scan import line_bounds
 
 MAX_SUGGESTED = 50
 """The largest number of unknown names in a file that get suggestions. Further names are reported without one, because
@@ -103,7 +109,7 @@ def _outside(unknown: UnknownName) -> Suggestion:
         edit = "train" if line else None
         return Suggestion("XP101", f"`{name}` is not a setting of the language", "did you mean `train`?", HEADER, edit)
     # a first line with another verb: `finetune qwen2.5-3b using "rows.jsonl"`
-    if (sentence := _first_line(unknown)) is not None:
+    if (sentence := sentence_with_verb(unknown)) is not None:
         return Suggestion("XP101", f"`{name[:60]}` is not a setting of the language", help=f"write `{sentence}`")
     head = misspelt_clause(unknown)
     if head is not None:
@@ -166,6 +172,8 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
     alone = setting_of_choice(clause, name) if unknown.typed in (None, "true") else None
     if alone is not None:
         return suggested(unknown, message, alone, alone, True, unknown.node is not None)
+    if (part := by_word_or_value(unknown, clause)) is not None:
+        return of_guess(unknown, clause, message, part)
     together, plain, head = None, meaning(name, clause, exact=True), head_word(unknown, clause)
     for before in filter(None, (head, clause.rpartition(".")[2])):
         # the clause may be a part of the name: `tp_size` in `vllm` is `vllm_tp_size`, and `alpha` in `method cpo` is
@@ -220,11 +228,9 @@ def _inside(unknown: UnknownName, clause: str) -> Suggestion:
         # `max_length` is an argument of vLLM, and also of the trainers
         return of_guess(unknown, clause, message, exact)
     if name in schema.CLAUSES:
-        row = schema.BY_PATH.get(name)
-        form = (
-            f"{name} {value_of(row, unknown)}" if row is not None and unknown.typed and row.kind is not FLAG else name
+        return Suggestion(
+            "XP102", message, help=f"write `{clause_line(name, unknown)}` on a line of its own, outside of `{clause}`"
         )
-        return Suggestion("XP102", message, help=f"write `{form}` on a line of its own, outside of `{clause}`")
     if path is not None:
         home = path.partition(".")[0]
         return Suggestion("XP102", message, help=f"it belongs to `{home}`: write `{name}` outside of `{clause}`")
@@ -346,14 +352,6 @@ def _unknown(unknown: UnknownName, clause: str | None) -> Suggestion:
         shared = with_shared_word(name, clause)
         return Suggestion("XP101", message, help=f"write {either(shared)}" if shared else _children(clause))
     return of_guess(unknown, clause, message, guess)
-
-
-def _first_line(unknown: UnknownName) -> str | None:
-    """For a first line that begins with another verb, the line in the order of the language; otherwise None."""
-    if unknown.name not in FILLERS:
-        return None
-    source, start = unknown.label.source, unknown.label.span.start
-    return sentence_of(source.text[start : line_bounds(source.text, start, start)[1]].partition("#")[0].rstrip())
 
 
 def _children(clause: str | None) -> str:

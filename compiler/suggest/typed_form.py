@@ -13,8 +13,10 @@ from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
 from xpc.compiler.suggest.legal import AUTO, answer, example
-from xpc.compiler.suggest.likeness import one_mistake
-from xpc.compiler.suggest.meaning import SAME, Meaning, choice
+from xpc.compiler.suggest.likeness import one_mistake, parts
+from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
+from xpc.compiler.suggest.no_equivalent import advice
+from xpc.compiler.suggest.tables import general_words
 from xpc.grammar.tree import Count, Value
 
 
@@ -33,6 +35,24 @@ def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
         bare = [(own, path) for own, path in schema.bare_choices().items() if len(own) > 2 and one_mistake(name, own)]
         found += [Meaning(path, own, SAME - 0.01, True) for own, path in bare if own not in paths]
     return found if len(name) > 3 or not alone else []
+
+
+def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
+    """The only setting of a clause that takes the written value, and whose name has the unknown name as a word:
+    `gpu_memory` for `gpu=50%` in `vllm`. Otherwise, for a name that xpc does not know, the only one that has the value
+    as a choice: `packing(mode=bfd)` is `strategy`. None if a setting of this name elsewhere takes the value.
+    """
+    name, value = unknown.name.lower(), unknown.typed or ""
+    elsewhere = [row for row in schema.TABLE if row.name == name]
+    if unknown.node is None or any(_takes(row, unknown) for row in elsewhere):
+        return None
+    if any(advice(one, value) is not None for one in (name, f"{clause} {name}")):
+        return None
+    rows = [row for row in schema.children(clause) if row.path not in NEVER_LEGAL and _takes(row, unknown)]
+    found = [row for row in rows if name in parts(row.name) and name not in general_words()]
+    if not found and (elsewhere or not (is_known(name) or is_known(f"{clause} {name}"))):
+        found = [row for row in rows if value in row.choices]
+    return Meaning(found[0].path, likeness=SAME - 0.01, own=True) if len(found) == 1 else None
 
 
 def _takes(row: Setting, unknown: UnknownName) -> bool:
@@ -92,6 +112,14 @@ def _machines(node: Value, text: str) -> str | None:
 def written(row: Setting, unknown: UnknownName) -> str:
     """A setting as it can be written outside of its clause, with the user's value or an example: `gbs=528`."""
     return typed(row, None if unknown.node is None and row.kind is FLAG else value_of(row, unknown))
+
+
+def clause_line(name: str, unknown: UnknownName) -> str:
+    """A clause as a line with the value that the user wrote after its name: `save(every=5)` for `save=5` in `eval`."""
+    row, times = schema.BY_PATH.get(name), schema.BY_PATH.get(f"{name}.every")
+    if times is not None and _takes(times, unknown) and (row is None or not _takes(row, unknown)):
+        return f"{name}(every={unknown.typed})"
+    return f"{name} {value_of(row, unknown)}" if row is not None and unknown.typed and row.kind is not FLAG else name
 
 
 def typed(row: Setting, value: str | None) -> str:

@@ -91,7 +91,8 @@ class _DataBlock:
         typo = nearest(name, SETTINGS) is not None
         if others:  # the header that names this block may be in a base (`extends`), which is not read here
             return train is None or not typo or not all(map(_is_setting, others))
-        return not isinstance(data, Ref) and not typo
+        elsewhere = name in self.clauses.outer or name in schema.CLAUSES or name in schema.bare_choices()
+        return not isinstance(data, Ref) and not typo and not elsewhere  # `data(packing)` is no block called packing
 
     def evaluation_set(self, title: Ref, body: list[Operand | Clause]) -> None:
         """Read a `data` block that is used for evaluation: its sources, and the format of its rows."""

@@ -1,0 +1,49 @@
+"""A wrong name in parentheses, whose value decides which setting is suggested."""
+
+from __future__ import annotations
+
+import pytest
+from compile_support import checked
+
+HEAD = 'xpc 1\ntrain qwen2.5-3b on deepmath-103k\nhardware 8 x h100-80gb\nsave "out/x"\n'
+PART_OF_A_NAME = (
+    ("method grpo(rewards=[accuracy], completion=512)", "write `max_completion`"),
+    ("method grpo(rewards=[accuracy], completions=8)", "write `generations`"),
+    ("method dpo(prompt=512)", "write `max_prompt`"),
+    ("method grpo(rewards=[accuracy], vllm(gpu=50%))", "write `gpu_memory`"),
+    ("freeze(first=10)", "write `freeze(except_last=N)`, where N is how many of the last layers are trained"),
+    ("schedule cosine(lr=1e-5)", "it belongs to `optimizer`: write `lr=1e-5` outside of `schedule`"),
+)
+"""The name is a word of one setting of the clause, unless a setting of this name elsewhere takes the value."""
+CHOICE_OF_A_SETTING = (
+    ("batch(packing(strategie=bfd))", "write `strategy`"),
+    ("batch(packing(mode=bfd))", "write `strategy`"),
+    ("strategy zero3(offload_optimizer=cpu)", "write `offload = optimizer`"),
+)
+"""The value is a choice of one setting of the clause, and the name is unknown or has no such value."""
+CLAUSES = (
+    ('eval(data="e.jsonl", track=5)', "write `track(every=5)` on a line of its own, outside of `eval`"),
+    ("track wandb(save=epoch)", "write `save(every=epoch)` on a line of its own, outside of `track`"),
+    ('track wandb(save="a/b")', 'write `save "a/b"` on a line of its own, outside of `track`'),
+    ("memory { eval=5 }", "write `eval(every=5)`"),
+)
+"""The name is a clause. A number or `epoch` is how often it happens, and not its name or path."""
+LOCAL_ROWS = (
+    ("data(packing)", "it belongs to `batch`: write `packing` outside of `data`"),
+    ("data(liger)", "it belongs to `memory`: write `liger` outside of `data`"),
+    ("data(bf16)", "it belongs to `precision`: write `bf16` outside of `data`"),
+    ("data(corpus)", 'name the block `"train.jsonl"`, or write `on corpus`'),
+)
+"""A name after `data` is the title of a block, unless it is a name of the language."""
+
+
+@pytest.mark.parametrize(("line", "help"), PART_OF_A_NAME + CHOICE_OF_A_SETTING + CLAUSES)
+def test_help_names_the_setting_that_takes_the_value(line, help):
+    helps = [one.help or "" for one in checked(HEAD + line + "\n").problems if one.code in ("XP101", "XP102")]
+    assert any(one == help or one.startswith((help + ":", help + " outside")) for one in helps), helps
+
+
+@pytest.mark.parametrize(("line", "help"), LOCAL_ROWS)
+def test_a_name_of_the_language_is_no_title_of_a_data_block(line, help):
+    text = HEAD.replace("deepmath-103k", '"train.jsonl"') + line + "\n"
+    assert help in [one.help for one in checked(text).problems if one.code in ("XP102", "XP119")]
