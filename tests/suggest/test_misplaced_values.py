@@ -32,7 +32,7 @@ LOCAL_ROWS = (
     ("data(packing)", "it belongs to `batch`: write `packing` outside of `data`"),
     ("data(liger)", "it belongs to `memory`: write `liger` outside of `data`"),
     ("data(bf16)", "it belongs to `precision`: write `bf16` outside of `data`"),
-    ("data(corpus)", 'name the block `"train.jsonl"`, or write `on corpus`'),
+    ("data(foo)", 'name the block `"train.jsonl"`, or write `on foo`'),
 )
 """A name after `data` is the title of a block, unless it is a name of the language."""
 
