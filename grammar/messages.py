@@ -5,6 +5,7 @@ never contains the names of the grammar's tokens.
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
@@ -14,7 +15,7 @@ from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.record import record
 from xpc.grammar.scan import line_bounds
-from xpc.grammar.sentence_messages import in_sentence
+from xpc.grammar.sentence_messages import in_sentence, sentence_repair
 from xpc.grammar.source import Source, Span
 
 # for each keyword or punctuation mark, the text that says what must follow it
@@ -64,7 +65,10 @@ def explain(source: Source, text: str, error: UnexpectedToken) -> Failure:
     if plain is not None:
         return Failure(offset, *plain)
     diagnostic = _character(location, text) if not met else _token(location, text)
-    return Failure(offset, diagnostic, _comma_put(text, span, diagnostic) or _braces_put(text, span, diagnostic))
+    repair = _comma_put(text, span, diagnostic) or _braces_put(text, span, diagnostic)
+    if diagnostic.code == codes.INCOMPLETE_SENTENCE.code:
+        repair = sentence_repair(location, text)
+    return Failure(offset, diagnostic, repair)
 
 
 def _unit(location: ParserPosition) -> tuple[Diagnostic, Edit] | None:
@@ -133,7 +137,8 @@ def _comma_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
 def _before(text: str, offset: int) -> Span | None:
     """The span of the last word before an offset, on the same line. None if there is no such word."""
     line = text.rfind("\n", 0, offset) + 1
-    words = list(re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset]))
+    found = re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset])
+    words = list(takewhile(lambda word: word[0] != "#", found))  # a comment has no words of the spec
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 

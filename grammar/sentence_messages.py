@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from xpc.grammar import codes
-from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.parser_position import ParserPosition
+from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
 
@@ -25,6 +26,8 @@ FORMS = (
     (re.compile(r"on\s+(\d+)\s*(?:x\s*)?([\w-]+)"), r"write `hardware \1 x \2` on a line of its own"),
 )
 """Patterns for the text after the dataset, each with the text of the help."""
+COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
+"""The end of a first line up to an error: a length without its unit, before `with`, a comment or nothing."""
 INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
 """Words that users write before the dataset instead of `on`."""
 
@@ -36,16 +39,19 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
     since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
     if location.met == "LBRACE":
         return location.error(code, "the sentence takes no block", "write clauses on the lines below")
+    # `for 3epochs with lora`: the parser reads `with` as the unit
+    count = COUNT.search(location.source.text[: location.span.start]) if location.word == "with" else None
+    if count is not None and count[3]:
+        return _joined_length(location, count[2], count[3], Span(count.start(2), count.end(3)))
+    if count is not None:
+        message = f"expected `epochs` or `steps` after `for {count[2]}`, found `with`"
+        return location.error(code, message, _lengths(count[2]), at_last=True)
     if "FOR" in since and since[-1] == "NUMBER":
         joined = re.fullmatch(r"([0-9_.]+)([A-Za-z]+)", location.word)
         if joined and location.before:
-            unit = joined[2] if joined[2] in ("epoch", "epochs", "step", "steps") else "epochs"
-            remedy = f"{joined[1]} {unit}"
-            edits = (Edit(location.before, remedy),)
-            message = "the budget is a number, a space and a unit"
-            return location.error(code, message, f"write `for {remedy}`", at_last=True, edits=edits)
+            return _joined_length(location, joined[1], joined[2], location.before)
         message = f"expected `epochs` or `steps` after `for {location.word}`"
-        return location.error(code, message, "write `for 3 epochs`", at_last=True)
+        return location.error(code, message, _lengths(location.word), at_last=True)
     if "ON" not in since:
         if location.word == "on":
             return location.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
@@ -89,6 +95,36 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
             code, f"expected `for`, `with` or the end of the line, found {location.shown}", _help_after_data(location)
         )
     return location.error(code, f"expected a choice, a setting or the end of the line, found {location.shown}")
+
+
+def _joined_length(location: ParserPosition, amount: str, unit: str, span: Span) -> Diagnostic:
+    """The error for a length without a space, such as `for 3epochs`."""
+    remedy = f"{amount} {unit if unit in ('epoch', 'epochs', 'step', 'steps') else 'epochs'}"
+    message = "the budget is a number, a space and a unit"
+    code = codes.INCOMPLETE_SENTENCE
+    found = location.error(code, message, f"write `for {remedy}`", edits=(Edit(span, remedy),))
+    return evolve(found, primary=Label(location.source, span))
+
+
+def sentence_repair(location: ParserPosition, text: str) -> Edit | None:
+    """Return a repair, of the same length, for two errors of the first line, so that the rest of the file is checked:
+    another word instead of `on`, and a length without its unit, which is left out. None for other errors.
+    """
+    at = location.span.start
+    line, end = line_bounds(text, at, at)
+    word = text[at : location.span.end]
+    if word in INSTEAD_OF_ON and re.fullmatch(r'\s*train\s+("[^"\n]*"|\S+)\s+', text[line:at]):
+        follows = text[location.span.end : end].strip()[:1] not in ("", "#")
+        return Edit(location.span, "on".ljust(len(word))) if follows else None
+    length = COUNT.search(text[line:at])
+    if length is None or not text[line:at].lstrip().startswith("train"):
+        return None
+    return Edit(Span(line + length.start(1), line + length.end(1)), " " * len(length[1]))
+
+
+def _lengths(count: str) -> str:
+    count = count if count.isdecimal() else "3"
+    return f"write `for {count} epochs` or `for {count} steps`"
 
 
 def _help_after_data(location: ParserPosition) -> str:

@@ -39,7 +39,10 @@ CASES = [
     ("train m with z", ("XP020", 1, 9, "expected `on` and a dataset, found `with`", "write `train m on DATA`")),
     ("train m on", ("XP020", 1, 9, "expected a dataset after `on`", "write `train MODEL on DATA`")),
     ("train m on d for", ("XP020", 1, 14, "expected a number after `for`", "write `for 3 epochs`")),
-    ("train m on d for 3", ("XP020", 1, 18, "expected `epochs` or `steps` after `for 3`", "write `for 3 epochs`")),
+    (
+        "train m on d for 4",
+        ("XP020", 1, 18, "expected `epochs` or `steps` after `for 4`", "write `for 4 epochs` or `for 4 steps`"),
+    ),
     (
         "train m on d zero2",
         ("XP020", 1, 14, "expected `for`, `with` or the end of the line, found `zero2`", "choices go after `with`"),

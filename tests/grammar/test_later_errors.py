@@ -61,3 +61,25 @@ def test_settings_in_parentheses_after_a_text_are_checked(line):
 def test_parentheses_that_no_block_can_replace_have_one_error(line):
     _, found = parse(Source("x.xp", f"xpc 1\ntrain a on b\n{line}\n"))
     assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    ("sentence", "help"),
+    [
+        ("train qwen2.5-3b using capybara for 3 epochs", "write `train qwen2.5-3b on capybara for 3 epochs`"),
+        ("train qwen2.5-3b on capybara for 500", "write `for 500 epochs` or `for 500 steps`"),
+        ("train qwen2.5-3b on capybara for 500  # or more", "write `for 500 epochs` or `for 500 steps`"),
+        ("train qwen2.5-3b on capybara for 500 with lora", "write `for 500 epochs` or `for 500 steps`"),
+        (
+            "train qwen2.5-3b on capybara for 2epochs with lora",
+            "write `train qwen2.5-3b on capybara for 2 epochs with lora`",
+        ),
+        ("train qwen2.5-3b on capybara for 2epochs", "write `train qwen2.5-3b on capybara for 2 epochs`"),
+    ],
+)
+def test_an_incomplete_sentence_keeps_its_numbers_and_does_not_hide_other_errors(sentence, help):
+    found = checked(f"xpc 1\n{sentence}\n{TAIL}").problems
+    assert [(one.code, one.help) for one in found if one.code in ("XP020", "XP301")] == [
+        ("XP020", help),
+        ("XP301", "write `precision fp32`, or `precision fp16` for mixed precision"),
+    ]
