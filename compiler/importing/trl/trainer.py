@@ -118,6 +118,7 @@ def _precision(draft: Draft, named: Entries) -> None:
     present = {name: named[name] for name in ("bf16", "fp16") if name in named}
     on = [(name, one) for name, one in present.items() if boolean(one)]
     if len(on) == 2:
+        draft.note(on[0][1], "`fp16` is on, too")
         draft.error(on[1][1], f"`bf16` is on, too (line {on[0][1].line})", "keep one of the two")
         return
     for name, entry in present.items():

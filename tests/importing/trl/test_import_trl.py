@@ -106,7 +106,8 @@ def test_a_key_without_a_place_is_an_error_with_its_line(key, line, output):
     found = trl(key + "\n", name="sft/x.yaml")
     errors = [one for one in found.draft.messages if one.severity == "error"]
     assert found.draft.wrong
-    assert any(one.location == f"sft/x.yaml:{line}" and output in one.text + one.help for one in errors), found.messages
+    assert [one.location for one in errors] == [f"sft/x.yaml:{line}"], found.messages
+    assert output in errors[0].text + errors[0].help
 
 
 def test_nothing_is_dropped_even_where_everything_is_wrong():
