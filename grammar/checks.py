@@ -165,10 +165,9 @@ class _Checker:
 
         verb, written = clause.head, self.file.source.slice
         typed, message, also = written(verb.span)[:60], "the sentence begins with `train`", ""
-        names: tuple[Setting | Value, ...] = clause.operands[:3]
+        rest = Span(verb.span.start if first == "on" else clause.operands[0].span.start, clause.span.end)
         edits: tuple[Edit, ...] = ()
         if first == "on":
-            names = (verb, *clause.operands[:2])
             edits = (Edit(Span(verb.span.start, verb.span.start), "train "),)
         else:
             message += f", not with `{typed}`"
@@ -176,8 +175,8 @@ class _Checker:
                 edits = (Edit(verb.span, "train"),)
             else:
                 also = f", and choices such as `{typed}` after `with`"
-        sentence = " ".join(["train", *(written(name.span) for name in names)])
-        self._error(codes.INCOMPLETE_SENTENCE, verb.span, message, f"write `{sentence}`{also}", edits=edits)
+        help = f"write `train {written(rest)}`{also}"
+        self._error(codes.INCOMPLETE_SENTENCE, verb.span, message, help, edits=edits)
         return True
 
     def _one_line(self, block: Block) -> None:

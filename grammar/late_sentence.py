@@ -1,7 +1,7 @@
-"""Read a `train` sentence that stands below a clause, so that the rest of the file is checked in the same round.
+"""Read a sentence that stands below a clause, or that begins with another verb, so that the rest of the file is checked
+in the same round.
 
-Imported only for a file with this error: the parser reads such a line as a clause, and the error says where the
-sentence belongs.
+Imported only for a file with such an error: the parser reads such a line as a clause, and the error says what to write.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.lalr import UnexpectedToken
 from xpc.grammar.lalr import parse as tree_of
 from xpc.grammar.lift import Lifter
+from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds, spaces
-from xpc.grammar.source import Source
+from xpc.grammar.source import Source, Span
 from xpc.grammar.tree import Train
 
 
@@ -23,16 +24,28 @@ def late_sentence(
     source: Source, text: str, errors: Sequence[Diagnostic]
 ) -> tuple[Train | None, tuple[Diagnostic, ...]]:
     """Return a pair: the sentence that the first error of this kind names, with the spans of the original text, and
-    what is wrong in it. The sentence is None if it stands in a block, or is not complete.
+    what is wrong in it. The sentence is None if it is not complete.
     """
-    where = [error.primary for error in errors if error.code == codes.SECOND_SENTENCE.code and not error.related]
-    for label in where[:1]:
-        at = label.span.start if label else 0
-        start, end = line_bounds(text, at, at)
+    for error in errors:
+        if error.primary is None or error.related:
+            continue
+        written = error.primary.span
+        start, end = line_bounds(text, written.start, written.start)
+        line = spaces(text[:start]) + text[start:end]
+        if error.code == codes.INCOMPLETE_SENTENCE.code and error.edits:
+            # another verb, or none: `train` is written over it, and over the spaces before it
+            after = written.end if error.edits[0].span == written else written.start
+            if after < len("train "):
+                return None, ()
+            line = spaces(text[: after - len("train ")]) + "train " + text[after:end]
+        elif error.code != codes.SECOND_SENTENCE.code:
+            continue
         try:
-            tree = tree_of(spaces(text[:start]) + text[start:end] + spaces(text[end:]))
+            tree = tree_of(line + spaces(text[end:]))
         except UnexpectedToken:
             return None, ()
         file, found = check(Lifter(source).file(tree, ()))
-        return file.train, found if file.train is not None else ()
+        if file.train is None:
+            return None, ()
+        return evolve(file.train, span=Span(written.start, file.train.span.end)), found
     return None, ()

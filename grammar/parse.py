@@ -41,8 +41,9 @@ def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     broken = (*seen.broken, *(span.start for span in (*hidden, *source.damage)))
     lifter = Lifter(source, broken, dropped)
     file, misplaced = check(lifter.file(tree, seen.comments))
-    if file.train is None and any(one.code == codes.SECOND_SENTENCE.code for one in misplaced):
-        # imported only here, because few files have a sentence below a clause
+    late = (codes.SECOND_SENTENCE.code, codes.INCOMPLETE_SENTENCE.code)
+    if file.train is None and any(one.code in late for one in misplaced):
+        # imported only here, because few files have a sentence below a clause, or one that begins with another verb
         from xpc.grammar.late_sentence import late_sentence
 
         train, wrong = late_sentence(source, text, misplaced)

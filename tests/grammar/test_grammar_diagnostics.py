@@ -151,7 +151,7 @@ CASES = [
     ("train a on b for 1 epochs with c for 2 epochs", ("XP031", 1, 34, "a second budget", "the sentence has one")),
     (
         "finetune a on b with c",
-        ("XP020", 1, 1, "the sentence begins with `train`, not with `finetune`", "write `train a on b`"),
+        ("XP020", 1, 1, "the sentence begins with `train`, not with `finetune`", "write `train a on b with c`"),
     ),
     (
         "dpo a on b with c",
@@ -160,7 +160,7 @@ CASES = [
             1,
             1,
             "the sentence begins with `train`, not with `dpo`",
-            "write `train a on b`, and choices such as `dpo` after `with`",
+            "write `train a on b with c`, and choices such as `dpo` after `with`",
         ),
     ),
     ('"./a" on "b.jsonl"', ("XP020", 1, 1, "the sentence begins with `train`", 'write `train "./a" on "b.jsonl"`')),

@@ -83,3 +83,16 @@ def test_an_incomplete_sentence_keeps_its_numbers_and_does_not_hide_other_errors
         ("XP020", help),
         ("XP301", "write `precision fp32`, or `precision fp16` for mixed precision"),
     ]
+
+
+@pytest.mark.parametrize("words", ["finetune", "fit", ""])
+def test_a_sentence_with_another_verb_is_repeated_in_full_and_does_not_hide_other_errors(words):
+    text = f"xpc 1\n{words} qwen2.5-3b on capybara for 3 epochs with zero2\n{TAIL}".replace("\n ", "\n")
+    found = [one for one in checked(text).problems if one.code in ("XP020", "XP301")]
+    assert [one.code for one in found] == ["XP020", "XP301"]
+    assert found[0].help == "write `train qwen2.5-3b on capybara for 3 epochs with zero2`"
+
+
+def test_a_verb_that_may_be_a_method_is_not_read_as_sft():
+    found = checked(f"xpc 1\ndpo qwen2.5-3b on capybara\n{TAIL}").problems
+    assert [one.code for one in found if one.severity == "error"] == ["XP020"]
