@@ -185,7 +185,7 @@ def test_what_is_assumed_from_the_name_of_the_spec_is_assumed_in_its_bundle(tmp_
 
 def test_silencing_comments_are_kept(tmp_path):
     text = spec(hardware="8 x v100-32gb  # xpc: allow XP801 the wheels are ours", precision="fp32")
-    text += "optimizer sgd(betas=[0.9, 0.95])  # xpc: allow XP206 moved over from adamw\n"
+    text += "optimizer sgd(lr=1e-2, betas=[0.9, 0.95])  # xpc: allow XP206 moved over from adamw\n"
     root = put(tmp_path, {"t.xp": text})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
     assert xpc("check", "t.xp", cwd=root).stdout == xpc("check", "t.bundle/spec.xp", cwd=root).stdout == b""
