@@ -35,7 +35,7 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     summary, plan = read_json(os.path.join(out, SUMMARY)), read_json(os.path.join(folder, DECISIVE[0]))
     if "arguments" not in summary:
         raise UsageError(f"{out}/{SUMMARY} is from an older bundle and does not record the arguments of the run")
-    strange = [f"{SUMMARY} has {name} in another form than a run writes it" for name in _malformed(summary)]
+    strange = [f"{SUMMARY} has {name} in another form than a run writes it" for name in _malformed(summary, plan)]
     found = strange[:1] or [*_differences(folder, summary, plan, steps), *run_files.differences(out, summary)]
     if found:
         return "".join(f"{line}\n" for line in [*found, f"{out} is not what {folder} asks for"]), 1
@@ -46,12 +46,13 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     return f"{out} is what {folder} asks for: {amounts}\n", 0
 
 
-def _malformed(summary: Mapping[str, Any]) -> Iterator[str]:
-    """The names of values whose type is not the one that a run writes."""
+def _malformed(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
+    """The names of values whose type is not the one that a run writes. A run whose method generates counts no rows."""
     counts = ("steps", "sequences", "world")
     yield from (name for name in counts if type(summary.get(name)) is not int)
     yield from (name for name in ("arguments", "versions") if not isinstance(summary.get(name), dict))
-    if not isinstance(summary.get("data"), dict | None):  # a run of a method that generates counts no rows
+    uncounted = plan["method"]["generates"] and summary.get("data") is None
+    if not uncounted and not isinstance(summary.get("data"), dict):
         yield "data"
     versions = summary.get("versions")
     if isinstance(versions, dict) and not all(isinstance(one, str | None) for one in versions.values()):
