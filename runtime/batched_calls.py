@@ -225,7 +225,7 @@ class Recorder:
                     raise NotBatched("it reads encodings in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
                 unmasked = [place for place in left if any(map(unlearned, texts[place]))]
-                # run the function again for each row with a text whose attention mask contains no 1
+                # run the function again for each row whose assistant mask has no 1, although the function relied on one
                 left = list(dict.fromkeys(again + unmasked))
         self.rows = ROWS
         return [{name: filled(one) for name, one in found[place].items()} for place in places]

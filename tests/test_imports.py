@@ -71,6 +71,8 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared |= {"xpc.runtime.features.model.newer_config"}
     # `stored_columns` finds columns that no trainer reads.
     shared |= {"xpc.runtime.features.messages.stored_columns"}
+    # `model_folder` lists the files of a local model as the launch does.
+    shared |= {"xpc.runtime.features.launch.model_folder"}
     # `picture` and `result` read curves and totals as the run does.
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}
     for path, imports in modules("compiler"):

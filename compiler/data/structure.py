@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from xpc.runtime.features.messages.stored_columns import declined, number_of, visible
+
 PLAIN = {"role", "content", "from", "value"}
 REASONING = ("reasoning_content", "reasoning", "thinking")
 TRAINED = ("weight", "train", "train_turn", "training", "loss")
@@ -64,7 +66,7 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
 
 
 def _reasoning(role: str, turn: Mapping[str, object], content: object) -> Iterator[str]:
-    fields = [str(turn[key]).strip() for key in REASONING if _visible(turn.get(key))]
+    fields = [str(turn[key]).strip() for key in REASONING if visible(turn.get(key))]
     opened, closed, _ = content.partition("</think>") if role == "assistant" and isinstance(content, str) else ("",) * 3
     inline = opened.rpartition("<think>")[2].strip() if closed else ""
     if inline:
@@ -82,7 +84,7 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
     yield "tool_calls"
     if len(calls) > 1:
         yield "several_calls"
-    if _visible(content) or isinstance(content, list):
+    if visible(content) or isinstance(content, list):
         yield "text_with_call"
     yield from {kind for kind in map(_wrong_call, calls) if kind is not None}
 
@@ -90,7 +92,7 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
 def _wrong_call(call: object) -> str | None:
     """What is wrong with a tool call, as a name of `structure`; None if nothing is. Like the runtime's `wrong_call`."""
     function = call.get("function", call) if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not _visible(function.get("name")):
+    if not isinstance(function, dict) or not visible(function.get("name")):
         return "unnamed_call"
     given = function.get("arguments")
     given = None if isinstance(given, str) and given.strip() in ("", "null", "{}") else given
@@ -143,23 +145,3 @@ def _marks(role: str, turn: Mapping[str, object]) -> Iterator[str]:
             yield TURN_KEY + key[:40]
         elif turn[key] and key not in READ_KEYS and not (key == "name" and role == "tool"):
             yield UNREAD_KEY + key[:40]
-
-
-def declined(mark: object) -> bool:
-    """Whether the value of a key in `TRAINED` means that the turn is not learned. The runtime's `message_fields.py`
-    decides in the same way. Exports to formats such as CSV contain `"false"` and `"0"` as texts.
-    """
-    mark = number_of(mark)
-    return mark.strip().lower() in ("", "false", "no") if isinstance(mark, str) else not mark
-
-
-def number_of(mark: object) -> object:
-    """The number that a text contains, such as `"0.0"`; any other value unchanged."""
-    try:
-        return float(mark) if isinstance(mark, str) else mark
-    except ValueError:
-        return mark
-
-
-def _visible(value: object) -> bool:
-    return isinstance(value, str) and not value.isspace() and value != ""

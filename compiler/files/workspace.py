@@ -28,10 +28,6 @@ MAX_DATA = 64 * 2**20
 """Maximum size in bytes of a local data file that is copied into a bundle."""
 MOST = 10_000
 """The largest number of files in a data folder."""
-LEVELS = 2
-"""How many levels of folders below a model's folder are searched."""
-SKIPPED = (".", "checkpoint-", "global_step")
-"""Prefixes of subfolders in a model's folder that are not searched."""
 HEAD = 2**20
 """How many bytes at the beginning of a data file are read to find the columns of its first row."""
 BASES = (".xp",)
@@ -252,23 +248,12 @@ class Workspace:
         return sorted(found)
 
     def listed(self, written: str) -> list[str]:
-        """The names of the files in a folder and its subfolders, relative to it, without hidden files. Links to folders
-        are followed, because loading a model follows them. Folders more than LEVELS deep are not searched, and after
-        MOST files and folders no further folder is (the launch does the same, runtime/features/launch/model_files.py).
-        """
-        path = self.locate(written)[1]
-        out, count = list[str](), 0
-        for where, folders, names in os.walk(path, followlinks=True):
-            prefix = os.path.relpath(where, path).replace(os.sep, "/") + "/"
-            out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
-            count += len(names) + len(folders)
-            deep = prefix.count("/") >= LEVELS or count > MOST
-            circle = {os.path.realpath(one) for one in (path, where)}  # a link back: its files are already listed
-            folders[:] = sorted(
-                one for one in folders
-                if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)
-            )  # fmt: skip
-        return sorted(out)
+        """The names of the files in the folder of a model, relative to it, as the launch lists them."""
+        from xpc.runtime.features.launch.model_folder import (
+            files,  # imported here, because few specs have a local model
+        )
+
+        return files(self.locate(written)[1])
 
     def digest(self, written: str) -> str | None:
         """The SHA-256 of a file of any size, in hex. None if it cannot be read, or if `hashes` is off, because most

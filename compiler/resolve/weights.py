@@ -14,15 +14,7 @@ from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import evolve
-
-READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
-"""How the names of those files in a model's folder end that transformers and peft read."""
-STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""How the names of those files in a checkpoint begin that a new run does not read, such as optimizer states."""
-RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files in a model's folder that are not a part of the model, because a run of xpc or transformers writes them as a
-record.
-"""
+from xpc.runtime.features.launch.model_folder import is_read
 
 
 def with_weights(
@@ -55,7 +47,7 @@ def model_files(spec: Spec, workspace: Workspace) -> Iterator[str]:
     """The files of a spec's local models that a run reads. Folders that do not exist on this machine are skipped."""
     for folder in local_models(spec):
         for name in workspace.listed(folder) if workspace.kind(folder) == "folder" else ():
-            if name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS:
+            if is_read(name):
                 yield f"{folder}/{name}"
 
 

@@ -15,10 +15,11 @@ from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.lfs import pointer
-from xpc.compiler.files.workspace import LEVELS, Workspace, inside_of
+from xpc.compiler.files.workspace import Workspace, inside_of
 from xpc.compiler.review.commit_paths import below, followed
 from xpc.compiler.review.repository import Commit, Repository, find, stored_file
 from xpc.grammar.record import field, mutable
+from xpc.runtime.features.launch.model_folder import LEVELS
 
 
 @mutable

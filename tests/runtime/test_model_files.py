@@ -13,12 +13,11 @@ import pytest
 from case_support import ROW
 from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
-from xpc.compiler.files import file_digests, file_memory, workspace
-from xpc.compiler.resolve import weights
+from xpc.compiler.files import file_digests, file_memory
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import bundle_integrity
 from xpc.runtime.enabled import FEATURES
-from xpc.runtime.features.launch import known_digests, model_files
+from xpc.runtime.features.launch import known_digests, model_files, model_folder
 
 MODEL = {**LOCAL_MODEL, "optimizer.pt": "state", "trainer_state.json": "{}", "summary.json": "{}"}
 
@@ -149,11 +148,18 @@ def test_what_others_can_write_is_not_believed(location: Path, monkeypatch: pyte
     known_digests.keep(str(path), known_digests.stamp(str(path)), "0" * 64)  # this function never raises
 
 
-def test_the_compiler_and_the_run_mean_the_same_files() -> None:
-    names = ("READ", "STATES", "RECORDS")
-    assert [getattr(model_files, one) for one in names] == [getattr(weights, one) for one in names]
-    limits = ("SKIPPED", "LEVELS", "MOST")
-    assert [getattr(model_files, one) for one in limits] == [getattr(workspace, one) for one in limits]
+def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:
+    """The manifest lists what the launch compares: no states, no records, nothing hidden, and nothing deeper than two
+    levels of folders.
+    """
+    extra = {"notes.txt": "n", "readme.md": "n", ".hidden.json": "{}", "scaler.pt": "s", "eval_results.json": "{}",
+             "parts/a.json": "{}", "parts/b/c.json": "{}", "parts/b/d/e.json": "{}",
+             "checkpoint-1/x.json": "{}"}  # fmt: skip
+    put(location / "models" / "tiny", extra)
+    compiled()
+    stated = sorted(name.removeprefix("models/tiny/") for name in model_files.weights("x.bundle"))
+    assert stated == model_files.listed("models/tiny")
+    assert extra.keys() & set(stated) == {"notes.txt", "parts/a.json", "parts/b/c.json"}
 
 
 def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
@@ -180,8 +186,7 @@ def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
 
 def test_a_model_with_more_files_than_are_searched(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(location, {"models/tiny/a/b/c.json": "{}"})
-    for module in (model_files, workspace):
-        monkeypatch.setattr(module, "MOST", 3)
+    monkeypatch.setattr(model_folder, "MOST", 3)
     compiled()
     assert found() == []
     assert not [one for one in model_files.weights("x.bundle") if "/a/" in one]

@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from xpc.compiler.files.folder_contents import LARGEST, parts, read, walk, without_following
-from xpc.compiler.resolve.weights import RECORDS
+from xpc.runtime.features.launch.model_folder import RECORDS
 
 SUMMARY, METRICS, RUN = "summary.json", "metrics.jsonl", "xpc_run.json"
 SEAL = re.compile(rb',\n  "seal": "(sha256:[0-9a-f]{64})"\n}\n\Z')

@@ -34,15 +34,8 @@ WHEN = any_of(
     "far-from-published",
     "warning",
     reads=(
-        "optimizer.lr", "optimizer.adamw_lr", "optimizer.eps", "optimizer.weight_decay", "optimizer.clip",
-        "optimizer.momentum", "optimizer.scale", "schedule.warmup", "schedule.power", "lora.dropout", "lora.lr_ratio",
-        "lora.embedding_lr", "method.beta", "method.label_smoothing", "method.margin", "method.likelihood",
-        "method.rpo", "method.desirable", "method.undesirable", "method.center", "method.sync_reference.mixup",
-        "method.epsilon", "method.epsilon_high", "method.delta", "method.generations", "method.iterations",
-        "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty", "batch.seq", "batch.gbs",
-        "train.epochs", "data.holdout", "model.rope", "method.max_completion", "method.max_prompt", "method",
-        "method.loss",
-        "optimizer", "lora", "qlora", "oft", "vera", "loha", "miss",
+        *dict.fromkeys(one.path for one in ranges.RANGES), "method", "method.loss", "optimizer", "lora", "qlora", "oft",
+        "vera", "loha", "miss",
     ),
 )  # fmt: skip
 def far_from_published(spec: Spec) -> Iterator[Finding]:

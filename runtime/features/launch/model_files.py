@@ -16,20 +16,10 @@ from ...core import progress
 from ...core.bundle import LARGEST, MANIFEST
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from . import known_digests, local_files
+from . import known_digests, local_files, model_folder
 
-READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
-"""Endings of the files that transformers and peft read."""
-STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
-"""Beginnings of the names of checkpoint files that loading a model does not read. They are not compared."""
-RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
-"""Files that a run writes next to its model, and that are not compared."""
 THREADS = 8
 BLOCK = 2**22
-SKIPPED = (".", "checkpoint-", "global_step")
-"""Beginnings of the names of folders in a model's folder that are not searched."""
-LEVELS, MOST = 2, 10_000
-"""How many levels of folders are searched, and the number of files and folders after which no further folder is."""
 DIGITS = 16
 """A message shows this many digits of a digest."""
 WAY_OUT = "put the old files back, or compile the spec again with the current files"
@@ -86,25 +76,8 @@ def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
 
 def listed(place: str) -> list[str]:
     """The files of a model's folder and of the folders in it that a run reads, also behind links to folders."""
-    out, count = list[str](), 0
-    for where, inside, names in os.walk(place, followlinks=True):
-        prefix = os.path.relpath(where, place).replace(os.sep, "/") + "/"
-        out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
-        count += len(names) + len(inside)
-        deep = prefix.count("/") >= LEVELS or count > MOST
-        circle = {os.path.realpath(one) for one in (place, where)}  # a link back: its files are already listed
-        inside[:] = sorted(
-            one for one in inside
-            if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)
-        )  # fmt: skip
-    return sorted(
-        one
-        for one in out
-        if one.endswith(READ)
-        and not one.startswith(STATES)
-        and one not in RECORDS
-        and os.path.isfile(os.path.join(place, one))
-    )
+    names = filter(model_folder.is_read, model_folder.files(place))
+    return [one for one in names if os.path.isfile(os.path.join(place, one))]
 
 
 def digests(paths: Mapping[str, str]) -> dict[str, str]:

@@ -53,13 +53,13 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         yield "history"
     if row.get("documents") and "documents" not in names and shape in ("messages", "conversations"):
         yield "documents"
-    if shape != "prompt" and any(_visible(row.get(one)) for one in THOUGHTS if one not in names):
+    if shape != "prompt" and any(visible(row.get(one)) for one in THOUGHTS if one not in names):
         yield "thoughts"
     if isinstance(weight := row.get("weight"), int | float) and weight != 1:
         yield "row_weight"
     if shape == "prompt_completion" and row.get("label") is False:
         yield "bad_answer"
-    if shape == "prompt" and not _visible(row.get("solution")):
+    if shape == "prompt" and not visible(row.get("solution")):
         yield "no_solution"
     if shape == "preference" and any(map(_reversed, *(map(row.get, each) for each in SCORES))):
         yield "lower_score"
@@ -67,7 +67,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         chosen, rejected = row.get(names[0]), row.get(names[1])
         if _question_elsewhere(row, names):
             yield "question"
-        elif _visible(chosen) and _visible(rejected) and not _share_question(str(chosen), str(rejected)):
+        elif visible(chosen) and visible(rejected) and not _share_question(str(chosen), str(rejected)):
             yield "no_prompt"
 
 
@@ -86,7 +86,7 @@ def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool
         if first not in ("assistant", "gpt"):
             return False
     for value in (row[one] for one in QUESTIONS if one in row and one not in names):
-        if (isinstance(value, list) and value) or (_visible(value) and not (
+        if (isinstance(value, list) and value) or (visible(value) and not (
             isinstance(answer, str) and str(value).strip() in answer
         )):  # fmt: skip
             return True
@@ -100,7 +100,8 @@ def _share_question(chosen: str, rejected: str) -> bool:
     return chosen == rejected or len(shared.split()) > 2 or any(one in shared for one in "\n?:.=!")
 
 
-def _visible(value: object) -> bool:
+def visible(value: object) -> bool:
+    """Whether a value is a text with a character that is no space."""
     return isinstance(value, str) and not value.isspace() and value != ""
 
 
@@ -108,4 +109,20 @@ def other_system(row: Mapping[str, object], names: Sequence[str]) -> bool:
     """Whether a row has a system prompt in a column of another name than `system`, and none in its first turn."""
     first = next((row[one][0] for one in names if isinstance(row.get(one), list) and row[one]), None)  # type: ignore
     spoken = isinstance(first, dict) and "system" in (first.get("role"), first.get("from"))
-    return not spoken and any(SYSTEM.fullmatch(column) and _visible(value) for column, value in row.items())
+    return not spoken and any(SYSTEM.fullmatch(column) and visible(value) for column, value in row.items())
+
+
+def declined(mark: object) -> bool:
+    """Whether the value of a key such as `weight` or `train` means that the turn is not learned. Exports to formats
+    such as CSV contain `"false"` and `"0"` as texts.
+    """
+    mark = number_of(mark)
+    return mark.strip().lower() in ("", "false", "no") if isinstance(mark, str) else not mark
+
+
+def number_of(mark: object) -> object:
+    """The number that a text contains, such as `"0.0"`; any other value unchanged."""
+    try:
+        return float(mark) if isinstance(mark, str) else mark
+    except ValueError:
+        return mark

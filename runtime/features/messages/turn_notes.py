@@ -14,6 +14,7 @@ from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle
 from ...core.row_comparison import REASONING, sampled_rows
 from ...core.rows import FIELDS, KEPT, name
+from .stored_columns import number_of
 
 MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
 """Matches names of keys that probably say whether a turn is learned, such as `loss_weight`."""
@@ -98,14 +99,6 @@ def _rendered(tokenizer: Any, turns: list[dict[str, Any]]) -> str:
 
 def _is_weight(value: Any) -> bool:
     return isinstance(value := number_of(value), int | float) and value not in (0, 1)
-
-
-def number_of(value: Any) -> Any:
-    """The number that a text contains, such as ``"0.0"``; any other value unchanged."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
 
 
 def doubled(row: Mapping[str, Any]) -> tuple[int, str] | None:

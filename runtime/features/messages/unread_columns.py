@@ -9,12 +9,11 @@ from typing import Any
 
 from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle, Feature
+from ...core.row_comparison import FIRST, SPREAD
 from ...core.rows import name
 from .stored_columns import QUESTIONS, SCORES, SYSTEM, THOUGHTS, WORDS, other_system, unread
 
 SHAPES = ("messages", "conversations", "prompt_completion", "preference", "unpaired")
-FIRST, SPREAD = 4, 200
-"""Compared rows of each source: the first 4, and 200 at equal distances."""
 
 
 def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dict[str, int], dict[str, int], int]:

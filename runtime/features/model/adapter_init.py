@@ -16,7 +16,7 @@ from typing import Any
 from ...core.errors import RunError, say
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
-from .adapters import ADAPTER, REFERENCE
+from .adapters import ADAPTER, REFERENCE, add_reference
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
@@ -29,11 +29,14 @@ class AdapterInit(Feature):
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
         """Pass the bundle to the trainer, which initializes the adapters when training starts. If the method compares
-        with the base, also add the frozen adapter of the reference, which is initialized at the same time.
+        with the base, also add the frozen adapter of the reference, without dropout, which is initialized at the same
+        time. It is not saved: every start of the run makes it again.
         """
         trainer.bundle = bundle
         if compares(bundle):
-            add_reference(trainer.model)
+            config = copy(trainer.model.peft_config[ADAPTER])
+            config.lora_dropout = 0.0
+            add_reference(trainer.model, config)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """Compare whether the reference has an adapter of its own, without which it would be the changed base."""
@@ -122,18 +125,6 @@ def compares(bundle: Bundle) -> bool:
     """Whether the method compares with the base, and PiSSA or OLoRA changes the base."""
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
-
-
-def add_reference(model: Any) -> None:
-    """Add a frozen adapter "ref" without dropout, which trl uses as the reference. It is not saved: every start of the
-    run makes it again.
-    """
-    config = copy(model.peft_config[ADAPTER])
-    config.lora_dropout = 0.0
-    model.add_adapter(REFERENCE, config)
-    for name, weight in model.named_parameters():
-        if f".{REFERENCE}." in name:
-            weight.requires_grad_(False)
 
 
 def initialize_reference(layers: Mapping[str, Any], start: Mapping[str, Any]) -> None:

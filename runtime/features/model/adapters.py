@@ -18,6 +18,14 @@ LABELS = "No label_names provided for model class `PeftModel"
 """A wrong warning of transformers 4.52 about missing label names. transformers finds the names in peft's forward."""
 
 
+def add_reference(model: Any, config: Any) -> None:
+    """Add the frozen adapter "ref", which trl uses as the reference model."""
+    model.add_adapter(REFERENCE, config)
+    for name, weight in model.named_parameters():
+        if f".{REFERENCE}." in name:
+            weight.requires_grad_(False)
+
+
 class Adapters(Feature):
     """Hooks for a run with adapters."""
 

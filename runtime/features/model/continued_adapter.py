@@ -12,7 +12,7 @@ from ...core.feature import Bundle, Feature
 from ...library_internals.trl_modules import replaced
 from ..launch import local_files
 from ..launch.verified_files import changed
-from .adapters import ADAPTER, REFERENCE
+from .adapters import ADAPTER, REFERENCE, add_reference
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -80,11 +80,8 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
     The frozen adapter is not saved: every start of the run makes it again.
     """
     load_weights(bundle, model)
-    model.add_adapter(REFERENCE, model.peft_config[ADAPTER])
+    add_reference(model, model.peft_config[ADAPTER])
     load_weights(bundle, model, REFERENCE)
-    for name, weight in model.named_parameters():
-        if f".{REFERENCE}." in name:
-            weight.requires_grad_(False)
     model.save_pretrained = partial(model.save_pretrained, selected_adapters=[ADAPTER])
     return model
 

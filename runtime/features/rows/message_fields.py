@@ -26,7 +26,8 @@ from ..messages.call_forms import (
     with_arguments,
     wrong_call,
 )
-from ..messages.turn_notes import MASKED, READ, TRAINED, number_of
+from ..messages.stored_columns import declined
+from ..messages.turn_notes import MASKED, READ, TRAINED
 
 LABELS = ("type", "id", "index", "format", "signature")  # keys of a reasoning block whose values are not text
 CARRIERS = ("messages", "prompt", "chosen", "rejected")
@@ -157,8 +158,7 @@ def untrained(turn: Mapping[str, Any]) -> bool:
         return False
     if any(turn.get(key) in (True, 1) for key in MASKED):
         return True
-    marks = [number_of(turn[key]) for key in TRAINED if turn.get(key) is not None]
-    return any(one.strip().lower() in ("", "false", "no") if isinstance(one, str) else not one for one in marks)
+    return any(declined(turn[key]) for key in TRAINED if turn.get(key) is not None)
 
 
 def _packed(value: Any, where: str) -> Any:

@@ -92,7 +92,7 @@ def test_a_copy_that_is_missing_stops_the_run(warm: Warm, tmp_path: Path) -> Non
     bundle = Path(warm.compiled(text, "without-a-copy"))
     assert json.loads((bundle / "trainer_args.json").read_text())["lora"]["continued"]["reference"] is True
     module = bundle / "trainer" / "features" / "model" / "continued_adapter.py"
-    module.write_text(module.read_text().replace("    model.add_adapter(REFERENCE, model.peft_config[ADAPTER])\n"
+    module.write_text(module.read_text().replace("    add_reference(model, model.peft_config[ADAPTER])\n"
                                                  "    load_weights(bundle, model, REFERENCE)\n", ""))  # fmt: skip
     done = warm.of(DEFAULT).run(str(bundle), str(tmp_path), XPC_PREFLIGHT="passed")
     assert done["status"] == [1]

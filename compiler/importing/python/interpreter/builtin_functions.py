@@ -13,7 +13,7 @@ from xpc.compiler.importing.python.interpreter.functions import (
     iterated,
 )
 from xpc.compiler.importing.python.interpreter.machine import Arguments, Keywords, Machine
-from xpc.compiler.importing.python.interpreter.operators import truth_of
+from xpc.compiler.importing.python.interpreter.operators import LENGTH, truth_of
 from xpc.compiler.importing.python.interpreter.values import (
     Choice,
     Column,
@@ -68,12 +68,12 @@ def _truth(machine: Machine, positional: Arguments, keywords: Keywords, node: as
 def _length(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
     value = first(positional, keywords)
     if isinstance(value, list) and row_lists.is_row_list(machine, value):
-        return machine.unknown(node, "it depends on a length that is not known", row_lists.length(machine, value, node))
+        return machine.unknown(node, LENGTH, row_lists.length(machine, value, node))
     if isinstance(value, str | list | tuple | dict):
         return len(value)
     if isinstance(value, Column) and value.batch:
         return Column("<length>")
-    return machine.unknown(node, "it depends on a length that is not known", value)
+    return machine.unknown(node, LENGTH, value)
 
 
 def _range(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
@@ -162,9 +162,7 @@ def _extreme(choose: Callable[..., object]) -> Callable[..., object]:
             choose is min
             and len(values) == 2
             and known
-            and any(
-                isinstance(one, Unknown) and one.why == "it depends on a length that is not known" for one in values
-            )
+            and any(isinstance(one, Unknown) and one.why == LENGTH for one in values)
         ):
             # for `min(1000, len(dataset))`, assume 1000: `select` then takes all rows of a smaller dataset
             return known[0]

@@ -99,20 +99,13 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
     if isinstance(value, Object) and value.last in PARAMETERS and _changes(node):
         machine.parameters.append((machine.location(node), value))
     if items is None:
+        each = machine.inherited(node.iter, "it depends on a loop over items that are not known", value)
         if machine.assumed_truth(node, f"{ast.unparse(node.target)} in {ast.unparse(node.iter)}"):
-            assign(
-                machine,
-                node.target,
-                machine.inherited(node.iter, "it depends on a loop over items that are not known", value),
-            )
+            assign(machine, node.target, each)
             return _after_loop(machine.block(node.body))
 
         def turn() -> str:
-            assign(
-                machine,
-                node.target,
-                machine.inherited(node.iter, "it depends on a loop over items that are not known", value),
-            )
+            assign(machine, node.target, each)
             return _after_loop(machine.block(node.body))
 
         return _either(

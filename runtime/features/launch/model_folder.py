@@ -1,0 +1,37 @@
+"""List the files of a local model's folder: the compiler computes their digests, and the launch compares them."""
+
+import os
+
+READ = (".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".tiktoken", ".py")
+"""Endings of the files that transformers and peft read."""
+STATES = ("optimizer", "scheduler", "scaler", "rng_state", "trainer_state", "training_args", "pytorch_model_fsdp")
+"""Beginnings of the names of checkpoint files that loading a model does not read. They are not compared."""
+RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.json", "eval_results.json")
+"""Files that a run writes next to its model, and that are not compared."""
+SKIPPED = (".", "checkpoint-", "global_step")
+"""Beginnings of the names of folders in a model's folder that are not searched."""
+LEVELS, MOST = 2, 10_000
+"""How many levels of folders are searched, and the number of files and folders after which no further folder is."""
+
+
+def files(place: str) -> list[str]:
+    """The names of the files in a folder and its subfolders, relative to it, without hidden files. Links to folders are
+    followed, because loading a model follows them.
+    """
+    out, count = list[str](), 0
+    for where, folders, names in os.walk(place, followlinks=True):
+        prefix = os.path.relpath(where, place).replace(os.sep, "/") + "/"
+        out += [("" if prefix == "./" else prefix) + name for name in names if not name.startswith(".")]
+        count += len(names) + len(folders)
+        deep = prefix.count("/") >= LEVELS or count > MOST
+        circle = {os.path.realpath(one) for one in (place, where)}  # a link back: its files are already listed
+        folders[:] = sorted(
+            one for one in folders
+            if not (deep or one.startswith(SKIPPED) or os.path.realpath(os.path.join(where, one)) in circle)
+        )  # fmt: skip
+    return sorted(out)
+
+
+def is_read(name: str) -> bool:
+    """Whether loading the model reads the file."""
+    return name.endswith(READ) and not name.startswith(STATES) and name not in RECORDS
