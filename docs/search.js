@@ -8,11 +8,12 @@
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 6, PAGE = 1.5, TEXT = 1, SATURATION = 3, LENGTH = 0.6, COVERAGE = 1;
-const SYNONYM = 0.5, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.35;
+const TITLE = 6, PAGE = 1.5, TEXT = 1, SATURATION = 3, LENGTH = 0.6, COVERAGE = 1, HEADING = 0.2;
+const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.35;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
-  "using want need make please help about way if so any some into not too just mine").split(" "));
+  "using want need make please help about way if so any some work works into not too just mine know good always " +
+  "correctly safely properly easy").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 const stems = new Map();
@@ -73,7 +74,8 @@ function learnSections(docs) {
     total += size;
     const fields = [[counts(doc.title), TITLE], [text, TEXT]];
     if (page !== doc.location) fields.push([counts(titles.get(page) || ""), PAGE]);
-    return { doc, at, size, fields, boost: doc.boost === undefined ? 1 : doc.boost };
+    const title = new Set(words(doc.title).filter((one) => !ASKED.has(one)).map(stem));
+    return { doc, at, size, title, fields, boost: doc.boost === undefined ? 1 : doc.boost };
   });
   average = total / sections.length;
   for (const { at, size, fields } of sections) {
@@ -131,7 +133,14 @@ function parts(question) {
   return result;
 }
 
-// Scores of sections by their number: BM25F of the parts, times the share of the question that a section has.
+// The share of a section's title that the question has: "what is a bundle" is that title, and "verify" is not in it.
+function covered(asked, title) {
+  const names = new Set(asked.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
+  return title.size ? [...title].filter((one) => names.has(one)).length / title.size : 0;
+}
+
+// Scores of sections by their number: BM25F of the parts, times the share of the question that a section has, more if
+// the question has the section's title.
 function scores(asked) {
   const total = new Map(), share = new Map();
   let all = 0;
@@ -147,7 +156,10 @@ function scores(asked) {
       share.set(at, (share.get(at) || 0) + idf);
     }
   }
-  for (const [at, score] of total) total.set(at, score * (share.get(at) / all) ** COVERAGE * sections[at].boost);
+  for (const [at, score] of total) {
+    const { boost, title } = sections[at];
+    total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * (1 + HEADING * covered(asked, title)));
+  }
   return total;
 }
 
