@@ -150,7 +150,7 @@ def test_an_old_bundle_of_another_version_stays(root: Path, capsys: pytest.Captu
 
 
 def test_a_hook_verifies_what_the_changed_files_belong_to(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify(["--", "specs/alone.xp", "specs/models/tiny/config.json"]) == 0
+    assert verify(["--", "specs/alone.xp", "README.md"]) == 0
     assert capsys.readouterr().out == "no bundle, lock or run to verify\n"
     assert verify(["--", "specs/s.bundle/members/lr=1e-05/launch.sh", "specs/out/x/summary.json"]) == 0
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == [
@@ -160,6 +160,26 @@ def test_a_hook_verifies_what_the_changed_files_belong_to(root: Path, capsys: py
     os.chdir(root / "specs")
     assert verify(["--", "x.xp"]) == 1
     assert "x.bundle: " in capsys.readouterr().out
+
+
+def test_a_hook_verifies_the_bundles_of_specs_that_read_a_changed_file(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("models/tiny/config.json", "rows.jsonl"):
+        assert verify(["--", f"specs/{name}"]) == 0
+        out = capsys.readouterr().out
+        assert "specs/x.bundle: is what" in out
+        assert "specs/s.bundle: is what" in out
+    put(root / "specs" / "base", {"house.xp": "xpc 1\noptimizer adamw(lr=1e-5)\n"})
+    edit(root / "specs/x.xp", ("xpc 1\n", 'xpc 1\nextends "base/house.xp"\n'))
+    (root / "specs/x.xp.lock").unlink()
+    assert xpc("compile", "x.xp", cwd=str(root / "specs")).returncode == 0
+    git(root, "add", "-A")
+    assert verify(["--", "specs/base/house.xp"]) == 0
+    capsys.readouterr()
+    edit(root / "specs/base/house.xp", ("1e-5", "3e-5"))
+    assert verify(["--", "specs/base/house.xp"]) == 1
+    assert '"learning_rate": 1e-05, but the spec compiles to "learning_rate": 3e-05' in capsys.readouterr().out
 
 
 def test_a_repository_without_bundles_has_nothing_to_verify(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

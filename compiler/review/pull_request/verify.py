@@ -2,7 +2,8 @@
 pre-commit hooks.
 
 The Action verifies everything in its folders, with `--strict`. A hook verifies what the changed files belong to: the
-bundle, the sweep or the run that contains such a file, and the lock and the bundle of a changed spec.
+bundle, the sweep or the run that contains such a file, and the lock and the bundle of each spec that reads one, for
+example of each spec that extends a changed base.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.render.output import show
 from xpc.compiler.review import verify as command
 from xpc.compiler.review.finished_run import SUMMARY
+from xpc.compiler.review.pull_request.affected import affected
 from xpc.compiler.review.pull_request.entries import changed_files, fork_and_head, matching
 from xpc.compiler.review.repository import Repository, of_folder
-from xpc.compiler.review.spec_finder import parents, specs_of_work_tree
+from xpc.compiler.review.spec_finder import Specs, parents, specs_of_work_tree
 from xpc.compiler.review.verifying.chain import FolderContents, as_text, bundle_lines, by_name, spec_lines, spec_of
 from xpc.compiler.review.verifying.run_files import RUN
 
@@ -53,9 +55,10 @@ def verify(arguments: Sequence[str]) -> int:
 
 def _verified(options: argparse.Namespace) -> tuple[str, int]:
     repository = of_folder()
-    found = _tracked(repository)
+    specs = specs_of_work_tree(repository)
+    found = _tracked(repository, specs)
     below = [repository.inside(one) for one in (_folders(options.paths) if options.all else options.paths)]
-    wanted = _below(found, below) if options.all else _touched(repository, found, set(below))
+    wanted = _below(found, below) if options.all else _touched(repository, specs, found, set(below))
     changed = changed_files(*fork_and_head(repository, options.base)) if options.base else set()
     touched = {folder for path in changed for folder in parents(path)}
     own = command.parse(["--all", *(["--strict"] if options.strict else [])])
@@ -67,7 +70,7 @@ def _verified(options: argparse.Namespace) -> tuple[str, int]:
     return as_text(lines) if lines else (NOTHING, 0)
 
 
-def _tracked(repository: Repository) -> FolderContents:
+def _tracked(repository: Repository, specs: Specs) -> FolderContents:
     """The tracked specs, bundles (the outermost, so the sweep of a member) and finished runs. Paths are relative to the
     top of the repository.
     """
@@ -79,7 +82,7 @@ def _tracked(repository: Repository) -> FolderContents:
     runs = sorted(
         one for one in folders if os.path.join(one, RUN) in names and manifests.isdisjoint([one, *_above(one)])
     )
-    return FolderContents(list(specs_of_work_tree(repository).runs), bundles, runs)
+    return FolderContents(list(specs.runs), bundles, runs)
 
 
 def _above(folder: str) -> list[str]:
@@ -108,18 +111,17 @@ def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
     return FolderContents(inside(found.specs), inside(found.bundles), inside(found.runs))
 
 
-def _touched(repository: Repository, found: FolderContents, changed: set[str]) -> FolderContents:
-    """The specs, bundles and runs that the changed files belong to. A changed spec or lock also touches the spec's
-    bundle.
+def _touched(repository: Repository, specs: Specs, found: FolderContents, changed: set[str]) -> FolderContents:
+    """The bundles and runs that the changed files belong to, and the specs that read a changed file, with their
+    bundles.
     """
     folders = {folder for path in changed for folder in _above(path)}
-    specs = [one for one in found.specs if changed.intersection((one, f"{one}.lock"))]
+    touched = affected(repository, specs, specs, changed)
     locations = {os.path.join(repository.top, one): one for one in found.specs}
     named = by_name(list(locations))
     compiled = {one: spec_of(os.path.join(repository.top, one), named) for one in found.bundles}
-    touched = {*specs}
     bundles = [one for one, spec in compiled.items() if one in folders or locations.get(spec or "") in touched]
-    return FolderContents(specs, bundles, [one for one in found.runs if one in folders])
+    return FolderContents(touched, bundles, [one for one in found.runs if one in folders])
 
 
 def _from_here(repository: Repository, found: FolderContents) -> FolderContents:
