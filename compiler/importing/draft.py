@@ -205,7 +205,7 @@ class Draft:
         if row.kind is kinds.PATH and isinstance(value, str) and value.startswith("~/"):
             value = value.lstrip("~/")
             if entry is not None:
-                self.warn(entry, f"a spec has no home folder: it names `{value}`, a path next to it")
+                self.warn(entry, f"a spec cannot name your home folder: its path is `{value}`, relative to the spec")
         typed = EXPONENT.sub(r"\1", show(row, value)) if row.kind is kinds.REAL else show(row, value)
         written = SettingText(typed, entry, why)
         if entry is not None and hidden_characters(written.text):
@@ -219,10 +219,8 @@ class Draft:
                     self.mark(entry, MAPPED, f"{path} = {written.text}", why)
                 return
             if weak:
-                self.note(entry, f"{old.entry.location} decides: {path} = {old.text}")
-                self.warn(
-                    entry, f"{shown(entry)} differs from {old.entry.location}, which decides: {path} = {old.text}"
-                )
+                self.note(entry, f"{old.entry.location} overrules this key: {path} = {old.text}")
+                self.warn(entry, f"{old.entry.location} overrules {shown(entry)}: {path} = {old.text}")
                 return
             self.error(entry, f"{old.entry.location} sets {path} = {old.text}", "keep one of the two")
             return

@@ -72,15 +72,18 @@ def _lines(draft: Draft, origin: str) -> list[str]:
     for library, table in draft.extra.items():
         out += _extra(library, table)
     if draft.undecided:
-        out += ["# Lines of the source that a person must decide:", *(f"# {_shown(one)}" for one in draft.undecided)]
+        out += [
+            "# Parts of the imported file that need your decision:",
+            *(f"# {_shown(one)}" for one in draft.undecided),
+        ]
     if draft.dated:
         out += [
-            "# Defaults that differ among the versions of TRL that the source may be for:",
+            "# Defaults that differ among the versions of TRL for which the imported file may be written:",
             *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.dated.items()),
         ]
     if draft.later:
         out += [
-            "# Keys of the source that this spec does not follow:",
+            "# Keys of the imported file that this spec does not follow:",
             *(f"# {_shown(line)}  ({why})" for line, why in draft.later.items()),
         ]
     if draft.differences:

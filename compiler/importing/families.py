@@ -137,7 +137,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
         f"nothing keeps packed documents apart {why}",
         "sample_packing",
         f"{tool} packs several rows into a sequence, and its own kernels keep them apart; the libraries of a bundle "
-        f"do not {why}, and the spec has one row per sequence: raise `micro` for as many tokens a step",
+        f"do not {why}, and the spec has one row per sequence: raise `micro` to train on as many tokens in a step",
     )
 
 
@@ -172,8 +172,8 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
         return
     why = "KTO needs two rows in a micro-batch"
     for path, one in (("batch.micro", 2), ("batch.accum", int(accum.text) // 2)):
-        _replace(draft, path, one, why, "micro_batch_size", f"{tool} has one row in a micro-batch; the spec has two, "
-                 "with the same number of rows in a step")  # fmt: skip
+        _replace(draft, path, one, why, "micro_batch_size", f"{tool} would put one row into a micro-batch, and the "
+                 "spec puts two; a step has the same number of rows in both")  # fmt: skip
 
 
 def _offloaded_optimizer(draft: Draft) -> None:

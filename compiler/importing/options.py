@@ -11,10 +11,10 @@ from xpc.compiler.render.argument_parser import ArgumentParser
 
 KINDS = ("trl", "command", "deepspeed", "accelerate", "llamafactory", "axolotl", "torchtune", "python")
 EPILOG = (
-    "Every key of the source becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or is "
-    "an error that names its line. Exit status: 0 imported, 1 a key cannot be imported and nothing is written, or "
-    "`xpc check` refuses the spec that was written, 2 wrong usage, 3 (with --partial) a spec was written that needs "
-    "a decision."
+    "Every key of FILE becomes a setting, is kept under `extra` or in a comment, is noted as irrelevant, or causes an "
+    "error that names its line. Exit status: 0 the spec is written, 1 nothing is written because a key cannot be "
+    "imported, or the spec is written but `xpc check` refuses it, 2 wrong usage, 3 (with --partial) the spec is "
+    "written and needs a decision."
 )
 
 
@@ -34,8 +34,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--method", choices=tuple(METHODS), help="training method (default: recognized by path and keys)"
     )
-    parser.add_argument("--model", metavar="NAME", help="the model, in place of the source's")
-    parser.add_argument("--data", metavar="NAME", help="the data, in place of the source's")
+    parser.add_argument("--model", metavar="NAME", help="the model (default: the one that FILE names)")
+    parser.add_argument("--data", metavar="NAME", help="the training data (default: what FILE names)")
     parser.add_argument("--prompt", metavar="NAME", help="the column with the prompts")
     parser.add_argument("--rewards", metavar="FILE",
                         help="the file next to the spec with the reward functions; those of a Python script are "

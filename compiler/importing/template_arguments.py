@@ -26,7 +26,7 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
         if body is None:
             draft.error(
                 one, "the tokenizer's own template reads it, and xpc does not know that template",
-                f"put it next to the source and name it by `{location}`",
+                f"put that template next to the imported file, and name it by `{location}`",
             )  # fmt: skip
         elif not re.search(rf"\b{re.escape(key)}\b", body):
             draft.note(one, "the template does not use it")

@@ -85,7 +85,7 @@ def test_key_of_a_deepspeed_file_has_no_effect_in_accelerates(key: str) -> None:
     found = imported(text, name="accelerate.yaml")
     assert not found.draft.wrong, found.messages
     assert "strategy zero2" in found.text
-    assert any("accelerate does not pass it on to DeepSpeed" in one for one in found.messages)
+    assert any("accelerate does not pass this key on to DeepSpeed" in one for one in found.messages)
 
 
 def test_keys_that_accelerate_reads_are_not_ignored() -> None:

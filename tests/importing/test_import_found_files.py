@@ -125,7 +125,7 @@ def test_deepspeed_keys_in_accelerates_block_have_no_effect(tmp_path) -> None:
         "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n  overlap_comm: true\n", tmp_path
     )
     assert not found.draft.wrong
-    assert any("does not pass it on" in one for one in found.messages)
+    assert any("does not pass this key on" in one for one in found.messages)
 
 
 @pytest.mark.parametrize(

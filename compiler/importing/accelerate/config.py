@@ -80,7 +80,7 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
         elif one.off or one.value in ("no", "NO"):
             draft.note(one, "it is off")
         elif not draft.keep_in_extra("accelerate", key, one):
-            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle decides it")
+            draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle sets the key itself")
 
 
 NODE = 8
@@ -154,10 +154,14 @@ def _mixed(draft: Draft, entry: Entry) -> None:
     word = "no" if word == "false" else word
     decided = draft.settings.get("precision")
     if word not in ("no", "bf16", "fp16", "fp8"):
-        draft.error(entry, "it takes no, bf16, fp16 or fp8")
+        draft.error(entry, "the value must be `no`, `bf16`, `fp16` or `fp8`")
     elif decided is not None and decided.text in ("bf16", "fp16"):
         same = decided.text == word
-        why = "the trainer's arguments agree" if same else f"the trainer decides: precision = {decided.text}"
+        why = (
+            "the trainer's arguments agree"
+            if same
+            else f"the trainer's arguments overrule this key: precision = {decided.text}"
+        )
         draft.note(entry, why)
         if not same and word != "no":
             draft.warn(entry, why)
@@ -215,7 +219,8 @@ def named_file(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     usual = None if data is not None else read_table(__file__, "deepspeed_files.toml").get(name.rpartition("/")[2])
     if usual is not None:
         data = json.dumps(usual).encode()
-        draft.warn(entry, "the file does not exist: the tool's own file of this name is used",
+        draft.warn(entry, "the file does not exist: the import uses the file of this name that "
+                   "LLaMA-Factory or axolotl publishes",
                    "`--deepspeed FILE` names another")  # fmt: skip
     if data is None:
         _by_its_name(draft, entry, name)

@@ -109,7 +109,10 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
         if entry.off:
             draft.note(entry, "it is off")
         else:
-            draft.error(entry, f"the DeepSpeed of {draft.stack.name} has no such key, or a setting decides it")
+            draft.error(
+                entry,
+                f"the DeepSpeed of {draft.stack.name} has no such key, or a setting of the spec decides its value",
+            )
 
 
 def precision(draft: Draft, table: Entries) -> None:
@@ -333,8 +336,8 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
         elif one.off or plain(one) == "none":
             draft.note(one, "it is off")
         elif name in IGNORED:
-            draft.note(one, "accelerate does not pass it on to DeepSpeed")
-            draft.warn(one, "accelerate does not pass it on to DeepSpeed: it belongs into a DeepSpeed file")
+            draft.note(one, "accelerate does not pass this key on to DeepSpeed")
+            draft.warn(one, "accelerate does not pass this key on to DeepSpeed: write it into a DeepSpeed file")
         elif name != "deepspeed_config_file":
             draft.error(one, "a bundle's accelerate.yaml has no such key")
 

@@ -86,7 +86,7 @@ def _fsdp_rest(draft: Draft, table: Entries) -> None:
         elif key == "fsdp_limit_all_gathers":
             draft.note(one, "a bundle keeps torch's default")
         elif not draft.keep_in_extra("accelerate", key, one):
-            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle decides it")
+            draft.error(one, f"the FSDP of {draft.stack.name} has no such key, or a bundle sets the key itself")
 
 
 def mesh(draft: Draft, block: Entry | None) -> None:
@@ -110,7 +110,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         if key in ("dp_replicate_size", "dp_shard_size", "cp_size", "tp_size", "sp_size") and (
             integer(one) in (0, 1, None) or key == "dp_shard_size"
         ):
-            draft.note(one, "it follows the number of processes")
+            draft.note(one, "a bundle derives the size of this group from the strategy and the number of processes")
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
             draft.note(one, "a bundle sets the value that its target needs")
         else:

@@ -93,7 +93,7 @@ def _targets(draft: Draft, named: Entries) -> None:
         if {*names} >= LINEAR:
             draft.put("lora.targets", tuple(names), modules)
         else:
-            why = "`lora_target_linear` adds every other linear layer, and a spec lists all modules or none"
+            why = "`lora_target_linear` adds all linear layers to the list, and a spec adapts only the listed modules"
             draft.error(modules, why, "list every module, and leave `lora_target_linear` out")
     else:
         draft.note(linear, "it is off")

@@ -84,7 +84,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
         stripped=draft.method in ("dpo", "kto"),
     )  # fmt: skip
     if system is not None and not system.empty:
-        draft.note(system, "axolotl writes it into the template that it saves, not into the rows")
+        draft.note(system, "axolotl writes the system prompt into the saved chat template, not into the rows")
     elif system is not None:
         draft.note(system, "null: none")
     given = not word or word in ("tokenizer_default", "jinja") or own
@@ -186,7 +186,7 @@ def _conversation(draft: Draft, entry: Entry) -> Entry | None:
         return None
     word = str(text(named)).lower()
     if word not in CONVERSATIONS:
-        draft.error(named, "no template of axolotl is FastChat's conversation of this name",
+        draft.error(named, "axolotl has no chat template that equals FastChat's conversation of this name",
                     "write `chat_template` with the template of the rows")  # fmt: skip
         return None
     return Entry(named.key, CONVERSATIONS[word], named.file, named.line, word)
@@ -226,7 +226,7 @@ def _repeated_first_token(draft: Draft, named: Entries, name: str) -> None:
     if draft.method == "dpo" and one is not None and one.first and written:
         draft.differs(
             "datasets.type",
-            "axolotl begins a question with the tokenizer's first token twice; the spec begins it with one",
+            "axolotl writes the tokenizer's bos token twice before a question; a run of the spec writes it once",
             written[0],
         )
 
@@ -258,7 +258,9 @@ def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
     if "{" not in written or "\n" not in written:
         data = overrides.read(written) or (data if "{" in written else None)
     if data is None:
-        draft.error(body, "the file of the template does not exist", "put it next to the source")
+        draft.error(
+            body, "the file of the template does not exist", "put the template's file next to the imported file"
+        )
         return
     name = f"{draft.stem}.chat_template.jinja"
     draft.files[name] = data

@@ -198,8 +198,8 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
         draft.error(
             location,
             "a row is a list of segments, each learned or not by its `label`, and a spec has no such shape",
-            "if each row ends with its one learned segment, write that as `completion` and the others as `prompt`, and "
-            "name the new rows by `--data`",
+            "if only the last segment of each row is learned, write this segment as `completion` and the segments "
+            "before it as `prompt`, and name the new rows by `--data`",
         )
     elif word.partition(".")[0] in INSTRUCTION or word.partition(":")[0] in INSTRUCTION:
         draft.error(

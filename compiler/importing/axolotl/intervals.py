@@ -40,7 +40,8 @@ def intervals(draft: Draft, named: Entries) -> None:
         elif one is not None and times and times * epochs > 1:
             draft.put(path, Amount("share", 1 / (times * epochs)), one)
         elif one is not None:
-            draft.note(one, "it is off" if not times else f"this is once a run or less, so axolotl reads only `{kind}`")
+            once = f"this means at most once in a run, for which axolotl reads `{kind}` instead"
+            draft.note(one, once if times else "it is off")
         if not draft.has(path) and _filled(named, steps):
             switches.every(None, counted, Amount("count", 500), draft, path)
         if not draft.has(path) and word is not None and word.value == "best" and path == "save.every":

@@ -30,7 +30,9 @@ def configured(draft: Draft, named: Entries) -> None:
             elif key == "tie_word_embeddings" and known is not None and boolean(one) is known.tied:
                 draft.note(one, "the same value as in the model's config.json")
             elif key == "output_router_logits" and boolean(one) and "router_aux_loss_coef" in draft.stack.fields():
-                draft.note(one, "the target adds the router's loss by the model's own coefficient")
+                draft.note(
+                    one, "the bundle's trainer adds the router's loss with the coefficient in the model's config.json"
+                )
             else:
                 draft.error(one, "a bundle uses the model's config.json unchanged",
                             f"set `{key}` in the config.json of a copy of the model")  # fmt: skip

@@ -35,7 +35,7 @@ def precision(draft: Draft, named: Entries) -> None:
     if decides is not None:
         one = given[decides]
         name = "bf16" if decides in ("bf16", "bfloat16") else "fp16"
-        draft.put("precision", name, one, "auto: bf16 where the GPU has it" if one.value == "auto" else "")
+        draft.put("precision", name, one, "auto: bf16 if the GPU supports it" if one.value == "auto" else "")
         if decides != name:
             draft.differs(name, f"axolotl keeps weights in {decides} and computes in it without loss scaling; the spec "
                           f"has the usual mixed precision of {name}", one)  # fmt: skip
@@ -61,7 +61,7 @@ def tf32(draft: Draft, named: Entries, overrides: Overrides) -> None:
     if entry is not None and entry.value != "auto":
         draft.setting("precision.tf32", entry)
     elif entry is not None:
-        draft.put("precision.tf32", able, entry, "auto: where the GPU has it")
+        draft.put("precision.tf32", able, entry, "auto: on if the GPU supports TF32")
     else:
         draft.default("precision.tf32", able, "not set: axolotl's `tf32` is auto")
 
@@ -91,7 +91,8 @@ def memory(draft: Draft, named: Entries) -> None:
         stated = draft.settings.get("memory.checkpointing.reentrant")
         if stated is not None and stated.text == "true" and stated.entry is not None:
             draft.settings.pop("memory.checkpointing.reentrant")
-            draft.put("memory.checkpointing.reentrant", False, stated.entry, "axolotl turns it off for Gemma 4, too")
+            why = "axolotl also turns reentrant checkpointing off for Gemma 4"
+            draft.put("memory.checkpointing.reentrant", False, stated.entry, why)
     elif on and draft.method in ("sft", "reward") and "unfrozen_parameters" not in named:
         draft.default("memory.checkpointing.reentrant", True, "not set: axolotl's default")
     elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:

@@ -173,7 +173,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
             draft.put("strategy.shard", (integer(shard) or 1) * parallel, shard)
     for one in (shard, replicate, context):
         if one is not None and (one.file, one.key) not in draft.outcomes:
-            draft.note(one, "it follows the number of processes")
+            draft.note(one, "a bundle derives the size of this group from the strategy and the number of processes")
     workers = named.get("ray_num_workers")
     if workers is not None:
         sharding.count(draft, workers, "total", found)

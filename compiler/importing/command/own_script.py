@@ -112,7 +112,7 @@ def draft(
         if (one.file, one.key) in out.outcomes:
             continue
         if one.unset and key in NAMES:
-            out.note(one, f"it names the run by {one.unset}, which the script does not set")
+            out.note(one, f"the name contains {one.unset}, which the script does not set")
         elif one.unset:
             out.error(one, *not_set(one.unset))
         elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not out.has("lora.from"):
@@ -189,7 +189,7 @@ def _warn_of_more(named: Draft, script: Draft) -> None:
     for n, (why, entries) in enumerate(listed):
         if n == MOST:
             more = ", ".join(f"`{each[0].key}`" for _, each in listed[n:])
-            named.warn(entries[0], f"the script also does more than its arguments state with {more}")
+            named.warn(entries[0], f"the script also changes {more} beyond its arguments")
             return
         others = f" (also {', '.join(f'`{each.key}`' for each in entries[1:6])})" if entries[1:] else ""
         named.warn(entries[0], f"the script does more than its arguments state: {why}{others}")

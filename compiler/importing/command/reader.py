@@ -336,8 +336,10 @@ def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
     """
     for key, one in entries.items():
         if key in NAMES:
-            draft.note(one, f"it names the run by {one.unset}, which the script does not set")
-            draft.warn(one, f"the script does not set {one.unset}, and the spec leaves the name to its default")
+            draft.note(one, f"the name contains {one.unset}, which the script does not set")
+            draft.warn(
+                one, f"the name contains {one.unset}, which the script does not set; the spec uses the default name"
+            )
         else:
             draft.error(one, *not_set(one.unset))
 

@@ -90,7 +90,7 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         elif key == "config_file":
             draft.mark(one, "mapped", "the file was read")
         else:
-            draft.note(one, "it concerns the launch of one machine")
+            draft.note(one, "this option only concerns how the processes of one machine are launched")
     if count and overrides.hardware is None:
         draft.warn(None, f"no input file names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
     return draft

@@ -205,8 +205,8 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
         if templates()[word].closes:
             draft.differs(
                 "template",
-                "LLaMA-Factory learns the tokenizer's last token also in place of the first token of each later "
-                "question; the spec only at the end of the conversation",
+                "LLaMA-Factory trains the model to write the eos token after each answer; a run of the spec trains it "
+                "to do so only at the end of the conversation",
                 entry,
             )
     elif entry is not None and word:
@@ -251,8 +251,8 @@ def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
         draft.mark(entry, "mapped", f"data {{ {ref} }}")
         draft.differs(
             "train_dataset",
-            f"`{name}`, which names the training data, does not exist: the spec reads messages from {ref} (`--data` "
-            "names other data)",
+            f"the file `{name}` lists the training data and does not exist: the spec reads messages from {ref}; name "
+            "other data with `--data`",
             entry,
         )
         return

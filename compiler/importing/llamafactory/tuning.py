@@ -168,7 +168,7 @@ def _freeze(draft: Draft, table: Entries, kind: Entry | None) -> None:
     elif layers is not None and count is None:
         draft.error(layers, "it takes a whole number")
     elif layers is not None and count == 0 and "freeze_extra_modules" not in table:
-        draft.error(layers, "0 trains no layer, and `freeze_extra_modules` names no other modules")
+        draft.error(layers, "nothing is trained: the value 0 trains no layer, and `freeze_extra_modules` is not set")
     elif layers is not None and count == 0:
         draft.note(layers, "no layer is trained")
     elif layers is not None and count is not None:

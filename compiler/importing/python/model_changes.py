@@ -118,8 +118,8 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
     if name is not None and isinstance(name.value, str) and name.value.endswith(QUANTIZED):
         draft.differs(
             "model_name",
-            "the script loads weights that are quantized already; the spec quantizes the "
-            "original ones; Unsloth's own 4-bit weights have some layers in 16 bits",
+            "the script loads weights that are quantized already; the spec quantizes all layers of the original "
+            "weights, and Unsloth's own 4-bit weights keep some layers in 16 bits",
             entry("model_name", name),
         )
 
@@ -170,7 +170,9 @@ def _reference(draft: Draft, model: Model, trainer: Object) -> None:
     other = program.model_of(given)
     same = other.name is not None and model.name is not None and other.name.value == model.name.value
     if isinstance(given.value, Unknown):
-        draft.error(found, f"whether the reference is the model itself is not known: {given.value.why}")
+        draft.error(
+            found, f"the import cannot tell whether the reference is the trained model itself: {given.value.why}"
+        )
     elif same or (isinstance(given.value, Object) and given.value.last == "create_reference_model"):
         draft.note(found, "the reference is the model before training")
     else:
@@ -212,5 +214,6 @@ def _unread_calls(draft: Draft, model: Model, trainer: Object, machine: Machine)
         if not known and any(isinstance(one, Object) and (one.path, one.location) in own for one in given):
             draft.warn(
                 Entry(call.last, None, call.location.file, call.location.line),
-                "it is given the model or the trainer, and its module is not read: it may change what is learned",
+                "this function gets the model or the trainer, and the import does not read its module: the function "
+                "may change what is learned",
             )

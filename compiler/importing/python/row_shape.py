@@ -64,7 +64,7 @@ class Shape:
         if ended or not (self.plain or old):
             return
         trainer = "the script" if self.plain else f"{old}, for which the script may be written,"
-        why = f"{trainer} adds no end token to these texts; the spec learns one at the end of each row"
+        why = f"{trainer} adds no eos token to these texts; a run of the spec trains on one at the end of each row"
         self.draft.differs(key, why, self.entry(key))
 
     def turns(self, turns: Turns, key: str) -> None:

@@ -83,7 +83,9 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
                 draft.put("method.assistant_only", True, None, "the script trains on answers only")
         elif shape.before(ENDED):
             draft.differs(
-                "text", f"if the rows are texts: {shape.before(ENDED)} adds no end token to them; the spec learns one"
+                "text",
+                f"if the rows are texts: {shape.before(ENDED)} adds no eos token to them; a run of the spec "
+                "trains on one",
             )
     else:
         _text(shape, name if text is None else "formatting_func", made[name] if text is None else text, masked)

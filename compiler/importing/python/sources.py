@@ -120,7 +120,9 @@ def _named(draft: Draft, chain: Chain, data: Data) -> tuple[Entry | None, Locati
             return Entry("data", value, location.file, location.line), location
         why = value.why if isinstance(value, Unknown) else "its name is not known"
         draft.error(
-            Entry("data", None, location.file, location.line), f"the file of the rows: {why}", "`--data NAME` names it"
+            Entry("data", None, location.file, location.line),
+            f"the import cannot tell which file has the rows: {why}",
+            "`--data NAME` names it",
         )
         return None, location
     if chain.rows:

@@ -81,7 +81,8 @@ def _groups(entries: Entries, draft: Draft) -> None:
     if micro * accum % group:
         old = entries.values[names[0]]
         entries.values[names[0]] = Entry(old.key, group, old.file, old.line)
-        draft.warn(old, f"Unsloth replaces this batch by the {group} completions of a prompt, as they do not divide it")
+        why = f"Unsloth replaces this value by {group}, because a batch must be a multiple of the {group} completions"
+        draft.warn(old, f"{why} of a prompt")
 
 
 def _value(entries: Entries, name: str) -> object:

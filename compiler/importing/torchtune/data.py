@@ -148,7 +148,8 @@ def _plain(draft: Draft, rows: Rows, inside: Entries) -> None:
     words = {
         "alpaca": "writes the prompt and the answer without marks",
         "prompt_completion": "renders them as turns by the tokenizer's chat template",
-        "preference": "renders pairs by the tokenizer's chat template, or joins texts",
+        "preference": "renders pairs of conversations by the tokenizer's chat template, and joins the texts of "
+        "other pairs",
     }.get(rows.shape, "renders them by the tokenizer's chat template")
     draft.differs("tokenizer", TEMPLATE.format(words))
 

@@ -182,7 +182,7 @@ def _run(draft: Draft, entries: Entries) -> None:
             most,
         )
     if seed is not None and seed.empty:
-        draft.note(seed, "null: torchtune chooses one at each start, a bundle states one")
+        draft.note(seed, "null: torchtune chooses a new seed at each start, and a bundle has a fixed seed")
     elif seed is not None:
         draft.setting("seed", seed)
     word = DTYPES.get((text(dtype) or "") if dtype is not None else "bf16")
@@ -229,7 +229,9 @@ def _optimizer(draft: Draft, entries: Entries) -> None:
     draft.default("optimizer.clip", 0.0, NOT_SET)
     within = entries.get("optimizer_in_bwd")
     if within is not None:
-        draft.note(within, "it is off" if within.off else "a step during the backward pass computes the same")
+        draft.note(
+            within, "it is off" if within.off else "an optimizer step during the backward pass gives the same weights"
+        )
     _schedule(draft, entries.get("lr_scheduler"))
 
 
@@ -249,7 +251,7 @@ def _schedule(draft: Draft, entry: Entry | None) -> None:
     elif warm is not None:
         draft.error(warm, "it takes a whole number")
     if cycles is not None and number(cycles) == 0.5:
-        draft.note(cycles, "the rate falls to zero once")
+        draft.note(cycles, "half a cycle: the rate falls to zero and does not rise again")
     elif cycles is not None:
         draft.error(cycles, "the language has no such schedule")
 

@@ -295,9 +295,11 @@ def _single(draft: Draft, entry: Entry, named: Entries) -> None:
     several = named.get("dataset_configs")
     if several is not None:
         draft.note(
-            several, "the scripts read it with a `dataset_mixer` only: `dataset_config` names a single configuration"
+            several, "TRL's scripts read this key only with a `dataset_mixer`: `dataset_config` names one configuration"
         )
-        draft.warn(several, "no script reads it with `dataset_name`", "`dataset_config` names the configuration")
+        draft.warn(
+            several, "the scripts do not read this key with `dataset_name`", "`dataset_config` names the configuration"
+        )
 
 
 def _file(draft: Draft, entry: Entry) -> None:

@@ -116,7 +116,7 @@ def native_defaults(draft: Draft, native: Stack) -> None:
     draft.default("memory.checkpointing", usual("gradient_checkpointing") is True, reason("gradient_checkpointing"))
     on = draft.settings.get("memory.checkpointing")
     if native.facts.reentrant_by_default and on is not None and on.text == "true":
-        draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 recomputes in this way")
+        draft.default("memory.checkpointing.reentrant", True, "not set: transformers 4 uses reentrant checkpointing")
     if not draft.has("track"):
         reports = "not set: transformers 4 reports to every tracker that is installed, transformers 5 to none"
         draft.defaults.append(KeyOutcome("", "", "", 0, MAPPED, "track = none", reports))

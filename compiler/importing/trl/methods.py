@@ -106,7 +106,10 @@ def _loss(draft: Draft, named: Entries) -> None:
             if rpo is not None and number(rpo) and "rpo_alpha" not in _fields(draft) and "sft" in losses:
                 found = [Weighted(one.name, one.weight or 1.0) for one in found] + [Weighted("sft", number(rpo))]
                 draft.mark(
-                    rpo, "mapped", "method.loss", "it weighs the likelihood of the chosen answer: the loss `sft`"
+                    rpo,
+                    "mapped",
+                    "method.loss",
+                    "this key is the weight of the chosen answer's likelihood, which is the loss `sft`",
                 )
             draft.put("method.loss", tuple(found), entry)
             draft.mark(weights, "mapped", "method.loss")
@@ -161,8 +164,8 @@ def _blocks(draft: Draft, named: Entries) -> None:
             draft.note(one, "it decides how vLLM computes, not the completions")
         elif name == "vllm_device":
             draft.put("method.vllm.mode", "server", one, "vLLM had a GPU of its own")
-            draft.warn(one, "vLLM had a GPU that trained nothing: the spec generates with a vLLM server, which takes a "
-                       "GPU that `hardware` does not count")  # fmt: skip
+            draft.warn(one, "in the imported run, vLLM has a GPU of its own; the spec generates with a vLLM server, "
+                       "whose GPU is not counted in `hardware`")  # fmt: skip
 
 
 ARGUMENTS: Mapping[str, tuple[str, str]] = {
@@ -188,7 +191,8 @@ def _reward_arguments(draft: Draft, named: Entries, reward: str) -> tuple[tuple[
         kind = REWARD_ARGUMENTS[reward][argument]
         value = text(one) if kind is str else integer(one) if kind is int else number(one)
         if value is None:
-            draft.error(one, "a reward function takes one value here")
+            word = "text" if kind is str else "whole number" if kind is int else "number"
+            draft.error(one, f"the reward function takes a single {word} for this key")
         else:
             found.append((argument, value))
             draft.mark(one, MAPPED, f"method.rewards: {reward}({argument}={plain(one)})")

@@ -70,7 +70,7 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
         return found.id
     if name.startswith("~"):
         name = name.lstrip("~/") or name
-        draft.warn(entry, f"a spec has no home folder: it names `{name}`, a path next to it")
+        draft.warn(entry, f"a spec cannot name your home folder: its path is `{name}`, relative to the spec")
     return quoted(name)
 
 

@@ -250,8 +250,8 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
             continue
         value = VARIABLE.sub(lambda found: sets.get(found[1] or found[3], found[2] or found[0]), one.value)
         if "$" in value and key in NAMES:
-            draft.note(one, "it names the run by a variable that is not set")
-            draft.warn(one, "it has a variable that is not set, and the spec leaves the name to its default",
+            draft.note(one, "the name contains a variable that is not set")
+            draft.warn(one, "the name contains a variable that is not set, so the spec uses the default name",
                        "`--set NAME=VALUE` sets it")  # fmt: skip
         else:
             out[key] = Entry(one.key, value, one.file, one.line, value)

@@ -77,7 +77,7 @@ def intervals(draft: Draft, named: Entries) -> None:
         draft.note(steps, "nothing is evaluated: `eval_strategy` is not set")
     if evaluates is not None:
         if boolean(evaluates) and (not draft.has("eval.every") or draft.settings["eval.every"].text == "never"):
-            draft.note(evaluates, "it evaluates after the run, and nothing is evaluated during the run")
+            draft.note(evaluates, "this key asks for an evaluation after the run; nothing is evaluated during the run")
             draft.warn(evaluates, "the evaluation after the run is dropped: a bundle evaluates during training only")
         else:
             draft.note(evaluates, "`eval_strategy` decides whether anything is evaluated")
@@ -350,8 +350,8 @@ def follow(draft: Draft) -> None:
     if packed is None or packed.text != "true" or apart or stream(draft) or draft.has("batch.packing.isolate"):
         return
     draft.put("batch.packing.isolate", "mask", None, "a mask keeps packed rows apart without flash attention")
-    draft.warn(packed.entry, "without flash attention packed documents attend to each other in the source's run, but "
-               "not in the spec's")  # fmt: skip
+    draft.warn(packed.entry, "without flash attention, packed documents attend to each other in a run of the imported "
+                "file, and do not in a run of the spec")  # fmt: skip
 
 
 def stream(draft: Draft) -> bool:

@@ -67,7 +67,7 @@ def test_text_that_is_rendered_and_rendered_again_is_an_error() -> None:
 def test_end_token_of_plain_texts(arguments: str, more: str, differs: bool) -> None:
     found = script("data = data.rename_column('body', 'text')", arguments=arguments, more=more)
     assert not found.draft.wrong, found.messages
-    assert any("adds no end token" in one for one in found.draft.differences.values()) is differs
+    assert any("adds no eos token" in one for one in found.draft.differences.values()) is differs
 
 
 def test_end_token_of_rows_that_a_script_tokenizes() -> None:
@@ -81,8 +81,8 @@ Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dt
 """
     )
     found = imported(body.replace("{end}", ""), name="train.py")
-    assert warned(found, "the script adds no end token")
-    assert not warned(imported(body.replace("{end}", " + tokenizer.eos_token"), name="train.py"), "no end token")
+    assert warned(found, "the script adds no eos token")
+    assert not warned(imported(body.replace("{end}", " + tokenizer.eos_token"), name="train.py"), "no eos token")
 
 
 def test_text_that_trl_ignores_because_of_its_columns() -> None:

@@ -144,7 +144,7 @@ def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -
         joined_ = isinstance(one, Object) and one.path == TOKENS
         pieces += [each.value for each in one.positional] if joined_ else one if isinstance(one, list) else [one]  # type: ignore[attr-defined]
     if len(pieces) > MOST_PIECES:
-        return machine.unknown(node, "more joined tokens than are followed")
+        return machine.unknown(node, f"more than {MOST_PIECES} joined pieces of tokens")
     return Object(TOKENS, [Argument(each, location) for each in pieces], {}, location)
 
 
