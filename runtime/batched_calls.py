@@ -219,10 +219,10 @@ class Recorder:
                         if any(one.values is None for one in self.calls.texts) and _hidden(found[place]):
                             again.append(place)
                 if self.differs:
-                    raise NotBatched("its calls of the tokenizer differ when it runs again")
+                    raise NotBatched("the function calls the tokenizer differently when it runs again")
                 texts = {place: [one for one in calls[place].texts if lacking(one)] for place in left}
                 if not all(texts[place] for place in again):
-                    raise NotBatched("it reads encodings in an unknown way")
+                    raise NotBatched("the function reads the tokenizer's results in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
                 unmasked = [place for place in left if any(map(unlearned, texts[place]))]
                 # run the function again for each row whose assistant mask has no 1, although the function relied on one

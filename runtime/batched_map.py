@@ -263,7 +263,7 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
     if len({repr(one.features) for one in parts}) > 1:  # for example, one part contains only empty lists
-        raise NotBatched("its results have other types in some parts of the rows")
+        raise NotBatched("the function's results have different types in different parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 
 

@@ -81,7 +81,7 @@ def packages(pins: Mapping[str, str], optional: Mapping[str, str]) -> Iterator[E
             yield (
                 "packages",
                 WRONG,
-                f"{name} {machine.plain(found)} is installed, and the target has {pinned}",
+                f"{name} {machine.plain(found)} is installed, and the bundle needs {pinned}",
             )
     if fine:
         yield ("packages", FINE, f"{len(fine)} as the target pins them: {', '.join(fine)}")

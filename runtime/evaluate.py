@@ -72,7 +72,7 @@ def _installed(pinned: str) -> None:
     try:
         found = version("lm-eval")
     except PackageNotFoundError:
-        raise RunError(f"lm-eval is not installed, and evaluates this run ({how})") from None
+        raise RunError(f"this evaluation needs lm-eval, which is not installed ({how})") from None
     if found != pinned:
         raise RunError(f"lm-eval {found} is installed, and this bundle is for {pinned} ({how})")
 

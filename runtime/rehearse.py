@@ -55,7 +55,7 @@ def main(folder: str) -> int:
     environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
     status = 0
     if os.path.exists(os.path.join(out, MARKER)):
-        _say(f"{out} already has a run, which continues: it is not rehearsed")
+        _say(f"{out} already contains a run: this start continues the run, and does not rehearse it")
     else:
         for number in SIGNALS:
             signal.signal(number, Launch.ask)

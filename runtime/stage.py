@@ -134,7 +134,7 @@ def _index(place: str) -> dict[str, Any]:
 def _missing(bundle: Bundle, place: str) -> list[str]:
     """A sentence for each thing that this run needs and the folder lacks. Raises RunError."""
     staged, found = _index(place), []
-    again = f"`launch.sh --stage {place}` of this bundle fetches it with a network"
+    again = f"run `launch.sh --stage {place}` of this bundle on a machine with a network"
     for name in _needs(bundle):
         files = staged.get(name, {}).get("files")
         others = sorted(one for one in staged if one.partition("@")[0] == name.partition("@")[0])
@@ -144,7 +144,7 @@ def _missing(bundle: Bundle, place: str) -> list[str]:
             continue
         damaged = [one for one, size in files.items() if _size(os.path.join(place, one)) != size]
         if damaged:
-            found.append(f"{place} lacks {damaged[0]} of {name}, or it is cut off: {again}")
+            found.append(f"in {place}, {damaged[0]} of {name} is missing or cut off: {again}")
     return found
 
 

@@ -33,7 +33,7 @@ def problems(bundle: Bundle) -> list[str]:
         shown = ", ".join(changed[:8]) + (f" and {len(changed) - 8} more" if len(changed) > 8 else "")
         say(f"changed since the bundle was compiled: {shown}")
     for name in shadowed(bundle):
-        say(f"{name} is a folder here, and the libraries read it instead of the hub's")
+        say(f"the libraries load the local folder {name}, not {name} of the Hugging Face Hub")
     return [why for why in checked.values() if why]
 
 

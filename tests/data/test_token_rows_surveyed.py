@@ -75,7 +75,7 @@ def test_a_row_is_read_as_the_run_reads_it(row: dict[str, Any], labels: list[int
             "completion_mask": [int(one != -100) for one in labels],
         }
     else:
-        with pytest.raises(RunError, match="another token as its label"):
+        with pytest.raises(RunError, match="cannot train on such labels"):
             runs(row, "completion_mask")
 
 

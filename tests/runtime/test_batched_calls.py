@@ -113,7 +113,7 @@ def test_offsets_are_those_of_the_text() -> None:
 
 def test_calls_that_differ_are_not_batched() -> None:
     turns = iter(range(100))
-    with pytest.raises(NotBatched, match="differ when it runs again"):
+    with pytest.raises(NotBatched, match="differently when it runs again"):
         results(lambda tokenizer, row: len(tokenizer(f"{row} {next(turns)}")["input_ids"]), ROWS)
 
 

@@ -53,10 +53,10 @@ def varied(count: int, **same: Any) -> list[dict[str, Any]]:
         ({"grad_norm": 0.0}, {}, "the gradient was 0"),
         ({"lr": 0.0}, {}, "the learning rate was 0"),
         ({"loss": 1.25}, {}, "the loss was 1.2500"),
-        ({"reward_std": 0.0, "reward": 1.0}, {"temperature": 1e-4}, "at `temperature = 0.0001` they are equal"),
+        ({"reward_std": 0.0, "reward": 1.0}, {"temperature": 1e-4}, "`temperature = 0.0001` makes them equal"),
         (
             {"frac_reward_zero_std": 1.0, "reward": 0.0}, {"temperature": 1.0, "learning_rate": 1e-6},
-            "the same reward (0.0): the reward is too coarse, or the task too hard or too easy",
+            "the same reward (0.0): the reward is too coarse, or the task is too hard or too easy",
         ),
         (
             {"completions/clipped_ratio": 1.0}, {"mask_truncated_completions": True, "max_completion_length": 8},

@@ -75,4 +75,4 @@ def test_a_reward_model_learns_no_turn_of_a_user(
     source = {"id": None, "path": "pairs.jsonl", "split": "train"}
     turn_notes.check(bundle, source, [{"chosen": turns, "rejected": turns}], doubles=False)
     output = capsys.readouterr()
-    assert (output.out + output.err).count("which are learned with it") == notes
+    assert (output.out + output.err).count("and these turns are learned, too") == notes

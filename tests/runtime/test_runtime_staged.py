@@ -59,9 +59,9 @@ def test_what_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     (location / "rows" / "2").write_text("12")
     _, other, cut = missing(tmp_path, location, capsys)
     assert other.startswith(
-        f"{location} has no me/rows[train]@v1, and has me/rows[train]@v2: `launch.sh --stage {location}`"
+        f"{location} has no me/rows[train]@v1, and has me/rows[train]@v2: run `launch.sh --stage {location}`"
     )
-    assert cut.startswith(f"{location} lacks rows/2 of me/rows[test]@v1, or it is cut off")
+    assert cut.startswith(f"in {location}, rows/2 of me/rows[test]@v1 is missing or cut off")
 
 
 def test_an_empty_folder_lacks_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

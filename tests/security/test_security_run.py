@@ -89,7 +89,10 @@ def test_folder_in_place_of_the_hub_is_reported(
     put(tmp_path, {"cwd/org/x/data.jsonl": ROW})
     monkeypatch.chdir(tmp_path / "cwd")
     assert bundle_integrity.problems(made) == []
-    assert capsys.readouterr().out == "[run] org/x is a folder here, and the libraries read it instead of the hub's\n"
+    assert (
+        capsys.readouterr().out
+        == "[run] the libraries load the local folder org/x, not org/x of the Hugging Face Hub\n"
+    )
 
 
 def test_a_template_that_was_changed_is_not_rendered(made: Bundle) -> None:

@@ -160,7 +160,7 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
         blind = [one for one in others if not node_protocol.receive(one).get("sees", True)]
     reason = shared_folder.needed(bundle)
     for one in blind:
-        text = f"{bundle.output_dir} of node 0, where this run writes"
+        text = f"the output folder {bundle.output_dir} of node 0"
         if reason:
             one.found.append(f"it does not see {text}, and {reason}; start from a folder that all nodes share")
         else:

@@ -33,7 +33,7 @@ PHRASES = {
     "key": "a key of a turn that is not read, although it seems to say whether the turn is learned",
     "unread": "a key of a turn that the chat template does not read, so that its value is not learned",
     "special": "a text that contains a special token; the model reads it as this token",
-    "turn": "turns in an answer that are not the assistant's, which are learned with it; "
+    "turn": "an answer that contains turns of other roles than the assistant, and these turns are learned, too; "
     "`method sft(assistant_only)` does not learn them, and the other methods need one answer to each prompt",
 }
 

@@ -79,7 +79,9 @@ def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict
         return {"input_ids": ids, "labels": labels}
     other = next((one for one, label in zip(ids, labels, strict=True) if label not in (one, UNLEARNED)), None)
     if other is not None:
-        raise RunError(f"{where}: the token {other} has another token as its label, which this trl does not read")
+        raise RunError(
+            f"{where}: the label of the token {other} is another token, and this trl cannot train on such labels"
+        )
     if not column and UNLEARNED in labels:
         raise RunError(
             f"{where}: a token is not learned, and this trl learns every token with packing, padding_free and Liger"

@@ -54,7 +54,7 @@ class Idle(Feature):
             return f"every completion was cut at {limit} tokens and masked; raise `max_completion`"
         if self._always("frac_reward_zero_std", 1) or self._always("reward_std", 0):
             value, heat = self.window[-1].get("reward"), args.get("temperature", 1)
-            why = f"at `temperature = {heat:g}` they are equal" if heat < 0.1 else "the task too hard or too easy"
+            why = f"`temperature = {heat:g}` makes them equal" if heat < 0.1 else "the task is too hard or too easy"
             return f"all completions of a prompt had the same reward ({value}): the reward is too coarse, or {why}"
         if self._always("grad_norm", 0):
             return "the gradient was 0; check which tokens have a loss (`xpc preview`) and what is frozen"

@@ -101,7 +101,10 @@ def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target:
         "gap": ([{"input_ids": [5, 6, 7], "attention_mask": [1, 0, 1]}], "row 0: attention_mask has a 0 between"),
     }  # fmt: skip
     if not load(target).facts.reads_labels:
-        wrong["shifted"] = ([{"input_ids": [5, 6, 7], "labels": [6, 7, -100]}], "has another token as its label")
+        wrong["shifted"] = (
+            [{"input_ids": [5, 6, 7], "labels": [6, 7, -100]}],
+            "is another token, and this trl cannot train on such labels",
+        )
     for name, (found, message) in wrong.items():
         datasets.Dataset.from_list(found).to_parquet(f"{warm.location}/{name}.parquet")
         bundle = warm.compiled(small(target, f'"{name}.parquet"'), f"{name}-{target}")
