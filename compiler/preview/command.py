@@ -48,7 +48,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
     add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")
     add("--tokens", action="store_true", help="print each token with its id")
-    add("--rewards", action="store_true", help="call the reward functions and tools with the rows; they are code")
+    add(
+        "--rewards",
+        action="store_true",
+        help="call the reward functions and tools with the rows, which executes their code",
+    )
     add("--html", metavar="FILE", help="write the rows as a page, too")
     add("--golden", metavar="FILE", help="compare with this file; it is written if it does not exist")
     add("--update", action="store_true", help="write the golden file again")

@@ -65,9 +65,11 @@ def text(found: Mapping[str, Any], *, color: bool = False, tokens: bool = False,
 def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
     """One line for each of the first steps, which lists its rows, and a sentence that explains these lines."""
     steps = (" | ".join(", ".join(batch) for batch in step) for step in found["order"])
-    explained = "Steps have their micro-batches of all processes, divided by `|`, and rows by their number."
+    explained = (
+        "Each step lists the row numbers of its micro-batches, for all processes together; `|` separates micro-batches."
+    )
     if found.get("group"):
-        explained = "Steps have the prompts of all processes, by the number of their row."
+        explained = "Each step lists the row numbers of its prompts, for all processes together."
     return [f"step {at}: {visible(step)}" for at, step in enumerate(steps, 1)], explained
 
 
@@ -115,7 +117,7 @@ def counts(found: Mapping[str, Any]) -> list[str]:
     if "fill" in found:
         out.append(f"{found['sequences']:,} packed sequences, filled to {100 * found['fill']:.1f} %")
     steps = found["steps"]
-    out.append(f"steps, if these are all rows: {steps['epoch']:,} in an epoch, {steps['run']:,} in the run")
+    out.append(f"steps, if the data has no other rows: {steps['epoch']:,} in an epoch, {steps['run']:,} in the run")
     return [*out, ""]
 
 

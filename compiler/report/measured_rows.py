@@ -172,9 +172,11 @@ def _saves(run: RunRecord, one: BundleRecord | None, seconds: Mapping[str, float
         row, planned=f"{planned:,} checkpoints" + (f" of {size(each['checkpoint'])}" if each and planned else "")
     )
     if count < planned and run.status == FINISHED:
-        return evolve(row, why="saves after the last measurement of a start that died are not counted")
+        return evolve(row, why="checkpoints between the last measurement and a crash are not counted")
     if count > planned:
-        return evolve(row, why="a start repeats the saves of steps that were lost, and a stop saves once more")
+        return evolve(
+            row, why="steps that are repeated after a crash are saved again, and a run that is stopped saves once more"
+        )
     return row
 
 

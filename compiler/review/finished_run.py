@@ -38,7 +38,7 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
     strange = [f"{SUMMARY} has {name} in another form than a run writes it" for name in _malformed(summary, plan)]
     found = strange[:1] or [*_differences(folder, summary, plan, steps), *run_files.differences(out, summary)]
     if found:
-        return "".join(f"{line}\n" for line in [*found, f"{out} is not what {folder} asks for"]), 1
+        return "".join(f"{line}\n" for line in [*found, f"the run in {out} differs from the bundle {folder}"]), 1
     tokens = summary.get("tokens")
     amounts = f"{summary['steps']:,} steps, {summary['sequences']:,} sequences"
     if isinstance(tokens, int | float):

@@ -143,7 +143,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("file", metavar="FILE", help="a spec, or - for standard input")
     parser.add_argument("--target", choices=stacks.names(), default=stacks.DEFAULT, help="the stack to move to")
-    parser.add_argument("--write", action="store_true", help="write the spec for that stack, with the pinned values")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="change the spec to that stack, and write the present values that it needs into it",
+    )
     return parser.parse_args(list(arguments))
 
 

@@ -54,7 +54,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true",
         help="do not read files of local models and images again whose size, times and inode have not changed",
     )  # fmt: skip
-    parser.add_argument("--strict", action="store_true", help="fail for bytecode that a run or somebody else left")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a bundle contains bytecode")
     parser.add_argument("--python", metavar="PATH", help="the interpreter for --env (default: $PYTHON or python3)")
     parser.add_argument(
         "--all", action="store_true",

@@ -169,7 +169,7 @@ def _condition(words: str) -> tuple[str, str, str]:
         raise UsageError(f"`--fail-if {words}` is not a name, a comparison and a value, as 'gpu_hours > 500'")
     name, compared, value = found[1], found[2], found[3]
     if (name == "verdict") != (value in ("fits", "tight", "no", "unknown")):
-        raise UsageError(f"`--fail-if {words}`: {name} is not compared with `{value}`")
+        raise UsageError(f"`--fail-if {words}`: {name} cannot be compared with `{value}`")
     if name != "verdict" and re.fullmatch(r"\d+(\.\d+)?", value) is None:
         raise UsageError(f"`--fail-if {words}`: {value} is not a number")
     if name == "verdict" and compared not in ("==", "!="):

@@ -216,12 +216,12 @@ def distributed(completions, **columns):
     ("reward", "solution", "code", "words"),
     [
         ("accuracy", "$4$", "", ""),
-        ("accuracy", "no number", "XP589", "gives None to the row's own `solution`"),
+        ("accuracy", "no number", "XP589", "returns None for the answer in the row's `solution`"),
         ('"judges.py:broken"', "$4$", "XP588", "raised ZeroDivisionError: division by zero in line 2 of"),
         ('"judges.py:model"', "a much longer answer than the made-up one of the preview", "", ""),
         ('"judges.py:distributed"', "$4$", "XP588", "the reward distributed cannot be checked before training"),
         ('"judges.py:short"', "$4$", "XP588", "the reward short returned 1 value"),
-        ('"judges.py:nothing"', "$4$", "XP589", "the reward nothing gives None to every answer"),
+        ('"judges.py:nothing"', "$4$", "XP589", "the reward nothing returns None for every answer"),
         ('"judges.py:listed"', "$4$", "", ""),
     ],
 )

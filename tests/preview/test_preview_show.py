@@ -82,7 +82,10 @@ def test_prompts_are_shown_with_their_group() -> None:
     prompt = row(sequence("prompt", ("<user>", 0, 0), ("What?", 0, 0), roles=("user",)))
     shown = text(found(prompt, bears_loss=False, group=4, order=[[["0 (4 completions)"]]]))
     assert "  the prompt: 2 tokens, for a group of 4 completions\n" in shown
-    assert "step 1: 0 (4 completions)\n\nSteps have the prompts of all processes, by the number of their row." in shown
+    assert (
+        "step 1: 0 (4 completions)\n\nEach step lists the row numbers of its prompts, for all processes together."
+        in shown
+    )
 
 
 def test_the_page_has_the_order_and_the_counts() -> None:

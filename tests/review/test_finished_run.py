@@ -71,7 +71,7 @@ def test_run_that_matches_its_bundle_has_no_finding(location):
 )
 def test_differences_are_named(location, changes, message):
     status, out = verified(location, **changes)
-    assert (status, message in out, "out is not what x.bundle asks for" in out) == (1, True, True), out
+    assert (status, message in out, "the run in out differs from the bundle x.bundle" in out) == (1, True, True), out
 
 
 def test_excluded_rows_may_shorten_a_run(location):

@@ -68,7 +68,7 @@ def test_a_complete_chain(location):
     assert lines[0].startswith("commit "), lines
     assert lines[0].endswith("tracked files are as in it"), lines
     assert lines[1:] == [
-        "specs/base.xp: is a base of other specs",
+        "specs/base.xp: this spec describes no run; other specs extend it",
         "specs/s.xp: compiles",
         "specs/x.xp: compiles",
         "specs/s.bundle: is what specs/s.xp compiles to, 2 members",

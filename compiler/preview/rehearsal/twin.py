@@ -345,7 +345,7 @@ def _data(
         draft.omit("eval.split")
         draft.put("data.holdout", Amount("share", 0.25))
         draft.replaced.append(
-            Replaced("eval.split", str(split), "data.holdout = 25%", "rows of the split are not here")
+            Replaced("eval.split", str(split), "data.holdout = 25%", "the rows of this split are not on this machine")
         )
     holdout = spec.get("data.holdout")
     if isinstance(holdout, Amount) and holdout.unit == "count":

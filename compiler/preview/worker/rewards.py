@@ -118,7 +118,7 @@ def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
     column = next((one for one in values if one not in (EMPTY, MADE_UP)), None)
     if column is None:
         none = bool(values) and all(one is None for one in values.values())
-        what = f"the reward {name} gives None to every answer: no answer is rewarded"
+        what = f"the reward {name} returns None for every answer: no answer is rewarded"
         return [verdict("XP589", what, "return a number for each answer that can be judged")] if none else []
     empty = values[EMPTY]
     given = [one for answer, one in values.items() if answer not in (EMPTY, MADE_UP)]
@@ -126,9 +126,13 @@ def _own(name: str, values: Mapping[str, float | None]) -> list[Verdict]:
     help = f"look at the column `{column}` of the row, and at the form that the reward expects"
     if own is None:
         return [
-            verdict("XP589", f"the reward {name} gives None to the row's own `{column}`: no answer is rewarded", help)
+            verdict(
+                "XP589",
+                f"the reward {name} returns None for the answer in the row's `{column}`: no answer is rewarded",
+                help,
+            )
         ]
     if empty is not None and own <= empty:
-        what = f"the reward {name} gives the row's own `{column}` {own:g}, and an empty answer {empty:g}"
+        what = f"the reward {name} is {own:g} for the answer in the row's `{column}`, and {empty:g} for an empty answer"
         return [verdict("XP589", what, help)]
     return []

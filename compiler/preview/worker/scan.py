@@ -60,7 +60,7 @@ class Scan:
             if source["id"] is not None:
                 name = session.core("rows").name(source)
                 what = "all rows" if limit is None else f"the first {limit:,} rows"
-                self.say(f"{what} of {name} are read from the hub: --rows N or --rows all reads others")
+                self.say(f"{what} of {name} are read from the hub: --rows N or --rows all changes this number")
         if not any(limits):
             with self._numbered():
                 yield

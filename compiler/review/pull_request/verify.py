@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--all", action="store_true", help="verify everything below the paths")
     parser.add_argument("--base", metavar="COMMIT", help="the commit with which the pull request is compared")
-    parser.add_argument("--strict", action="store_true", help="fail for bytecode that a run or somebody else left")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a bundle contains bytecode")
     return parser.parse_args(list(arguments))
 
 

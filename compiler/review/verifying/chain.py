@@ -167,7 +167,7 @@ def _spec(path: str, quick: bool) -> Iterator[Line]:
     checked = check_text(data, name, workspace)
     errors = [one for one in checked.problems if one.severity == ERROR]
     if [one.code for one in errors] == [NO_RUN]:
-        yield f"{path}: is a base of other specs", 0
+        yield f"{path}: this spec describes no run; other specs extend it", 0
     elif errors:
         yield f"{path}: does not compile: {errors[0].code} {errors[0].message}", 1
     else:
