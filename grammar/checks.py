@@ -174,7 +174,7 @@ class _Checker:
             if nearest(typed, VERBS) is not None:
                 edits = (Edit(verb.span, "train"),)
             else:
-                also = f", and choices such as `{typed}` after `with`"
+                also = f"; if `{typed}` is a choice, write it after `with`"
         help = f"write `train {written(rest)}`{also}"
         self._error(codes.INCOMPLETE_SENTENCE, verb.span, message, help, edits=edits)
         return True
@@ -251,7 +251,7 @@ class _Checker:
             span, remedy = operand.span if name is None else name.span, _BELONGS[word]
             if word == "train" and isinstance(operand, Setting) and isinstance(operand.value, String):
                 typed = self.file.source.slice(operand.value.span)
-                remedy = f"what is trained on stands in the sentence: `train MODEL on {typed}`"
+                remedy = f"the sentence names the data to train on: write `train MODEL on {typed}`"
             self._error(codes.RESERVED_WORD, span, f"`{word}` is a word of the language and names nothing else", remedy)
         if isinstance(operand, Call):
             for argument in operand.args:

@@ -80,15 +80,17 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
         return location.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")
     if not {"FOR", "WITH"} & {*since} and location.shown in ("`,`", "`and`", "`plus`"):
         remedy = (
-            "write `on rows`, and below the header `data rows "
-            f"{{`, `{location.word}` and the others on a line each, `}}`"
+            "write `on rows`, and add a block `data rows { ... }` below that names "
+            f"`{location.word}` and the others, each on its own line"
         )
         also = "; choices go after `with`" if location.met == "COMMA" else ""
         return location.error(code, "several datasets go into a `data` block", remedy + also)
     if location.met == "COMMA":
         return location.error(code, "unexpected `,`", "choices and settings are separated by spaces")
     if location.met == "LPAR" and "WITH" not in since:
-        remedy = f"write `on rows`, and below the header `data rows {{`, `{location.word} {{ ... }}` on a line, `}}`"
+        remedy = (
+            f"write `on rows`, and add a block `data rows {{ ... }}` below that contains `{location.word} {{ ... }}`"
+        )
         return location.error(code, "settings of one source go into a `data` block", remedy)
     if "WITH" not in since:
         return location.error(

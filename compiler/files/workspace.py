@@ -40,7 +40,7 @@ TEXTS = (*OURS, ".txt", ".md", ".json", ".jsonl", ".yaml", ".yml", ".py", ".csv"
 endings.
 """
 
-HIDDEN = "`{}` lies in a hidden folder outside the spec's"
+HIDDEN = "`{}` lies in a hidden folder, outside of the spec's folder"
 DATA_FORMATS = (".jsonl", ".json", ".csv", ".parquet", ".txt")
 """Endings of data files whose columns are read from the first row."""
 READ_ROWS = (".jsonl", ".json", ".csv", ".txt")

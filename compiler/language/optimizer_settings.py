@@ -35,8 +35,8 @@ OPTIMIZER = (
             args=("warmup_steps", "warmup_ratio")),
     Setting("schedule.min_lr", k.REAL_OR_SHARE, "learning rate at the end (cosine, wsd, polynomial), or the lowest "
             "(reduce_lr_on_plateau, greedy)", low=0, args=("lr_scheduler_kwargs",)),
-    Setting("schedule.max_lr", k.REAL_OR_SHARE, "highest learning rate (greedy); default is the peak", low=0,
-            inner=True),
+    Setting("schedule.max_lr", k.REAL_OR_SHARE, "highest learning rate that the schedule may reach (greedy); "
+            "default is `lr`", low=0, inner=True),
     Setting("schedule.warmup_lr", k.REAL_OR_SHARE, "learning rate at the start of the warm-up (cosine with `min_lr`)",
             low=0, inner=True),
     Setting("schedule.decay", k.STEPS_OR_SHARE, "length of the final decay (wsd)", low=0),

@@ -12,7 +12,7 @@ REWARDS: Mapping[str, str] = {
     "length": "0.5 for the shortest completion down to -0.5 for the longest; a wrong one gets at most 0",
     "len": "the same as `length`",
     "cosine": "1 (short) to 0.5 (1,000 characters) for a correct answer; -0.5 (short) to 0 (1,000) for a wrong one",
-    "repetition_penalty": "minus the share of groups of three words that are repeated",
+    "repetition_penalty": "0 to -1: the share of repeated groups of three words, as a negative number",
     "code_format": "as `format`, for answers with a code block",
     "soft_overlong_punishment": "0, then down to -1 over the last 4,096 of 16,384 tokens (DAPO)",
 }

@@ -94,7 +94,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.alpha", k.REAL, "the adapters are scaled by alpha / rank", low=0, inner=True),
     Setting("lora.dropout", k.REAL, "dropout of the adapters' inputs", low=0, high=1, inner=True),
     Setting("lora.targets", k.TARGETS, "modules that get an adapter", inner=True),
-    Setting("lora.within", k.NAME, "only modules inside of this module get an adapter, such as `language_model`",
+    Setting("lora.within", k.NAME, "a module such as `language_model`: only modules inside of it get an adapter",
             inner=True),
     Setting("lora.bits", k.INT, "bits of the frozen base: 4 or 8", inner=True),
     Setting("lora.double_quant", k.FLAG, "also quantize the scales of a 4-bit base", inner=True),
@@ -120,7 +120,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("freeze.layer_modules", k.NAMES, "modules to train in the layers that `except_first` and `except_last` "
             "select; default all", inner=True),
     Setting("freeze.except_parameters", k.NAMES, "regular expressions for names of parameters to train", inner=True),
-    Setting("freeze.except_modules", k.NAMES, "modules to train outside the layers", inner=True),
+    Setting("freeze.except_modules", k.NAMES, "modules to train outside of the layers, such as `lm_head`", inner=True),
     # data
     Setting("data.seed", k.INT, "seed that shuffles the mixture and selects the holdout", low=0, inner=True),
     Setting("data.workers", k.INT, "processes that map and tokenize", inner=True, args=("dataset_num_proc",),

@@ -22,7 +22,7 @@ from xpc.grammar.record import record
 from xpc.grammar.source import Source
 
 RECOMPUTE: FlagPath = "memory.checkpointing"
-LEARNED = "independent of memory, since its size changes what is learned"
+LEARNED = "memory does not decide this size, because it changes what is learned"
 """The reason that is shown for a micro-batch of 1 (for kto 2), if another size would change what is learned."""
 HARDLY = 0.005
 """If nothing fits, the largest micro-batch that needs hardly more memory than a single row is chosen. "Hardly more" is

@@ -49,7 +49,7 @@ def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Prob
         config = None
     kind = config.get("peft_type") if isinstance(config, dict) else None
     if not isinstance(config, dict) or kind not in SHAPES:
-        help = f"name an adapter that peft saved of type {', '.join(SHAPES)}"
+        help = f"name an adapter that peft saved and whose type is one of {', '.join(SHAPES)}"
         return _refuse(problems, label, f"`{read.name}` states no adapter that can be trained here", help)
     options = [name for name in NOT_WRITTEN if config.get(name)]
     options += ["bias"] if config.get("bias") not in (None, "none") else []

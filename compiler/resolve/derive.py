@@ -140,9 +140,13 @@ class Derivation(OpenSpec):
         if path == "memory.checkpointing":
             state, typed = ("turns it on", "checkpointing") if value else ("leaves it off", "checkpointing = false")
             if not value or self._is_noted():
-                self.note(path, f"no checkpointing is written: xpc {state}, {why}", f"`memory({typed})` states it")
+                self.note(
+                    path, f"no checkpointing is written: xpc {state}, {why}", f"`memory({typed})` states this choice"
+                )
         else:
-            self.note(path, f"no strategy is written: xpc takes {value}, {why}", f"`strategy {value}` states it")
+            self.note(
+                path, f"no strategy is written: xpc takes {value}, {why}", f"`strategy {value}` states this choice"
+            )
         return True
 
     def _is_noted(self) -> bool:
@@ -160,7 +164,7 @@ class Derivation(OpenSpec):
         if open_ and name in facts.no_checkpointing:
             self.set("memory.checkpointing", False, f"{name} has none", DEFAULT)
         elif open_ and frozen_runs_twice(self.stack, self.get):
-            self.set("memory.checkpointing", False, "a frozen model runs twice under zero3", DEFAULT)
+            self.set("memory.checkpointing", False, "a partly frozen model runs forward twice under zero3", DEFAULT)
         if REENTRANT not in self.values and (why := why_reentrant(self.stack, self.get)):
             self.set(REENTRANT, True, why)
         for path in RECOMPUTATION:
@@ -240,7 +244,7 @@ class Derivation(OpenSpec):
         self.set("precision", name, reason, DEFAULT)
         alone = "; `precision fp32(tf32)` computes in TF32 alone" if "precision.tf32" in self.values else ""
         message = f"no precision is written: xpc takes {name} on {gpu.name} ({reason})"
-        self.note("precision", message, f"`precision {name}` states it{alone}")
+        self.note("precision", message, f"`precision {name}` states this choice{alone}")
 
     def _attention(self) -> None:
         if "model.attn" in self.values:
@@ -284,7 +288,9 @@ class Derivation(OpenSpec):
         else:
             longer = "longer rows are cut" + ("" if cut == "uncounted" else ", and the run counts them")
         self.note(
-            "batch.seq", f"no longest sequence is written: xpc takes seq={seq}; {longer}", f"`seq={seq}` states it"
+            "batch.seq",
+            f"no longest sequence is written: xpc takes seq={seq}; {longer}",
+            f"`seq={seq}` states this choice",
         )
 
     def _workers(self) -> None:
@@ -297,13 +303,13 @@ class Derivation(OpenSpec):
         workers = min(2 * gpus, self.integer("launch.cpus") or 2 * gpus)
         if self.hardware.gpu is None or rows < MANY_ROWS or workers == 1 or self.method.generates:
             return
-        why = f"a single one would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
+        why = f"one process would take {rows / ROWS_A_SECOND / 60:,.0f} minutes for {rows:,} rows, while the GPUs wait"
         self.set("data.workers", workers, why)
         if self._is_noted():
             self.note(
                 "data.workers",
                 f"no workers are written: {workers} processes tokenize; {why}",
-                f"`data(workers={workers})` states it",
+                f"`data(workers={workers})` states this choice",
             )
 
     def _hub(self) -> None:
@@ -325,13 +331,15 @@ class Derivation(OpenSpec):
             self.note(
                 "save",
                 f'no folder is written: the run goes to "out/{self.stem}"',
-                f'`save "out/{self.stem}"` states it',
+                f'`save "out/{self.stem}"` states this choice',
             )
         if self.get("save.hub") is True:
             self._hub()
         if "train.epochs" not in self.values and "train.steps" not in self.values:
             self.set("train.epochs", 3.0, "transformers' own", DEFAULT)
-            self.note("train.epochs", "no length is written: the run lasts 3 epochs", "`for 3 epochs` states it")
+            self.note(
+                "train.epochs", "no length is written: the run lasts 3 epochs", "`for 3 epochs` states this choice"
+            )
         if "data.exhausted" not in self.values and any(one.share is not None for one in self.data):
             self.set("data.exhausted", "stop", "", DEFAULT)
         for path, value in (("data.documents", "line"), ("data.long", "cut")):

@@ -53,7 +53,7 @@ def _derived_gbs(of: OpenSpec, world: int, micro: int | None, accum: int | None)
     gbs = max(1, round(DEFAULT_GBS / unit)) * unit
     why = f"the multiple of {unit} nearest to {DEFAULT_GBS}"
     of.set("batch.gbs", gbs, why, DEFAULT)
-    of.note("batch.gbs", f"no global batch is written: xpc takes gbs={gbs}, {why}", f"`gbs={gbs}` states it")
+    of.note("batch.gbs", f"no global batch is written: xpc takes gbs={gbs}, {why}", f"`gbs={gbs}` states this choice")
     return gbs
 
 
@@ -63,7 +63,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
         of.set("batch.micro", 1, "the memory of images is not known")
         if gbs % world == 0:
             known = "no micro-batch is written: xpc takes micro=1, because the memory of images is not known"
-            of.note("batch.micro", known, "`micro=1` states it")
+            of.note("batch.micro", known, "`micro=1` states this choice")
         return 1
     strategy = str(of.get("strategy"))
     stage = SPREADS.get(strategy, 0)
@@ -85,7 +85,7 @@ def _derived_micro(of: OpenSpec, gbs: int, world: int, planned: plan.Micro | Non
         of.note(
             "batch.micro",
             f"no micro-batch is written: xpc takes micro={chosen.value}, {chosen.why}",
-            f"`micro={chosen.value}` states it",
+            f"`micro={chosen.value}` states this choice",
         )
     return chosen.value
 

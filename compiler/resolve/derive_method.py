@@ -91,7 +91,10 @@ def note_frozen_dtype(of: OpenSpec) -> None:
     rounds = of.get("strategy") == "zero3"  # under ZeRO-3, DeepSpeed loads weights in the run's precision
     if fp32 and not rounds and of.get("precision") == "bf16" and "lora.bits" not in of.values:
         message = "no dtype is written for the frozen base: xpc takes fp32; each linear layer computes with a bf16 copy"
-        help = "`model(dtype=fp32)` states it; `model(dtype=bf16)` keeps one copy, and adds the layers' outputs in bf16"
+        help = (
+            "`model(dtype=fp32)` states this choice; `model(dtype=bf16)` keeps one copy, and adds the layers' outputs "
+        )
+        help += "in bf16"
         of.note("model.dtype", message, help)
 
 

@@ -29,7 +29,7 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
                 "XP190",
                 f"no hardware is written, so {DEFAULT_GPUS} x {DEFAULT_GPU} is assumed",
                 model.label,
-                help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states it",
+                help=f"`hardware {DEFAULT_GPUS} x {DEFAULT_GPU}` states this choice",
             )
         values["hardware"] = Value(f"{DEFAULT_GPUS} x {DEFAULT_GPU}", Origin(DEFAULT))
         return Hardware(registry.find_gpu(DEFAULT_GPU), DEFAULT_GPUS, nodes)

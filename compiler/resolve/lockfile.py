@@ -37,7 +37,7 @@ def read(workspace: Workspace) -> tuple[Lock | None, list[Diagnostic]]:
     try:
         table = bounded_toml.loads(found.data.decode())
         if table["lock"]["format"] != FORMAT:
-            return None, [_wrong(name, f"`{name}` is of another version of xpc")]
+            return None, [_wrong(name, f"another version of xpc wrote the lock `{name}`")]
     except (ValueError, RecursionError, KeyError, TypeError):
         return None, [_wrong(name, f"`{name}` is not a lock of xpc")]
     try:

@@ -189,7 +189,7 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
         help = f"for a model of the hub, write `{path}` without quotes; for a folder that a later run writes, "
         help += 'give its architecture: `model(config=file("config.json"))`'
     elif not workspace.kind(folder):
-        help = "name an existing folder; if a later run writes it, give the architecture: "
+        help = "name an existing folder; for a folder that a later run writes, give its architecture: "
         help += '`model(config=file("config.json"))`'
     else:
         help = 'a local model is a folder with config.json; or write `config = file("config.json")`'

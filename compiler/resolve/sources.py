@@ -196,7 +196,7 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
                 help="if the rows have another shape, write it, such as "
                 f"`data(format={others[-1] if method == 'kto' else 'conversations'})`"
                 if others
-                else f"`data(format={usual})` states it",
+                else f"`data(format={usual})` states this choice",
             )
         ]
     # imported only here, because only a wrong spec needs it

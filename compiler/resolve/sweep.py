@@ -37,11 +37,11 @@ PLAIN = ("int", "tokens", "real", "reals", "steps_or_share", "real_or_share", "e
 OWN = {
     "save": "delete the line: each member has a folder of its own below `save`",
     "track.name": "delete the line: the tracker gets each member's name",
-    "target": "write one spec for each stack; with `extends` they share the rest",
+    "target": "write one spec for each stack; with `extends` the specs share all other settings",
     "launch": "delete the line: all members are launched in the same way",
-    "data": "write one spec for each dataset; with `extends` they share the rest",
+    "data": "write one spec for each dataset; with `extends` the specs share all other settings",
     "eval.data": "write it outside of the sweep: one run evaluates on every set of a list",
-    "extra": "write one spec for each; with `extends` they share the rest",
+    "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
 """Settings that a sweep cannot vary, by path or clause. Each has the help text for the error."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")

@@ -19,11 +19,11 @@ def why_reentrant(stack: Stack, get: Get) -> str:
     generated completions leaves it switched on (`generation_ends_reentrant`).
     """
     if get("strategy") == "zero3" and _adapted(get):
-        return "adapters under zero3 need it"
+        return "adapters under zero3 need reentrant checkpointing"
     if _partly_frozen(stack, get) and not frozen_runs_twice(stack, get):
-        return "frozen layers under zero3 need it"
+        return "frozen layers under zero3 need reentrant checkpointing"
     if stack.facts.generation_ends_reentrant and generates_itself(_method(get), get):
-        return f"{stack.name} leaves it on after generating"
+        return f"{stack.name} leaves reentrant checkpointing on after generating"
     return ""
 
 

@@ -108,7 +108,7 @@ def expected(row: Setting, name: str, text: str) -> str:
             f"`every = {once:.4g}%` for three"
         )
     if row.path == "launch.time" and text.isdecimal():
-        return f"a duration with its unit: {text}m as Slurm counts, {text}s or {text}h"
+        return f"a duration with its unit: {text}s, {text}m or {text}h (Slurm reads {text} as minutes)"
     return legal(row)
 
 

@@ -35,7 +35,7 @@ def data_advice(unknown: UnknownName) -> str | None:
         return f"write `columns = [{order}]`: the names of the rows' columns, in this order"
     if name in SOURCES:
         source = unknown.typed if unknown.typed and unknown.typed[:1] != "[" else '"rows.jsonl"'
-        return f"write `{source}` on a line of its own in the block: it is a source; without a block, `on {source}`"
+        return f"write the source `{source}` on a line of its own in the block, or write `on {source}` without a block"
     rows = mixture_row(name, unknown.typed) if isinstance(unknown.node, Number | Count) else None
     return None if rows is None else f"write `{rows}`: {TAKE_HELP}"
 

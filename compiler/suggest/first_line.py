@@ -75,7 +75,10 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
         if several is None or not several.start("data") <= at - start < several.end("data"):
             return found
         first = re.split(r"\s*[+&|]\s*", several["data"])[0]
-        help = f"write `on rows`, and below the header `data rows {{`, `{first}` and the others on a line each, `}}`"
+        help = (
+            f"write `on rows`, and add a block `data rows {{ ... }}` below that names `{first}` and the others, each "
+            "on its own line"
+        )
         return evolve(found, message="several datasets go into a `data` block", help=help, edits=())
     form = sentence_of(line)
     if form is None or form == line.strip():

@@ -76,7 +76,7 @@ CASES = [
             1,
             16,
             "settings of one source go into a `data` block",
-            "write `on rows`, and below the header `data rows {`, `me/b { ... }` on a line, `}`",
+            "write `on rows`, and add a block `data rows { ... }` below that contains `me/b { ... }`",
         ),
     ),
     (
@@ -160,7 +160,7 @@ CASES = [
             1,
             1,
             "the sentence begins with `train`, not with `dpo`",
-            "write `train a on b with c`, and choices such as `dpo` after `with`",
+            "write `train a on b with c`; if `dpo` is a choice, write it after `with`",
         ),
     ),
     ('"./a" on "b.jsonl"', ("XP020", 1, 1, "the sentence begins with `train`", 'write `train "./a" on "b.jsonl"`')),
@@ -172,7 +172,7 @@ CASES = [
             1,
             14,
             "several datasets go into a `data` block",
-            "write `on rows`, and below the header `data rows {`, `b` and the others on a line each, `}`",
+            "write `on rows`, and add a block `data rows { ... }` below that names `b` and the others, each on its own line",
         ),
     ),
     (

@@ -209,7 +209,7 @@ def test_the_default_length_is_cut_to_a_short_context(tmp_path):
     text = spec("memory(checkpointing)", train='"models/tiny" on infinity-instruct for 3 epochs')
     found = checked(text.replace(" seq=1024", ""), folder)
     assert found.spec is not None
-    assert only(found, "XP190").help == f"`seq={CONFIG['max_position_embeddings']}` states it"
+    assert only(found, "XP190").help == f"`seq={CONFIG['max_position_embeddings']}` states this choice"
     assert found.spec.get("batch.seq") == CONFIG["max_position_embeddings"] < 1024
     assert found.spec.values["batch.seq"].origin.describe() == "default: the model's context"
     assert "XP319" not in codes(found)

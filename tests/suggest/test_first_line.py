@@ -37,7 +37,10 @@ def test_a_line_in_another_order_gets_the_line_in_the_right_one(typed: str, righ
         ("train qwen2.5-3b with bf16", "write `train qwen2.5-3b on DATA`"),
         ("train qwen2.5-3b on alpaca for 1B tokens", "write `for 1000 steps`: a step has at most gbs x seq tokens"),
         ("train qwen2.5-3b on alpaca for 10 hours", "`launch slurm(time=12h)` ends a job after a time"),
-        ("train qwen2.5-3b on alpaca+dolly-15k", "write `on rows`, and below the header `data rows {`, `alpaca`"),
+        (
+            "train qwen2.5-3b on alpaca+dolly-15k",
+            "write `on rows`, and add a block `data rows { ... }` below that names `alpaca`",
+        ),
         ('finetune qwen2.5-3b using "rows.jsonl"', 'write `train qwen2.5-3b on "rows.jsonl"`'),
         ("train me/one me/two on alpaca", "write `train me/one on DATA`"),
     ],

@@ -29,7 +29,7 @@ class Kubernetes(Engine):
             lines.append(f"kubectl apply -f {TRAINJOB}    # instead, with Kubeflow Trainer")
         where = f"`/opt/{location(spec)}` in the image"
         if spec.get("launch.volume") is not None:
-            where = f"`{location(spec)}` on the volume, next to what the run reads, or {where}"
+            where = f"`{location(spec)}` on the volume, next to the files that the run reads, or {where}"
         served = (
             ["", "The JobSet's job `vllm` is the vLLM server, and XPC_VLLM_HOST is set for the trainer."]
             if spec.asks_server

@@ -77,7 +77,7 @@ def time_for_a_checkpoint(spec: Spec) -> Iterator[Finding]:
     longer = -(-4 * needed // 60)
     short = time < SHORTEST
     yield Finding(
-        spec.location("launch.time", f"{time} s, and {needed} s may go to the last checkpoint"),
+        spec.location("launch.time", f"the last checkpoint may need {needed} s of these {time} s"),
         "the limit leaves no time to train" if short else "the limit leaves little time to train",
         write(f"time = {longer}m", ", or more"),
         severity="error" if short else None,
