@@ -200,7 +200,10 @@ def test_a_folder_to_evaluate_on_is_its_test_split(tmp_path: Path) -> None:
 def test_a_file_that_folders_of_splits_hide_is_named(tmp_path: Path) -> None:
     root = put(tmp_path, {"rows/train/a.jsonl": ROW * 6, "rows/test.jsonl": ROW * 2})
     found = only(checked(text("eval(every=epoch, split=test)"), root), "XP580")
-    assert found.help == "`test.jsonl` is not read next to folders called train: move it into `test/`"
+    assert (
+        found.help
+        == "datasets ignores `test.jsonl`, because the folder also has folders for splits (train): move it into `test/`"
+    )
     os.makedirs(os.path.join(root, "rows", "test"))
     os.rename(os.path.join(root, "rows", "test.jsonl"), os.path.join(root, "rows", "test", "test.jsonl"))
     assert not errors(checked(text("eval(every=epoch, split=test)"), root))

@@ -136,8 +136,8 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
     was = "an unquantized base" if adapter.bits is None else f"a base of {adapter.bits} bits"
     now = "an unquantized one" if spec.bits is None else f"one of {spec.bits} bits"
     yield Finding(
-        spec.location("lora.from", f"trained over {was}"),
-        f"the adapter was trained over {was}, and continues over {now}",
+        spec.location("lora.from", f"trained on {was}"),
+        f"the adapter was trained on {was}, and this run trains it on {now}",
         "write `lora` without `bits`" if adapter.bits is None else f"write `lora(bits = {adapter.bits}, from = ...)`",
         (spec.label("lora.bits", "the base here"),),
     )

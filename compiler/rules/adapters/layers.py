@@ -132,7 +132,7 @@ def parameter_of_target(spec: Spec) -> Iterator[Finding]:
                 spec.location("lora.parameters", "has one dimension" if flat else f"`targets` adapts `{owner}`"),
                 f"`{name[:60]}` cannot have an adapter"
                 if flat
-                else f"`{name[:60]}` cannot have an adapter next to that of its module",
+                else f"`{name[:60]}` cannot have an adapter: its module has one already",
                 "leave `parameters` out" if len(named) == 1 else f"leave `{name[:60]}` out of `parameters`",
                 (spec.label("lora.targets", "the modules"),),
             )

@@ -224,7 +224,7 @@ def sync_with_adapter(spec: Spec) -> Iterator[Finding]:
     """
     if spec.flag("method.sync_reference"):
         yield Finding(
-            spec.location("method.sync_reference", "updates a copy of the model"),
+            spec.location("method.sync_reference", "the setting updates a copy of the model"),
             "with adapters there is no copy of the reference to update",
             "leave `sync_reference` out, or train all weights",
             (spec.label("lora") or spec.label("qlora"),),

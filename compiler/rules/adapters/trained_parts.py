@@ -346,7 +346,7 @@ def new_tokens(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("model.tokens", "their embeddings start at random"),
             f"`{clause}` does not train the embeddings of the new tokens",
-            f"write `{name} = [{every}]` in `{clause}`" if spec.lora else f"name {' and '.join(rows)} in `{name}`",
+            f"write `{name} = [{every}]` in `{clause}`" if spec.lora else f"add {' and '.join(rows)} to `{name}`",
             (spec.label(clause), spec.label(path)),
         )
     if spec.flag("method.vllm"):

@@ -52,7 +52,10 @@ def split_not_there(spec: Spec) -> Iterator[Finding]:
             (one for one in names if "/" not in one and split != "train" and folders.of_split((one,), split)), ""
         )
         if lost and there:
-            help = f"`{lost[:60]}` is not read next to folders called {', '.join(there)}: move it into `{split}/`"
+            help = (
+                f"datasets ignores `{lost[:60]}`, because the folder also has folders for splits "
+                f"({', '.join(there)}): move it into `{split}/`"
+            )
         yield Finding(label, f"`{source.name[:80]}` has no file of the split `{split[:40]}`", help)
 
 

@@ -139,7 +139,7 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             location,
             f"the rows of the mixture are not known here: `{unknown.name[:80]}` is not counted",
-            "the run prints the rows of each source; `xpc lock --update` asks the hub for its numbers",
+            "the run prints how many rows of each source it uses; `xpc lock --update` asks the hub how many there are",
         )
         return
     used, held = found

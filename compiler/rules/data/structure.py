@@ -212,7 +212,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
             source.label,
             f"{have(one, found, source)} a turn that is not to "
             "be learned (`weight` of 0, or `train` of false), and this run learns every turn",
-            "write `method sft(assistant_only)`, which reads it" if able else "leave the turn out of the data",
+            "write `method sft(assistant_only)`, which masks such turns" if able else "leave the turn out of the data",
         )
 
 

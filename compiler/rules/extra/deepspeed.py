@@ -261,7 +261,7 @@ def gpu_storage(spec: Spec) -> Iterator[Finding]:
     """
     if spec.zero_stage and spec.on_cpu and is_on(spec, "aio.use_gds"):
         yield Finding(
-            spec.extra_location("deepspeed", "aio.use_gds", "reads a disk into a GPU"),
+            spec.extra_location("deepspeed", "aio.use_gds", "this option reads a disk directly into a GPU's memory"),
             "`aio.use_gds` needs a GPU",
             write("aio.use_gds = false"),
             (spec.label("hardware", "the hardware"),),

@@ -88,7 +88,7 @@ def gathered_objects(spec: Spec) -> Iterator[Finding]:
     if several and spec.extra_value("trl", name) is True:
         yield Finding(
             spec.extra_location("trl", name, "losses become single numbers"),
-            "losses gathered as objects are not averaged over processes",
+            "losses that are gathered as Python objects are not averaged over processes",
             write(f"{name} = false"),
             (spec.label("eval.every", "the evaluation"), spec.label("hardware", "the hardware")),
         )

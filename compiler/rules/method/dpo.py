@@ -28,7 +28,7 @@ def ipo_with_others(spec: Spec) -> Iterator[Finding]:
     others = [one for one in losses if one not in ("ipo", "sft")]
     if spec.stack.facts.ipo_averages_all and "ipo" in losses and others:
         yield Finding(
-            spec.location("method.loss", f"`{others[0]}` would get means instead of sums"),
+            spec.location("method.loss", f"`{others[0]}` would get mean log-probabilities instead of sums"),
             f"`ipo` cannot be combined with `{others[0]}` on {spec.stack.name}",
             f"leave `ipo` out of the list, or write `target {able(lambda one: not one.facts.ipo_averages_all)}`",
             (spec.label("target", "the target"),),

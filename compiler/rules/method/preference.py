@@ -352,8 +352,8 @@ def two_passes(spec: Spec) -> Iterator[Finding]:
     path: FlagPath = "memory.checkpointing.reentrant"
     if twice and counted and spec.flag("memory.checkpointing") and spec.flag(path):
         yield Finding(
-            spec.location(path, "delivers each gradient twice"),
-            f"a gradient would come twice in a step, and {spec.text('strategy')} accepts it only once",
+            spec.location(path, "reentrant checkpointing computes each gradient twice"),
+            f"each gradient would be computed twice in a step, and {spec.text('strategy')} accepts it only once",
             write("reentrant = false"),
             (spec.label("strategy", "the strategy"),),
         )

@@ -28,7 +28,7 @@ from xpc.compiler.stacks import Family
 WHEN = enabled("batch.packing", "batch.packing.eval", "batch.padding_free")
 
 ISOLATE: TextPath = "batch.packing.isolate"
-UNMARKED = "cuts one stream and does not record where documents end"
+UNMARKED = "this packing cuts one stream of tokens and does not record where documents end"
 DENSE_ROW = 8192
 """Flattened rows with more tokens than this are reported if attention uses a mask. The mask then has more than 8192 x
 8192 scores per head.
@@ -57,7 +57,7 @@ def packing_without_flash(spec: Spec) -> Iterator[Finding]:
     ways, cut = [], not rows_have_bounds(spec)
     mask = "packing(isolate=mask)" if not cut else f"packing(isolate=mask, strategy={bounded(spec)})"
     if mask_is_exact(spec) and (not cut or bounded(spec)):
-        ways.append(f"`{mask}`, whose mask is exact for this model, though attention then covers the complete row")
+        ways.append(f"`{mask}` (this mask is exact for the model, but attention then covers the complete row)")
     if can_run_flash(spec) and flash_is_exact(spec) and not cut:
         ways.append("`attn = flash2`")
     location = spec.location("batch.packing", f"{attn} attention does not see where documents end")

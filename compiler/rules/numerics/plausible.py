@@ -81,9 +81,10 @@ def _number(spec: Spec, path: Path) -> float | None:
 
 def _finding(spec: Spec, one: ranges.Range, value: float) -> Finding:
     name = one.path.rpartition(".")[2]
-    location, text = one.path, f"`{name} = {value:g}` is far outside of what is published"
+    location, text = one.path, f"`{name} = {value:g}` is far outside of the range of published runs"
     if not spec.written(one.path) and one.default_of is not None:
-        location, text = one.default_of, f"the default `{name} = {value:g}` is far outside of what is published for it"
+        location = one.default_of
+        text = f"the default `{name} = {value:g}` is far outside of the range of published runs for it"
     typed = write(one.typed, ", or silence the warning with the reason")
     return Finding(
         spec.location(location, f"published: {one.published}"),
@@ -100,7 +101,7 @@ def _scale(spec: Spec) -> Iterator[Finding]:
     if not ranges.LEAST_SCALE <= alpha / rank <= ranges.LARGEST_SCALE:
         yield Finding(
             spec.location("lora.alpha", f"alpha / rank = {alpha / rank:g}; published: 1/16 to 32"),
-            "`alpha` scales the adapter far outside of what is published",
+            "`alpha` scales the adapter far outside of the range of published runs",
             write(f"alpha = {2 * rank}", ", or silence the warning with the reason"),
             (spec.label("lora.rank"),),
         )
@@ -132,6 +133,6 @@ def _extra(spec: Spec) -> Iterator[Finding]:
         if isinstance(value, int | float) and not isinstance(value, bool) and value > high:
             yield Finding(
                 spec.extra_location("trl", name, f"published: {published}"),
-                f"`{name} = {value:g}` is far outside of what is published",
+                f"`{name} = {value:g}` is far outside of the range of published runs",
                 write(typed, ", or silence the warning with the reason"),
             )

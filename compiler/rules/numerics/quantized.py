@@ -239,7 +239,7 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.model.label,
             f"{spec.model.name} is stored in fp8 and is unpacked to {spec.text('model.dtype')} when it is loaded",
-            "name a copy in bf16, which needs no unpacking",
+            "name a copy of the model in bf16, which needs no unpacking",
         )
     if spec.in_mxfp4:
         facts = spec.model.facts
@@ -248,5 +248,5 @@ def unpacked(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.model.label,
             f"{spec.model.name} is published in MXFP4 and is unpacked to {dtype} when it is loaded{size}",
-            "name a copy in bf16, which needs no unpacking",
+            "name a copy of the model in bf16, which needs no unpacking",
         )

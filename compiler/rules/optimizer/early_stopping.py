@@ -52,5 +52,5 @@ def last_and_not_best(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("eval.patience"),
             f"the final weights are from {spec.integer('eval.patience')} evaluations after the best",
-            f"write `extra trl({LOAD}=true)`, with checkpoints at the steps of evaluations, to save the best",
+            f"to save the best weights, write `extra trl({LOAD}=true)`, and save checkpoints at the evaluated steps",
         )

@@ -275,7 +275,7 @@ def schedule_free_share(spec: Spec) -> Iterator[Finding]:
     if spec.text("optimizer") in WARM_UP and warmup.unit == "share" and warmup.value and steps is None:
         yield Finding(
             spec.location("schedule.warmup", "a share of an unknown number of steps"),
-            f"`optimizer {spec.text('optimizer')}` warms up in steps",
+            f"`optimizer {spec.text('optimizer')}` needs its warm-up as a number of steps",
             write("warmup = 100", ", or `for 1000 steps`"),
             (spec.label("optimizer", "the optimizer"),),
         )
@@ -296,7 +296,7 @@ def warm_up_twice(spec: Spec) -> Iterator[Finding]:
     own = spec.text("optimizer") in WARM_UP and spec.amount("schedule.warmup").value
     if own and spec.text("schedule") != "constant":
         yield Finding(
-            spec.location("schedule.warmup", "applied by the optimizer and by the schedule"),
+            spec.location("schedule.warmup", "the optimizer and the schedule both apply this warm-up"),
             f"{spec.text('optimizer')} and `schedule {spec.text('schedule')}` both warm up",
             "write `schedule constant`",
             (spec.label("optimizer", "the optimizer"), spec.label("schedule", "the schedule")),

@@ -79,7 +79,7 @@ def setting_of_another_schedule(spec: Spec) -> Iterator[Finding]:
         elif setting in ("timescale", "warmup_lr") and not _reaches(setting, spec.stack):
             yield Finding(
                 spec.location(path),
-                f"`{setting}` does not reach the schedule of {spec.stack.name}",
+                f"the schedule of {spec.stack.name} does not read `{setting}`",
                 f"leave `{setting}` out, or write `target {able(partial(_reaches, setting))}`",
                 (spec.label("target", "the target"),),
             )
@@ -119,7 +119,7 @@ def metric_without_evaluation(spec: Spec) -> Iterator[Finding]:
     name = spec.text("schedule")
     if name in METRIC and spec.get("eval.every") == NEVER:
         yield Finding(
-            spec.location("schedule", "steps with the metric of an evaluation"),
+            spec.location("schedule", "this schedule changes the rate after an evaluation, by its metric"),
             f"`schedule {name}` needs evaluations",
             "write `eval(every=100)` with `data(holdout=5%)`, or `schedule cosine`",
             (spec.label("eval.every", "never"),),
@@ -207,7 +207,7 @@ def metric_warmup(spec: Spec) -> Iterator[Finding]:
     name = spec.text("schedule")
     if name in METRIC and spec.amount("schedule.warmup").value and spec.text("optimizer") not in WARM_UP:
         yield Finding(
-            spec.location("schedule.warmup", "ignored: the first step is taken at the peak"),
+            spec.location("schedule.warmup", "this warm-up is ignored: the first step uses the peak learning rate"),
             f"`schedule {name}` does not warm up",
             write("warmup = 0", ", or `schedule cosine`"),
             (spec.label("schedule", "the schedule"),),

@@ -33,7 +33,7 @@ def remote_code_unpinned(spec: Spec) -> Iterator[Finding]:
 
     if not pinned(model.revision):
         yield Finding(
-            spec.location("model.trust_remote_code", "runs with your files and your network"),
+            spec.location("model.trust_remote_code", "the code can read your files and use your network"),
             "remote code is not pinned to a commit",
             f"write the model as `{model.id}@COMMIT` with all 40 digits, or leave `trust_remote_code` out",
             (spec.label("model.revision", "a branch or a tag"),),

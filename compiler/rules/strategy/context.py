@@ -335,7 +335,7 @@ def mean(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location(SETTING, "the sequence is shared"),
             f"the loss of a step is the mean of {parts} micro-batches' means, however many tokens each has",
-            "write `batch(mean=local_tokens)`, the nearest of the means, to accept this",
+            "write `batch(mean=local_tokens)` to accept this loss: it is the nearest choice of `mean`",
             (spec.label("batch.mean", "not possible here"),),
         )
 

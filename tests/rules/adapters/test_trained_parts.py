@@ -33,7 +33,7 @@ REFUSED = [
     (MOE, "lora(targets=[q_proj], parameters=[experts.w1])", "XP468", "has no parameter `experts.w1`"),
     (MOE, "lora(targets=[q_proj], parameters=[q_proj])", "XP468", "has no parameter `q_proj`"),
     (DENSE, "lora(targets=[q_proj], parameters=[mlp.weights.weight])", "XP468", "has no parameter"),
-    (DENSE, "lora(targets=[q_proj], parameters=[self_attn.q_proj.weight])", "XP625", "next to that of its module"),
+    (DENSE, "lora(targets=[q_proj], parameters=[self_attn.q_proj.weight])", "XP625", "its module has one already"),
     (DENSE, "lora(targets=[v_proj], parameters=[q_proj.bias])", "XP625", "cannot have an adapter"),
 ]
 ACCEPTED = [
