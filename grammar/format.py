@@ -266,7 +266,7 @@ def _plain(value: Name | Number | String | Ref | Count | Value) -> str:
         return f"{value.n.text} x {_plain(value.what)}"
     if isinstance(value, Ref):
         return _ref(value)
-    raise TypeError(f"{type(value).__name__} has no text of its own")
+    raise TypeError(f"{type(value).__name__} cannot be written as one value")
 
 
 def _ref(ref: Ref) -> str:

@@ -57,5 +57,5 @@ def _reference(location: ParserPosition, text: str) -> Diagnostic | None:
     if mark in location.word:
         return location.error(code, f"unexpected `{mark}`", f"a name has one `{mark}`: `{location.word}`")
     what = "a configuration's name" if mark == ":" else "a branch, a tag or a commit"
-    remedy = f"{what} directly follows `{location.word}{mark}`; without one, leave the `{mark}` out"
+    remedy = f"write {what} directly after `{location.word}{mark}`, or leave the `{mark}` out"
     return location.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(location.span, ""),))

@@ -160,4 +160,4 @@ class _Compact:
             return [self._value(kind, depth + 1) for _ in range(size)]
         if kind == 12:
             return dict(self.fields(depth + 1))
-        raise ValueError("a type that no footer has")
+        raise ValueError("the footer has a field of an unknown type")

@@ -167,7 +167,7 @@ class Workspace:
             if len(data) > limit or size > limit:
                 return f"`{_shown(written)}` is larger than {limit // 2**20} MiB"
             if pointer(data) is not None:
-                return f"`{_shown(written)}` is a pointer of Git LFS; `git lfs pull` replaces it by its file"
+                return f"`{_shown(written)}` is only a pointer of Git LFS; `git lfs pull` downloads the file"
         except FileNotFoundError:
             return f"`{_shown(written)}` is not there"
         except (OSError, ValueError) as error:

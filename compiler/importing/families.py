@@ -257,7 +257,7 @@ def resumed_adapters(draft: Draft, tool: str, resumes: bool = False) -> None:
     draft.default("save.resume", "never", loses if resumes else f"{tool} does not resume by itself, and {loses}")
     if resumes:
         resumed = f"{tool} resumes from the newest checkpoint in `output_dir`; the spec starts anew, because {loses}"
-        draft.differs("resume_from_checkpoint", f"{resumed} (`{other}` does)")
+        draft.differs("resume_from_checkpoint", f"{resumed} (with `{other}` it would resume)")
 
 
 def trained_dtype(draft: Draft, tool: str) -> None:

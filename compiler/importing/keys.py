@@ -173,5 +173,5 @@ def _row(row: object, location: str) -> Key:
     if not any(row.get(column) for column in OUTCOMES):
         raise MalformedTable(f"{location} has no outcome: it takes one of {', '.join(OUTCOMES)}")
     if "usual" in row and not row.get("irrelevant"):
-        raise MalformedTable(f"{location}: `usual` values need a reason why they are `irrelevant`")
+        raise MalformedTable(f"{location} has `usual` and no `irrelevant`, which states why the value changes nothing")
     return Key(**{**row, **({"usual": tuple(row["usual"])} if "usual" in row else {})})

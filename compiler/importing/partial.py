@@ -55,7 +55,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
             Decision(
                 f"what the reward functions compute: no `{lost[0]}` is next to the spec",
                 location,
-                "write it, or copy the repository's own",
+                "write it, or copy it from the repository of the original",
             )
         )
     known = find(draft, [one.entry.key for one in errors if one.own and one.entry], overrides) if errors else {}

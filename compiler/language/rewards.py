@@ -7,7 +7,7 @@ from collections.abc import Mapping
 REWARDS: Mapping[str, str] = {
     "accuracy": "1 if the answer equals the row's `solution` (by math-verify), else 0",
     "format": "1 for <think> lines followed by <answer> lines and nothing else, else 0",
-    "tag_count": "a quarter for each of the four think and answer tags that occurs exactly once",
+    "tag_count": "0.25 for each of the tags <think>, </think>, <answer>, </answer> that occurs exactly once",
     "reasoning_steps": "a third for each phrase that begins a step (Step 1:, First, ...), at most 1",
     "length": "0.5 for the shortest completion down to -0.5 for the longest; a wrong one gets at most 0",
     "len": "the same as `length`",

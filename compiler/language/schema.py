@@ -254,7 +254,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("precision.tf32", k.FLAG, "TensorFloat-32 for fp32 matrix products", default=False, args=("tf32",)),
     Setting("precision.nan", k.CHOICE, "if the loss is nan or infinite: stop the run at that step, or go on",
             default="stop", choices=("stop", "allow"), bare=False),
-    Setting("precision.idle", k.CHOICE, "if nothing is learned, over 10 logged steps after the warm-up: stop the run, "
+    Setting("precision.idle", k.CHOICE, "if the run learns nothing in 10 logged steps after the warm-up: stop it, "
             "warn once, or do not check", default="warn", choices=("stop", "warn", "allow"), bare=False),
     # batch
     Setting("batch.gbs", k.INT, "global batch: sequences in one optimizer step", low=1, high=10**9),

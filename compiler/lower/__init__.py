@@ -22,7 +22,7 @@ from xpc.compiler.lower.trainer_files import trainer_files
 from xpc.compiler.spec.checked import CheckedSpec
 
 YAML_COMMENT = """\
-Read by `accelerate launch`. It agrees with trainer_args.json; the runtime stops if the processes do not."""
+`accelerate launch` reads this file. The runtime stops if the started processes differ from trainer_args.json."""
 CPU_COMMENT = """
 MULTI_GPU with use_cpu is how accelerate starts several processes on one CPU machine; inside the run it is MULTI_CPU."""
 

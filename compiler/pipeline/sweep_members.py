@@ -136,7 +136,7 @@ def _together(
         for number, (one, where) in enumerate(first):
             members = _listed([names[index] for index in where], len(rows))
             if more and number == len(first) - 1:
-                members += f"; {len(more)} more have similar ones"
+                members += f"; {len(more)} more members have similar messages"
             yield evolve(one, message=f"{one.message} ({members})")
 
 

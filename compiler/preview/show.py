@@ -187,7 +187,7 @@ def rollout(played: Mapping[str, Any] | None) -> Iterator[str]:
     then are the tools called.
     """
     if played is None:
-        yield "tools: the prompt also describes them; --rewards executes them and shows a made-up completion"
+        yield "tools: the prompt also gets their descriptions; --rewards calls the tools in a made-up completion"
         return
     if played["text"]:
         yield f"tools: with their descriptions the prompt has {played['prompt']:,} tokens"

@@ -96,8 +96,8 @@ def without_digests(spec: CheckedSpec) -> Iterator[str]:
             yield f"{images.missing:,} of {images.files:,} images of {path} are not here, and get no digest"
         elif not images.name:
             jsonl = path.lower().endswith(".jsonl")
-            why = "their list is too long" if jsonl else "a file of rows as .jsonl gives each a digest"
-            yield f"images that the rows of {path} name by path have no digest, so that changes are not noticed; {why}"
+            why = "their list is too long" if jsonl else "write the rows as .jsonl to get digests"
+            yield f"images that {path} names have no digest, so `verify` cannot notice changes of them; {why}"
 
 
 def list_name(path: str) -> str:

@@ -124,7 +124,9 @@ def compare(one: Run, other: Run, prices: Mapping[str, float] | None = None) -> 
     if unused := unused_digest(one, other):
         listed.append(FileChange(MANIFEST, f"differs in the digest of {unused}, which is no file of a local model"))
     if not names and one.stale != other.stale:
-        listed.append(FileChange(MANIFEST, f"has other digests than its files ({(*one.stale, *other.stale)[0]})"))
+        listed.append(
+            FileChange(MANIFEST, f"states a digest that differs from its file ({(*one.stale, *other.stale)[0]})")
+        )
     missing, new = _only_in_either(_findings(one.spec), _findings(other.spec))
     removed, added = _only_in_either(_executes(one.spec), _executes(other.spec))
     found = Difference(

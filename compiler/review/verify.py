@@ -48,11 +48,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="a bundle, the folder of a sweep, or any file of a bundle; with --all a folder (the working directory)",
     )
     parser.add_argument("--env", action="store_true", help="compare the installed packages with the bundle's pins")
-    parser.add_argument("--spec", metavar="SPEC", help="compare the bundle with what this spec compiles to now, too")
+    parser.add_argument("--spec", metavar="SPEC", help="also compare the bundle with what this spec compiles to now")
     parser.add_argument("--run", metavar="OUT", help="compare the finished run in this folder with the bundle")
     parser.add_argument(
         "--quick", action="store_true",
-        help="do not read files of local models and images again whose size, times and inode have not changed",
+        help="do not read unchanged files of local models and images again (same size, times and inode)",
     )  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a bundle contains bytecode")
     parser.add_argument("--python", metavar="PATH", help="the interpreter for --env (default: $PYTHON or python3)")

@@ -75,7 +75,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     start, end = line_bounds(text, at, at)
     if text[at : at + 1] == "-":
         options = _flags(text, at, end)
-        message = "options of a command line are settings here, without dashes"
+        message = "in a spec, options of a command line become settings without dashes"
     elif (keyword := _keyword(text, at, start, end)) is not None:
         options = [_option(keyword, keyword["one"].rstrip(","))]
         message = f"unexpected `{text[at]}`"
@@ -83,7 +83,7 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         colon = text[at : at + 1] == ":"
         match = (YAML.fullmatch(text, start, end) or LINE.fullmatch(text, start, end)) if colon else None
         options = [] if match is None else [_option(match, match["one"])]
-        message = f"lines of {'JSON' if match and match.re is LINE else 'YAML'} are settings here, with `=`"
+        message = f"in a spec, lines of {'JSON' if match and match.re is LINE else 'YAML'} become settings with `=`"
     if not options:
         return found
     header = "train" in text[start:at].split()

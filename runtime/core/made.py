@@ -36,8 +36,8 @@ def loaded(model: Any, info: Mapping[str, Any], place: str, scores: bool = False
     saved = next(iter(getattr(model.config, "architectures", None) or ()), "")
     if not scores and saved.endswith(OTHER_TASKS):
         raise RunError(
-            f"{place} is a checkpoint of {saved}, and this run needs a language model: its output head was not trained "
-            "for text"
+            f"{place} is a checkpoint of {saved}, whose output head was not trained for text; this run needs a "
+            "language model"
         )
     prefix = f"{model.base_model_prefix}."
     missing = {name for name in info["missing_keys"] if not scores or name.startswith(prefix)}

@@ -186,7 +186,7 @@ def test_findings_that_differ_in_each_member_do_not_fill_the_screen():
     found = checked(spec(swept(f"zip {{\n seed = [{seeds}]\n gbs = [{gbs}]\n }}"), batch=""))
     notes = of(found, "XP190")
     assert len(notes) <= 4, shown(found)
-    assert "more have similar ones" in notes[-1].message
+    assert "more members have similar messages" in notes[-1].message
 
 
 def test_a_name_of_several_clauses_is_answered_with_each_of_its_paths():

@@ -293,7 +293,7 @@ def test_compile_and_verify_say_which_images_have_no_digest(
     data = {"json": json.dumps(rows), "csv": "messages,images\n" + 'x,"photos/cat.png"\n' * 9}
     put(location, {name: data.get(name.rpartition(".")[2], (location / "rows.parquet").read_bytes())})
     put(location, {"x.xp": SPEC.replace("rows.jsonl", name)})
-    output = f"images that the rows of {name} name by path have no digest, so that changes are not noticed"
+    output = f"images that {name} names have no digest, so `verify` cannot notice changes of them"
     status, out = run(location, "compile", "x.xp")
     assert (status, output in out) == (0, True), out
     for words in (["x.bundle"], ["x.bundle", "--spec", "x.xp"], ["--all"], ["--all", "--quick"]):
@@ -348,7 +348,7 @@ def test_a_run_says_which_images_have_no_digest(location: Path, capsys: pytest.C
     source = json.loads((location / "x.bundle" / "trainer_args.json").read_text())["data"]["sources"][0]
     bundle = SimpleNamespace(folder=str(location / "x.bundle"), sources=lambda: [source])
     assert images.Images().before_rows(bundle, None) == []
-    assert "1 images were not there when the bundle was compiled" in capsys.readouterr().out
+    assert "1 images were missing when the spec was compiled" in capsys.readouterr().out
     (location / "x.bundle" / LIST).write_text("{}\n")
     images.listed.cache_clear()
     assert "is not the file that this bundle was compiled with" in images.Images().before_rows(bundle, None)[0]

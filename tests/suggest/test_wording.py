@@ -87,7 +87,7 @@ def test_in_the_header(written, message, help):
         ("data {\n  take = 5\n}", "`take` belongs to a source", "write `SOURCE(take=5)`"),
         (f"extra {{\n  {NUMBER} = 5\n}}", "`extra` goes to", "write `extra trl {`"),
         ("warmup 3%", "`warmup` takes its value after `=`", "write `warmup=3%`"),
-        ('"gbs": 4', "lines of JSON are settings here, with `=`", "write `gbs=4`"),
+        ('"gbs": 4', "in a spec, lines of JSON become settings with `=`", "write `gbs=4`"),
     ],
 )
 def test_in_the_body(body, message, help):

@@ -99,7 +99,7 @@ def _rest(draft: Draft, entry: Entry, key: str) -> None:
     elif key in ("steps_per_print", "wall_clock_breakdown", "zero_allow_untested_optimizer", "_comment") or (
         entry.value in ({}, [])
     ):
-        draft.note(entry, "console output only" if "steps" in key else "a bundle writes what the optimizer needs"
+        draft.note(entry, "console output only" if "steps" in key else "a bundle sets it if its optimizer needs it"
                    if "untested" in key else "it changes nothing")  # fmt: skip
         if key == "wall_clock_breakdown" and not entry.off:
             draft.keep_in_extra("deepspeed", key, entry)

@@ -48,7 +48,9 @@ def precision(draft: Draft, named: Entries) -> None:
     draft.default("precision", "fp32", "nothing turns bf16 or fp16 on")
     eight = named.get("load_in_8bit")
     if draft.settings["precision"].text != "fp32":
-        draft.default("model.dtype", draft.settings["precision"].text, "axolotl loads in the computation's dtype")
+        draft.default(
+            "model.dtype", draft.settings["precision"].text, "axolotl loads weights in the computation's dtype"
+        )
     elif eight is not None and boolean(eight):
         draft.default("model.dtype", "fp16", "axolotl loads a base of 8 bits in float16 where nothing turns bf16 on")
 

@@ -82,7 +82,7 @@ def long(draft: Draft, named: Entries) -> None:
             + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "drops the text"),
         )
     if shapes == ("text",):
-        draft.note(way, "plain text continues in further rows")
+        draft.note(way, "axolotl never shortens plain text: the rest of a longer text goes into another row")
     elif METHODS[draft.method].generates:
         draft.note(way, f"{draft.method} reads only prompts")
     elif as_it_is is not None and not as_it_is.off:

@@ -63,7 +63,7 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
     name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
         draft.files[name] = read_text(trlyaml.__file__, "vicuna.jinja").encode()
-        draft.put("model.chat_template", name, None, "the conversation that FastChat's scripts write")
+        draft.put("model.chat_template", name, None, "FastChat's scripts write turns in this form")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")
         draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec does the same with a template that "

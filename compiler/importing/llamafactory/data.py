@@ -143,7 +143,7 @@ def streamed(draft: Draft, packs: bool) -> None:
     here = (
         "packs pieces of texts and keeps them apart"
         if packed is not None and packed.text == "true"
-        else "has one truncated text in each row, because nothing keeps packed texts of this model apart"
+        else "does not pack and truncates each text, because packed texts of this model would attend to each other"
     )
     draft.differs(
         "packing",

@@ -111,8 +111,8 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     pair = (tags.get("role_tag", "from"), tags.get("content_tag", "value"))
     if form in ("sharegpt", "openai") and pair not in (("from", "value"), ("role", "content")):
         whys.append(
-            f"`{name}` has messages of `{pair[0]}` and `{pair[1]}`: the runtime reads role and content, or from and "
-            "value"
+            f"`{name}` has messages with the keys `{pair[0]}` and `{pair[1]}`: the runtime reads `role` and `content`, "
+            "or `from` and `value`"
         )
     if form == "openai":
         whys.append(

@@ -181,7 +181,9 @@ def _sliced(out: Data, step: Object) -> None:
         out.holdout, out.last = Argument(-last, step.location), not out.shuffled
         out.held = "train" if end == last else "test"
     else:
-        out.problems.append((step, "the rows that are selected are not known", "write `limit = N` at the source"))
+        out.problems.append(
+            (step, "the rows that are selected are not known", "write `limit = N` after the data source")
+        )
 
 
 def _select(out: Data, step: Object, given: Argument | None) -> None:
@@ -199,7 +201,7 @@ def _select(out: Data, step: Object, given: Argument | None) -> None:
         return
     if not isinstance(count, int) or isinstance(count, bool):
         why = "the rows that are selected are not known, or do not begin with the first"
-        out.problems.append((step, why, "write `take = N` or `limit = N` at the source"))
+        out.problems.append((step, why, "write `take = N` or `limit = N` after the data source"))
     else:
         out.after_holdout = out.holdout is not None
         if out.shuffled:

@@ -59,7 +59,7 @@ def _sft(shape: Shape, field: Argument | None, text: object, masked: bool) -> No
     if isinstance(text, Unknown):
         draft.error(
             Entry("formatting_func", None, text.location.file, text.location.line),
-            f"how a row becomes a text is not read: {text.why}",
+            f"the import cannot read how a row becomes a text: {text.why}",
             ONCE,
         )
         return
@@ -150,7 +150,7 @@ def _ended(shape: Shape, key: str, ended: bool | str) -> None:
     shape.end(key, bool(ended))
     if isinstance(ended, str):
         why = f"the script ends its texts with `{ended}`; the spec trains on the tokenizer's end token"
-        shape.draft.differs(key, f"{why} (`model {{ eos }}` names another)", shape.entry(key))
+        shape.draft.differs(key, f"{why} (`model {{ eos }}` names another end token)", shape.entry(key))
 
 
 def _ignored(shape: Shape, key: str, value: object) -> None:

@@ -62,8 +62,8 @@ def _with_held_rows(draft: Draft, data: Data, given: Argument) -> int:
         return count
     draft.differs(
         "select",
-        f"the script holds rows out first and takes {count} of the others; the spec takes the rows first, as many more "
-        "as it holds out",
+        f"the script first holds rows out and then takes {count} of the rest; the spec first takes more rows, so that "
+        f"{count} are left after it holds some out",
         Entry("select", count, given.location.file, given.location.line),
     )
     return count + int(held) if held >= 1 else ceil(count / (1 - held))
@@ -104,7 +104,9 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
     entry = Entry("load_dataset.split", written, split.location.file, split.location.line)
     match = SPLIT.fullmatch(written)
     if match is None or match[2] is None or not match[2].isdecimal() or limit is not None:
-        draft.error(entry, "a spec cannot name this part of a file", "`limit = N` at the source reads the first N rows")
+        draft.error(
+            entry, "a spec cannot name this part of a file", "write `limit = N` after the source for its first N rows"
+        )
         return limit
     draft.mark(entry, "mapped", f"limit = {match[2]}")
     return int(match[2])

@@ -228,7 +228,7 @@ def _rewards(draft: Draft, named: Entries) -> None:
     for key, (reward, _) in ARGUMENTS.items():
         one = named.get(key)
         if one is not None and (one.file, one.key) not in draft.outcomes:
-            draft.note(one, f"an argument of `{reward}`, which is not among the reward functions")
+            draft.note(one, f"only the reward `{reward}` reads it, and the run does not use that reward")
     KEYS.apply_usual(draft, named)
     for name in EXECUTED:
         one = named.get(name)

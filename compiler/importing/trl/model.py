@@ -208,9 +208,9 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word in ("loftq", "corda"):
         draft.error(
             entry,
-            "LoftQ replaces the base by a rounded copy, which the language does not do"
+            "LoftQ replaces the base by a rounded copy, and a spec cannot do this"
             if word == "loftq"
-            else "CorDA needs a pass over data of its own before the run, which the language does not have",
+            else "CorDA needs a pass over its own data before the run, and a spec cannot do this",
             "write `lora(init = eva)`, or leave it out: then the adapters start as usual",
         )
     else:

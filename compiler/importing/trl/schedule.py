@@ -59,7 +59,7 @@ def _stable(draft: Draft, entry: Entry, most: Entry | None) -> None:
     if entry.empty:
         draft.note(entry, NULL)
     elif value is not None and length is not None and len(counts) == 2 and sum(counts) + value == length:
-        draft.note(entry, "it is the number of steps between warm-up and decay, which follows from the others")
+        draft.note(entry, "it follows from the number of steps, the warm-up and the decay")
     else:
         draft.error(entry, "the spec's rate stays at its peak for all steps between warm-up and decay",
                     "leave it out, or set `max_steps` to the sum of the three")  # fmt: skip

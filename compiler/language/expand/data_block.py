@@ -113,7 +113,7 @@ class _DataBlock:
                     f"`{path[5:]}` belongs to the data that is trained on",
                     item.label.span,
                     f"`{title.name}` is evaluated on",
-                    help="a block that is evaluated on has `format`, `prompt` and `context` alone; leave this out",
+                    help="data for evaluation takes only `format`, `columns`, `prompt` and `context`; leave this out",
                 )
         outer.blocks[title.name] = EvaluationBlock(self.clauses.label(title.span), tuple(block.rows), block.items)
 

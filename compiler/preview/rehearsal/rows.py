@@ -50,7 +50,7 @@ def copy_head(source: str, target: str) -> None:
     if os.path.isdir(source):
         total = sum(map(os.path.getsize, files))
         if total > MOST_BYTES:
-            raise UsageError(f"{source} has {total:,} bytes, too many here: name a few rows with --rows FILE")
+            raise UsageError(f"{source} is too large for a rehearsal ({total:,} bytes): name rows with --rows FILE")
         shutil.copytree(source, target)
     elif source.endswith(BY_LINE):
         with open(source, "rb") as rows, open(target, "wb") as out:

@@ -37,7 +37,7 @@ def packed_weights_cast(spec: Spec) -> Iterator[Finding]:
     if spec.bits == 4 and spec.weights_sharded and precision != "fp32" and dtype != precision:
         yield Finding(
             spec.location("model.dtype", f"the quantized weights are stored as {dtype}"),
-            f"{spec.text('strategy')} casts the weights that it shards to {precision}, including quantized weights",
+            f"{spec.text('strategy')} casts all sharded weights to {precision}, including quantized weights",
             write(f"dtype = {precision}"),
             (spec.label("precision"), spec.label("strategy")),
         )

@@ -43,7 +43,7 @@ def without_steps(spec: Spec) -> Iterator[Finding]:
         location = spec.label("train.epochs", "states no number of steps")
         yield Finding(
             location or spec.location("data.streaming", "no number of steps"),
-            "the rows of a stream are not counted, so a number of epochs has no length",
+            "the rows of a stream are not counted, so the number of steps of an epoch is not known",
             "write `for 1000 steps`" if location is None else write("for 1000 steps", ", or leave `streaming` out"),
             (spec.label("data.streaming", "the stream"),) if location is not None else (),
         )

@@ -195,7 +195,7 @@ def old_zero1(spec: Spec) -> Iterator[Finding]:
     if spec.zero_stage and is_on(spec, name):
         yield Finding(
             spec.extra_location("deepspeed", name),
-            "DeepSpeed has removed its first ZeRO-1",
+            "DeepSpeed has removed its old implementation of ZeRO-1",
             f"leave `{name}` out",
             replace=f"{name} = false",
         )

@@ -32,7 +32,7 @@ def no_solution(spec: Spec) -> Iterator[Finding]:
         if found is not None and one is not None:
             yield Finding(
                 source.label,
-                f"{have(one, found, source)} no text in `solution`, with which the reward `{reward}` compares",
+                f"{have(one, found, source)} no text in `solution`, which the reward `{reward}` needs",
                 'write the solution as a text, such as `"solution": "$4$"`, or leave such rows out of the data',
             )
 

@@ -70,7 +70,7 @@ def weights_below_one(spec: Spec) -> Iterator[Finding]:
     if isinstance(bound, int | float) and bound < 1:
         yield Finding(
             spec.location("method.loss", "`epsilon_high` is the largest ratio"),
-            f"cispo cuts every importance ratio to {bound:g}",
+            f"cispo clips every importance ratio to at most {bound:g}",
             write("epsilon_high = 5", ", a bound of the ratio itself"),
         )
 

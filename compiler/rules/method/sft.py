@@ -124,7 +124,7 @@ def mask_of_the_target(spec: Spec) -> Iterator[Finding]:
         other = able(lambda one: not one.facts.completion_only_conflicts)
         yield Finding(
             spec.location(path),
-            f"{spec.stack.name} drops the completion mask with `{name}`",
+            f"{spec.stack.name} drops the completion mask if `{name}` is on",
             f"leave `{name}` out, or write `target {other}`",
             (spec.label("method.completion_only", "set here"), *related),
         )

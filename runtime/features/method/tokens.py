@@ -69,7 +69,7 @@ def _without_padding(real: list[int], where: str) -> tuple[int, int]:
         return 0, 0
     begin, end = real.index(1), len(real) - real[::-1].index(1)
     if 0 in real[begin:end]:
-        raise RunError(f"{where}: attention_mask has a 0 between tokens, and only the padding at an end is left out")
+        raise RunError(f"{where}: attention_mask has a 0 between tokens; padding is removed only at the ends")
     return begin, end
 
 

@@ -314,7 +314,9 @@ class Images(Feature):
                     found.append(str(error))
                     continue
                 if missing := list(stated.values()).count(None):
-                    say(f"{name(source)}: {missing:,} images were not there when the bundle was compiled, and are new")
+                    say(
+                        f"{name(source)}: {missing:,} images were missing when the spec was compiled, and are unchecked"
+                    )
         return found
 
     def row_format(self, bundle: Bundle) -> RowFormat:

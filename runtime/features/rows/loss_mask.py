@@ -26,4 +26,4 @@ class LossMask(Feature):
             trained += pyarrow.compute.count_distinct(rows).as_py()
         counted.unlearned = len(prepared) - trained
         if counted.unlearned:
-            say(f"{counted.unlearned:,} of {len(prepared):,} rows have nothing to learn within seq and no loss")
+            say(f"{counted.unlearned:,} of {len(prepared):,} rows have no learned token within seq and add no loss")

@@ -128,8 +128,8 @@ def others(warm: Warm) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (MODELS[0], "is a checkpoint of Qwen2ForSequenceClassification, and this run needs a language model"),
-        (MODELS[1], "is a checkpoint of Qwen2ForSequenceClassification, and this run needs a language model"),
+        (MODELS[0], "is a checkpoint of Qwen2ForSequenceClassification, whose output head was not trained for text"),
+        (MODELS[1], "is a checkpoint of Qwen2ForSequenceClassification, whose output head was not trained for text"),
         (MODELS[2], "has no weights for lm_head.weight, and Qwen2ForCausalLM needs them"),
     ],
 )
