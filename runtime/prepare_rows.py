@@ -281,7 +281,7 @@ def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped
             rows,
             path,
             tokenizer,
-            lambda why: say(f"{what}: row by row, because {why}"),
+            lambda why: say(f"{what}: rows are converted one at a time, because {why}"),
             function=function,
             **options,
         )

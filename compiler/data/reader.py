@@ -126,7 +126,7 @@ def _json_rows(text: str, at: int, comma: str) -> Iterator[Row | Broken]:
         elif comma and (at >= length or text[at] != "]"):
             break
     if comma and (at >= length or text[at] != "]"):
-        why = "the list of rows has no end" if at >= length else "there is no comma before it"
+        why = "the list of rows is not closed by `]`" if at >= length else "there is no comma before it"
         yield Broken(row, text.count("\n", 0, at) + 1, why)
 
 

@@ -275,7 +275,7 @@ def wrong_turns(value: object, speaker: str, name: str) -> str | None:
         who = turn.get(speaker)
         other = {"role": ("from", "conversations"), "from": ("role", "messages")}[speaker]
         if who is None and other[0] in turn:
-            return f"its turns have `{other[0]}`, as those of `format = {other[1]}` do"
+            return f"its turns have the key `{other[0]}`, which belongs to `format = {other[1]}`"
         if speaker == "from" and who in CALLERS:
             turn = from_caller(turn)
             who = turn["from"]

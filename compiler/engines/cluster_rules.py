@@ -160,7 +160,7 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
     if spec.asks_server:
         yield Finding(
             spec.location("method.vllm.mode", f"a {node} that never ends"),
-            f"a {job} cannot end a vLLM server",
+            f"a {job} ends only when all of its nodes end, and a vLLM server never ends",
             "write `mode = colocate`, or `launch k8s`",
             (spec.label("launch", "the launcher"),),
             replace="mode = colocate" if spec.written("method.vllm.mode") else None,

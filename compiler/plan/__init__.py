@@ -144,7 +144,7 @@ def largest_micro(inputs: MemoryInputs, share: int) -> Micro:
     fixed = states(inputs, facts.params) + loss_head(inputs, facts)
     one = activations(inputs, facts)
     if one > room * GIB - fixed:
-        return Micro(SMALLEST, f"the smallest: states and one sequence exceed {limit}")
+        return Micro(SMALLEST, f"the smallest: weights, gradients, optimizer and one sequence exceed {limit}")
     from xpc.compiler.plan.divisors import largest
 
     most = share if gpu is not None else min(share, CPU_ROWS)

@@ -73,7 +73,7 @@ def entry(folder: str, bundle: str | None) -> Entry:
     if found is None:
         notes.append(NO_BUNDLE)
     elif run is not None and run.digest and run.digest != found.digest:
-        notes.append(f"the run used another bundle than {found.folder}: the digest in its folder differs")
+        notes.append(f"the run used another bundle than {found.folder}: the digest that the run recorded differs")
     if found is not None and found.spec is None:
         notes.append(f"{found.folder}/spec.xp does not compile here: {found.broken}")
     label = os.path.basename(os.path.abspath(folder)).removesuffix(".bundle")

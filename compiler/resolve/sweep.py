@@ -40,7 +40,7 @@ OWN = {
     "target": "write one spec for each stack; with `extends` the specs share all other settings",
     "launch": "delete the line: all members are launched in the same way",
     "data": "write one spec for each dataset; with `extends` the specs share all other settings",
-    "eval.data": "write it outside of the sweep: one run evaluates on every set of a list",
+    "eval.data": "write a list of sets outside of the sweep: each run evaluates on all of them",
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
 """Settings that a sweep cannot vary, by path or clause. Each has the help text for the error."""

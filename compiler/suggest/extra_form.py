@@ -45,7 +45,7 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.library]
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.library, "")
-    reader = f", which `strategy fsdp1` reads; FSDP2 always does it: {unknown.name} is left out there" if (
+    reader = f", which only `strategy fsdp1` reads; with FSDP2 it is always on, so {unknown.name} is left out" if (
         found.name in ONLY_FSDP1) else reader  # fmt: skip
     edit = found.form if found.fits and not outside else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)

@@ -81,7 +81,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     value = decided_value(row, unknown, guess)
     if row.path == "optimizer.betas" and value and (both := both_betas(unknown)) is not None:
         if "2" in unknown.name:
-            help = f"leave `{unknown.name}` out: write `betas = {both}`, which has both"
+            help = f"leave `{unknown.name}` out: `betas = {both}` sets both"
             return Suggestion("XP101", message, "did you mean `betas`?", help)
         value = both
     if (row.path, value) in ALREADY and unknown.node is not None:

@@ -143,7 +143,7 @@ def _outside(unknown: UnknownName) -> Suggestion:
     path = schema.bare_choices().get(name)
     if path is not None and (unknown.typed or "").strip('"').lower() in NO:
         message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"
-        return Suggestion("XP104", message, help=f"leave `{name}` out: only what `{path}` names is used")
+        return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
     if path is not None:
         return Suggestion(
             "XP104",

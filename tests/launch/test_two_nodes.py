@@ -151,7 +151,7 @@ def test_two_bundles_that_differ_and_folders_that_are_not_shared(
     assert (status, second) == (1, 1)
     assert "error: 2 things stop this run:\n  - node 1 (second): its bundle is sha256:" in printed
     assert ": the file trainer/core/rows.py differs\n" in printed
-    assert f"  - node 1 (second): it does not see the output folder {folders[0]}/out of node 0" in printed
+    assert f"  - node 1 (second): this node does not see the output folder {folders[0]}/out of node 0" in printed
     assert answer.endswith("error: node 1 (second) stops with the others; node 0 says why\n")
     assert [os.listdir(one) for one in folders] == [[], []]  # the file that tests the shared folder is removed, too
 

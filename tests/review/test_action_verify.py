@@ -82,9 +82,9 @@ def test_a_complete_chain_is_verified(root: Path, capsys: pytest.CaptureFixture[
     assert (status, lines) == (0, [
         "specs/x.xp.lock: is current",
         "specs/s.bundle: is what specs/s.xp compiles to, 2 members",
-        f"models/tiny: {len(MODEL)} files are those that specs/s.bundle was compiled with",
+        f"models/tiny: {len(MODEL)} files are unchanged since specs/s.bundle was compiled",
         "specs/x.bundle: is what specs/x.xp compiles to",
-        f"models/tiny: {len(MODEL)} files are those that specs/x.bundle was compiled with",
+        f"models/tiny: {len(MODEL)} files are unchanged since specs/x.bundle was compiled",
         "specs/out/x: is what specs/x.bundle asks for: 10 steps, 40 sequences, 640 tokens",
     ])  # fmt: skip
 

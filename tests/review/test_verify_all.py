@@ -72,9 +72,9 @@ def test_a_complete_chain(location):
         "specs/s.xp: compiles",
         "specs/x.xp: compiles",
         "specs/s.bundle: is what specs/s.xp compiles to, 2 members",
-        f"models/tiny: {len(MODEL)} files are those that specs/s.bundle was compiled with",
+        f"models/tiny: {len(MODEL)} files are unchanged since specs/s.bundle was compiled",
         "specs/x.bundle: is what specs/x.xp compiles to",
-        f"models/tiny: {len(MODEL)} files are those that specs/x.bundle was compiled with",
+        f"models/tiny: {len(MODEL)} files are unchanged since specs/x.bundle was compiled",
         "out/s: is what specs/s.bundle/members/lr=2e-05 asks for: 10 steps, 40 sequences, 640 tokens",
         "out/x: is what specs/x.bundle asks for: 10 steps, 40 sequences, 640 tokens",
     ]

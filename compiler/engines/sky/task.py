@@ -35,7 +35,7 @@ def files(spec: Spec, pin: str) -> dict[str, str]:
     this digest before it starts.
     """
     nodes = spec.hardware.nodes
-    again = "and preemptions restart it." if requeues(spec) else "does not restart it; preemptions do."
+    again = "and preemptions restart it." if requeues(spec) else "does not restart it; a preemption does."
     comment = COMMENT.format(
         nodes=f"{nodes} node{'s' if nodes > 1 else ''}", submit=submit(spec), tempfail=TEMPFAIL, again=again
     )

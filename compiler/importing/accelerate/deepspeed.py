@@ -166,7 +166,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
         else:
             earlier = own.entry if own is not None else None
             draft.settings.pop("optimizer", None)
-            draft.put("optimizer", "adamw", kind, "a bundle uses DeepSpeed's AdamW, too")
+            draft.put("optimizer", "adamw", kind, "a bundle also uses DeepSpeed's AdamW")
             draft.mark(earlier, "mapped", "optimizer = adamw", "the DeepSpeed file decides")
     elif kind is not None:
         draft.error(kind, "a bundle gives DeepSpeed only AdamW", "leave the block out and write `optim`")

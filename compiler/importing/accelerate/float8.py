@@ -59,7 +59,7 @@ def _belonging(draft: Draft, one: Entry, name: str) -> None:
     elif name == "enable_fsdp_float8_all_gather":
         draft.note(one, GATHERED)
     elif name == "pad_inner_dim":
-        draft.note(one, "a bundle always pads, so that batches of any length can be multiplied")
+        draft.note(one, "a bundle always turns it on, because fp8 needs it for batches of any length")
     elif one.off:
         draft.note(one, "it is off")
     else:

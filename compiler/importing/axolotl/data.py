@@ -234,7 +234,7 @@ def _messages(draft: Draft, table: Entries, older: bool, location: Entry) -> str
         if key not in ("role", "content") and not (key in ("tool_calls", "name") and text(one) == key):
             draft.differs(
                 "message_property_mappings",
-                f"axolotl passes `{key}` of a message to the template, the runtime only role and content",
+                f"axolotl passes `{key}` of a message to the template; the runtime does not",
                 one,
             )
     speakers(draft, table.get("roles"), shape or "messages")

@@ -100,8 +100,8 @@ def memory(draft: Draft, named: Entries) -> None:
     elif on and draft.method in ("sft", "reward") and "use_reentrant" not in inside:
         draft.differs(
             "use_reentrant",
-            "axolotl recomputes with torch's reentrant implementation, which needs inputs with gradients; the spec has "
-            "frozen weights, so it recomputes with the other implementation: the numbers are the same",
+            "axolotl recomputes with torch's reentrant implementation, which needs inputs with gradients. With frozen "
+            "weights, inputs may have none, so the spec uses the other implementation, which gives the same numbers",
             entry,
         )
     if away is not None and away.off:

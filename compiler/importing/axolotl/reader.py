@@ -142,7 +142,9 @@ def _model(draft: Draft, named: Entries) -> None:
         elif path is not None:
             draft.setting(path, one)
         else:
-            draft.reserve(one, f"special_tokens.{key}: {text(one)}", "a bundle keeps the tokenizer's other tokens")
+            draft.reserve(
+                one, f"special_tokens.{key}: {text(one)}", "a spec changes only the tokens eos and pad of a tokenizer"
+            )
 
 
 def _xformers(draft: Draft, entry: Entry) -> None:

@@ -186,7 +186,7 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
                 draft.error(one, "the language has no such option")
     if optim is not None:
         for one in optimizer.newer(draft, optim):
-            draft.error(one, "the language has no such optimizer, or names it by `optim`")
+            draft.error(one, "the import reads only muon in this block, and not all of its keys")
     if batching is not None:
         word = str(batching.value)
         if word == "normal":

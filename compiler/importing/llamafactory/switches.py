@@ -160,8 +160,8 @@ def packed(draft: Draft, named: Entries, stage: str) -> None:
     here = (
         "keeps them apart"
         if on is not None and on.text == "true"
-        else "has one row per sequence, because nothing keeps packed rows of this model apart: raise `micro` for as "
-        "many tokens a step"
+        else "has one row per sequence, because packed rows of this model would attend to each other. A larger `micro` "
+        "gives as many tokens a step"
     )
     draft.differs(
         "packing",

@@ -122,7 +122,7 @@ def _pissa(draft: Draft, table: Entries) -> None:
         draft.note(iterations, "PiSSA is computed exactly")
     else:
         draft.setting("lora.init_iterations", iterations)
-    draft.note(converts, "the adapter is saved for the published base anyway")
+    draft.note(converts, "a bundle always saves an adapter that fits the published base")
 
 
 def _oft(draft: Draft, table: Entries, kind: Entry | None, bit: Entry | None, bits: int | None) -> None:

@@ -289,7 +289,11 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
             and (mlm is None or mlm.value is not False)
             and trainer.path.startswith("transformers")
         ):
-            draft.error(found, "it masks words, as for a model that does not generate", "write `mlm=False`")
+            draft.error(
+                found,
+                "this collator masks words, which trains BERT and not a model that generates",
+                "write `mlm=False`",
+            )
         else:
             draft.note(found, "rows are padded to the longest of a batch")
         return False, None

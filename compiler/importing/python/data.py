@@ -120,7 +120,9 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
     elif name in ("standardize_sharegpt", "standardize_data_formats"):
         out.conversations = True
     elif name not in UNCHANGED:
-        out.problems.append((step, f"the rows go through `{name.strip('[]:') or 'a slice'}`, which is not read", ""))
+        out.problems.append(
+            (step, f"the rows go through `{name.strip('[]:') or 'a slice'}`, which the import does not know", "")
+        )
 
 
 def _is_number(given: Argument | None, number: float) -> bool:

@@ -58,7 +58,9 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
         draft.note(found, "the rows that are held out")
         some = other.take or other.limit
         if some is not None and isinstance(some.value, int):
-            why = f"the script evaluates on {some.value} of the rows that it holds out; the spec on all of them"
+            why = (
+                f"the script evaluates on {some.value} of the rows that it holds out; the spec evaluates on all of them"
+            )
             draft.differs("eval_dataset", why, found)
         return
     found_at = chain.loaded is not None or chain.file is not None or bool(chain.rows)

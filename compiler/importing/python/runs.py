@@ -79,7 +79,7 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
             if owner is generation and not METHODS[draft.method].grouped:
                 draft.note(found, "nothing is generated in training")
             else:
-                draft.error(found, "the script sets it on the finished trainer, and a spec has no setting for it",
+                draft.error(found, "the script sets it after it made the trainer, and a spec has no setting for it",
                             "leave it out if it does not change the training")  # fmt: skip
 
 

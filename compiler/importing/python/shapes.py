@@ -14,8 +14,8 @@ from xpc.compiler.importing.trl import versions
 from xpc.compiler.language.methods import METHODS
 
 TEXTS = (
-    "in the script, prompts and the completions that reward functions get are texts; in the spec, both are turns if "
-    "the tokenizer has a chat template, as in Open-R1"
+    "in the script, prompts are texts, and reward functions get completions as texts; in the spec, prompts and "
+    "completions are turns if the tokenizer has a chat template, as in Open-R1"
 )
 RENDERED = (
     "the script renders the prompts, so reward functions get completions as texts; in the spec, prompts and "
@@ -119,7 +119,7 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
             key,
             value.why
             if isinstance(value, Unknown)
-            else "a spec has a prompt with an answer at its end, and this text has another form",
+            else "the import reads only texts that are a prompt followed by an answer",
         )
         return
     head, answer, ended = found

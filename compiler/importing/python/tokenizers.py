@@ -181,8 +181,8 @@ def _tokens(draft: Draft, trainer: Object) -> None:
             if "pad_token" in value:
                 draft.differs(
                     "add_special_tokens",
-                    "the script adds a padding token, a row of the embeddings that is "
-                    "never learned; the spec adds none",
+                    "the script adds a padding token, and so a row to the embeddings that "
+                    "is never learned; the spec adds none",
                     Entry("pad_token", str(value["pad_token"]), call.location.file, call.location.line),
                 )
         location = Entry(call.last, None, call.location.file, call.location.line)

@@ -39,7 +39,7 @@ def corpus(draft: Draft, named: Entries) -> None:
         _mixture(draft, mixture)
         if one is not None and not one.empty:
             draft.note(one, "the mixture decides")
-            draft.warn(one, "the mixture decides, as in the handbook")
+            draft.warn(one, "the mixture is used in place of this data set, as in the alignment handbook")
     elif mixer is not None and not mixer.empty:
         _mixer(draft, mixer, named)
     elif several is not None and not several.empty:

@@ -83,7 +83,9 @@ def packing(draft: Draft) -> None:
     if "packing_strategy" not in draft.stack.fields("trl.SFTConfig"):
         return
     if versions.numbers().index(draft.trl) < versions.numbers().index("0.19"):
-        draft.default("batch.packing.strategy", "wrapped", f"not set: trl {draft.trl} cuts one stream of texts")
+        draft.default(
+            "batch.packing.strategy", "wrapped", f"not set: trl {draft.trl} joins all texts and cuts them into rows"
+        )
 
 
 def native_defaults(draft: Draft, native: Stack) -> None:

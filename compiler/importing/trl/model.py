@@ -230,8 +230,8 @@ def continued(draft: Draft, entry: Entry | None) -> None:
         return
     names = words(entry) or []
     if len(names) != 1 or not any(map(draft.has, ADAPTERS)):
-        draft.error(entry, "a bundle continues one adapter, in a run that trains adapters", "merge the others into the "
-                    "model first")  # fmt: skip
+        draft.error(entry, "a spec continues only one adapter, and only if it trains adapters", "merge the others into "
+                    "the model first")  # fmt: skip
         return
     for name in SHAPE:
         old = draft.settings.pop(f"lora.{name}", None)

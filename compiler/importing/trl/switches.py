@@ -340,7 +340,7 @@ def precision(draft: Draft, why: str) -> None:
         draft.warn(stated.entry, f"weights of {dtype.text} compute in {dtype.text} anyway, and so does the spec")
         draft.mark(stated.entry, MAPPED, f"precision = {dtype.text}")
     draft.settings.pop("precision", None)
-    draft.put("precision", dtype.text, None, "weights of this dtype compute in it")
+    draft.put("precision", dtype.text, None, "the weights have this dtype, so the computation has it, too")
 
 
 def follow(draft: Draft) -> None:

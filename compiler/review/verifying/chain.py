@@ -203,10 +203,10 @@ def _bundle(folder: str, specs: Mapping[str, Sequence[str]], verify: Verify) -> 
         table: Mapping[str, Any] = next((table for _, table in _tables(folder)), {})
         weights = table.get("weights", {})
         for model, count in Counter(os.path.dirname(name) for name in weights).items():
-            yield f"{model}: {count} files are those that {folder} was compiled with", 0
+            yield f"{model}: {count} files are unchanged since {folder} was compiled", 0
         for source in table.get("data", ()):
             if source.get("image_files"):
-                yield f"{source['path']}: {source['image_files']:,} images are those that {folder} was compiled with", 0
+                yield f"{source['path']}: {source['image_files']:,} images are unchanged since {folder} was compiled", 0
         yield from ((f"{folder}: {one}" if folder not in one else one, 0) for one in more.splitlines())
 
 

@@ -10,7 +10,7 @@ from xpc.compiler.resolve.image_digests import list_name, pictured
 from xpc.compiler.review.differences.images import described, entries
 from xpc.compiler.spec.checked import CheckedSpec
 
-LOOKED = "XPC_DATA_ROOT names the folder that has the rows' folder, if it is not next to the bundle"
+LOOKED = "set XPC_DATA_ROOT to the folder that contains the rows' folder, if that is not next to the bundle"
 
 
 def image_drifts(folder: str, spec: CheckedSpec) -> Iterator[str]:

@@ -73,7 +73,7 @@ def shares(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             last.share_label or last.label,
             f"the mixture cannot be drawn: {found}",
-            "name more rows of this source, or give it a smaller share or `data(holdout)`",
+            "name more rows of this source, or make its `share` or `data(holdout)` smaller",
             severity=None if all(one.path is not None for one in spec.data) else "warning",
         )
 

@@ -78,7 +78,7 @@ def other_labels(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"row {one.first:,} of `{source.name[:80]}` has labels that differ from its tokens"
-                + ("" if reads else f", and {spec.stack.name} learns the row's own tokens"),
+                + ("" if reads else f", and {spec.stack.name} ignores the labels and learns the tokens"),
                 "write the token itself as its label, or -100: the loss shifts labels by one"
                 + ("" if reads else f"; or write `target {able(lambda one: one.facts.reads_labels)}`"),
                 () if reads else (spec.label("target", "the target"),),
@@ -131,7 +131,7 @@ def loss_mask(spec: Spec) -> Iterator[Finding]:
     source = next((one for one in spec.data if one.shape == "tokens"), None)
     if source is not None:
         yield Finding(
-            spec.location("method.completion_only", "the labels of the rows decide"),
+            spec.location("method.completion_only", "the rows' labels decide which tokens are learned"),
             "`completion_only` has no effect on rows that are tokens",
             "leave `completion_only` out; `data(columns=[input_ids])` reads the ids alone and learns all of them",
             (source.label,),

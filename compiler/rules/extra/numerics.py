@@ -181,7 +181,7 @@ def narrowed_by_generation(spec: Spec) -> Iterator[Finding]:
         return
     yield Finding(
         spec.extra_location("trl", name, f"casts the weights to {precision}"),
-        f"continuous batching would train {precision} weights",
+        f"continuous batching casts the trained weights to {precision}",
         f"leave `{name}` out, or write `precision fp32`",
         (spec.label("precision", "the precision"), spec.label("model.dtype", "the dtype of the weights")),
     )

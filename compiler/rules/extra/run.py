@@ -115,7 +115,7 @@ def labels_of_no_batch(spec: Spec) -> Iterator[Finding]:
     missing = [str(one) for one in value if one not in IN_EVERY_BATCH]
     if missing or not value:
         yield Finding(
-            spec.extra_location("trl", name, "all of them must be in the batch"),
+            spec.extra_location("trl", name, "every name must be in the batch"),
             f"no batch of sft has `{missing[0][:60]}`" if missing else "an empty `label_names` means no label",
             write(f"{name} = [labels]"),
             (spec.label("eval.every", "the evaluation"),),

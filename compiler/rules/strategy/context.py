@@ -244,7 +244,7 @@ def padding(spec: Spec) -> Iterator[Finding]:
         return
     fitting = step * max(1, -(-multiple // step)) if isinstance(multiple, int) else step
     yield Finding(
-        spec.extra_location("trl", "pad_to_multiple_of", f"{size} ranks need a multiple of {step}"),
+        spec.extra_location("trl", "pad_to_multiple_of", f"must be a multiple of {step} for {size} ranks"),
         f"sequences padded to multiples of {multiple} tokens "
         f"{'are divided unevenly' if even else 'cannot be divided'} over {size} ranks",
         write(f"pad_to_multiple_of = {fitting}", ", or leave it out"),

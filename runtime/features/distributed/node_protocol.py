@@ -82,7 +82,7 @@ class Line:
         except ValueError as error:
             raise ConnectionAbortedError("its message is not JSON") from error
         if not isinstance(message, dict) or GREETING not in message:
-            raise ConnectionAbortedError("its message is not from a run")
+            raise ConnectionAbortedError("its message does not come from a run of xpc")
         return message
 
     def close(self) -> None:

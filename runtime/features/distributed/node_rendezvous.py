@@ -162,7 +162,7 @@ def _folder(bundle: Bundle, mine: Node, others: Sequence[Node], notes: list[str]
     for one in blind:
         text = f"the output folder {bundle.output_dir} of node 0"
         if reason:
-            one.found.append(f"it does not see {text}, and {reason}; start from a folder that all nodes share")
+            one.found.append(f"this node does not see {text}, and {reason}; start from a folder that all nodes share")
         else:
             notes.append(f"warning: {one.name} does not see {text}; a run that is asked to stop could not save there")
 

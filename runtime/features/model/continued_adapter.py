@@ -112,7 +112,9 @@ def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
         raise RunError(f"the adapter in {place} does not fit the model: {first_line(error)}") from error
     missing, unexpected = sorted(own.keys() & set(result.missing_keys)), list(result.unexpected_keys)
     if missing or unexpected:
-        what = f"has no weights for {missing[0]}" if missing else f"has weights for {unexpected[0]}, which is not there"
+        what = (
+            f"has no weights for {missing[0]}" if missing else f"has weights for {unexpected[0]}, which the model lacks"
+        )
         raise RunError(f"the adapter in {place} does not fit the model: it {what}")
     if adapter == REFERENCE:
         return

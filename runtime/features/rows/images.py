@@ -306,7 +306,7 @@ class Images(Feature):
         found = []
         for source in bundle.sources():
             if "images" in source and source["images"] is None:
-                say(f"{name(source)}: the bundle has no digests of its images, so that changes of them are not noticed")
+                say(f"{name(source)}: the bundle has no digests of its images, so changed images are not noticed")
             elif "images" in source:
                 try:
                     stated = listed(bundle.folder, source["images"], source.get("images_sha256"))

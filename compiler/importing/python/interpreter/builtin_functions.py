@@ -91,7 +91,7 @@ def _files(machine: Machine, positional: Arguments, keywords: Keywords, node: as
     """The files in a folder of the machine that trains, such as the checkpoints of an earlier run. It is assumed that
     there are none.
     """
-    return Unset("the files in a folder of the machine decide", machine.location(node))
+    return Unset("it depends on the files in a folder of the training machine", machine.location(node))
 
 
 def _list(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:
