@@ -298,8 +298,8 @@ def test_a_folder_that_another_node_does_not_see(
     monkeypatch.setattr(shared_folder, "sees", lambda *_: False)
     output = hold([rendezvous(0, port), rendezvous(1, port)], [bundle] * 2, [[], []])
     assert output[0].endswith(
-        f"this node does not see the output folder {bundle.output_dir} of node 0, and every process writes its part of a "
-        "checkpoint there; start from a folder that all nodes share"
+        f"this node does not see the output folder {bundle.output_dir} of node 0, and every process writes its part of "
+        "a checkpoint there; start from a folder that all nodes share"
     )
     for none in ({"save_strategy": "no"}, {"save_only_model": True}):
         monkeypatch.setattr(bundle, "arguments", {**bundle.arguments, **none})
