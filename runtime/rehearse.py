@@ -84,7 +84,7 @@ def _rehearsed(bundle: str, out: str, plan: dict[str, Any], environ: dict[str, s
             return REQUEUE
         saved = _newest(out)
         if status not in (0, REQUEUE):
-            _say(f"the rehearsal failed, and the run is not started; {out} has its files")
+            _say(f"the rehearsal failed, and the run is not started; the files of the rehearsal are in {out}")
             return status
         ended = os.path.exists(os.path.join(out, "summary.json"))  # a short run may end before it is asked to stop
         if status and saved <= before and not ended and os.path.exists(os.path.join(out, "metrics.jsonl")):

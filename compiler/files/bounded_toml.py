@@ -27,5 +27,5 @@ def loads(text: str) -> dict[str, Any]:
             raise ValueError("it has a string of several lines")
         lines = text.split("\n")
         if any(line.count(".") > MOST and STRING.sub("", line).partition("#")[0].count(".") > MOST for line in lines):
-            raise ValueError("it has a key of too many parts")
+            raise ValueError(f"it has a key of more than {MOST} parts")
     return tomllib.loads(text)

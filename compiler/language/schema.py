@@ -86,8 +86,8 @@ TABLE: tuple[Setting, ...] = (
             "frozen", head=True),
     Setting("miss", k.FLAG, "train one matrix for each layer, shared by blocks of its inputs (MiSS); the model's own "
             "weights are frozen", head=True),
-    Setting("lora.rank", k.INT, "rank of the adapters; for oft, the number of blocks in a layer, instead of "
-            "`block_size`; for miss, the number of a layer's inputs in a block", low=1,
+    Setting("lora.rank", k.INT, "rank of the adapters; number of blocks in a layer, instead of `block_size` (oft); "
+            "number of a layer's inputs in a block (miss)", low=1,
             high=2**16, inner=True),
     Setting("lora.block_size", k.INT, "number of a layer's inputs that are rotated together (oft)",
             low=2, high=2**16, inner=True),
@@ -167,7 +167,7 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("method.loss", k.WEIGHTED, "loss of the method, or a weighted list of them (dpo)",
             args=("loss_type", "loss_weights")),
     _of_methods("method.beta", k.REAL, "weight of the reference (dpo, kto, grpo, rloo), of the odds ratio (orpo) or "
-            "of the difference in likelihood (cpo), or the divergence (distill): 0 forward KL, 1 reverse KL, between "
+            "of the difference in likelihood (cpo); for distill the divergence: 0 forward KL, 1 reverse KL, between "
             "them Jensen-Shannon", low=0,
                 args=("beta",)),
     _of_methods("method.max_prompt", k.TOKENS, "longest prompt, in tokens; trl-1.16 drops rows with a longer one",

@@ -140,7 +140,7 @@ def _flash(spec: Spec) -> list[str]:
         "(`python -c 'import torch; print(torch.version.cuda)'`).",
     ]
     if spec.stack.facts.kernels:
-        lines[-1] += f" Instead of its two lines, `pip install kernels=={spec.stack.facts.kernels}`"
+        lines[-1] += f" In place of the lines for flash-attn, `pip install kernels=={spec.stack.facts.kernels}`"
         commits = "".join(f", {id} at {commit}" for id, commit in spec.kernels.items())
         lines.append(
             f"needs no compiler: transformers fetches the built kernels from the hub when the run starts{commits}."

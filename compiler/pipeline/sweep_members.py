@@ -200,5 +200,5 @@ def _across(found: Sequence[Member], grid: Grid) -> Iterator[Diagnostic]:
             "XP884",
             f"{twins[0][0]} and {twins[0][1]} are the same run{more}",
             location,
-            help="leave out one of the values that mean the same",
+            help="leave out one of the two values: they mean the same",
         )

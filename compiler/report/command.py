@@ -25,7 +25,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "xpc report", description="Show what runs were asked to do, what was planned and what ran.", epilog=EPILOG
     )
     parser.add_argument("folders", nargs="+", metavar="DIR", help="the output folder of a run, a bundle, or a sweep")
-    parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if it is not found")
+    parser.add_argument("--bundle", metavar="DIR", help="the bundle of the run, if the report does not find it")
     parser.add_argument("--html", metavar="FILE", help="write the report as a page with the curves")
     parser.add_argument(
         "--format", choices=tuple(FORMATS), help="format of the printed report (default: text; with --html, none)"

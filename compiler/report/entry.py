@@ -92,7 +92,9 @@ def entries(folders: Sequence[str], bundle: str | None) -> list[Entry]:
     if count > MOST:
         raise UsageError(f"a report has at most {MOST} runs, and these are {count}")
     if bundle is not None and count > 1:
-        raise UsageError("--bundle names the bundle of one run: report several by their bundles")
+        raise UsageError(
+            "--bundle names the bundle of one run; for several runs, name their bundles in place of their folders"
+        )
     named: list[tuple[str, Entry]] = []
     for folder, locations in inside.items():
         own = [(location, entry(location, bundle)) for location in locations or [folder]]

@@ -240,7 +240,7 @@ def of_each(peaks: Sequence[int]) -> str:
 
 def _memory_why(real: float, peak: Span) -> str:
     if real > peak.high:
-        return "more than nine of ten measured runs with this plan (docs/plan-accuracy.md)"
+        return "more than in nine of ten measured runs with such a plan (docs/plan-accuracy.md)"
     return "less than planned: rows may be shorter than `seq`, the length that the plan assumes"
 
 

@@ -375,7 +375,7 @@ def _not_here(path: str, label: Label, shape: str | None, workspace: Workspace) 
     elif is_hub_id(path):
         help = f"write `{path}` without quotes for a dataset of the hub"
     elif elsewhere:
-        help = "the path is relative to the spec; XPC_DATA_ROOT names another folder at the run"
+        help = "the path is relative to the spec; when the run starts, XPC_DATA_ROOT can name another folder"
     else:
         help = "the path is relative to the spec; for data on another machine write `data(format=...)`"
     return evolve(report("XP123", message, label, help=help), severity="warning" if elsewhere else ERROR)

@@ -312,7 +312,7 @@ def unquoted(name: str, label: Label, code: str, kind: str) -> Diagnostic:
     """The finding for a path without quotes. For a folder, it is only a warning, because a repository on the hub may
     have the same name as the folder.
     """
-    there = f"and a {kind} of that name is here" if kind else "and ends like a file"
+    there = f"and a {kind} with that name exists here" if kind else "and ends like a file"
     return evolve(
         report(
             code,

@@ -16,7 +16,7 @@ from .feature import Bundle
 MARKER = "xpc_run.json"
 RUN_FILES = (MARKER, "metrics.jsonl", "metrics.jsonl.part", "measured.jsonl", "runs", "README.md", "_hub", STAGING)
 """Files that a run may write before its first checkpoint."""
-OTHERWISE = 'name another output folder or empty it; a model that is a folder (`train "out/mine"`) trains further'
+OTHERWISE = 'name another output folder or empty it; `train "out/mine"` continues from the model in that folder'
 LOCK_SECONDS = 5
 """Seconds to wait for another process to release its lock."""
 

@@ -87,7 +87,9 @@ def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: 
     commit()
     git("branch", "-f", "main")
     assert compared() == 0
-    assert verify.run(verify.parse(["--all"]))[0].splitlines()[0].endswith("tracked files are as in it")
+    assert (
+        verify.run(verify.parse(["--all"]))[0].splitlines()[0].endswith("tracked files are the same as in this commit")
+    )
     put(linked, {"data/rows.jsonl": ROW * 4})
     git("-C", "data", "commit", "-qam", "two")
     assert "data differs from it" in verify.run(verify.parse(["--all"]))[0].splitlines()[0]
@@ -109,7 +111,9 @@ def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
     git("branch", "-f", "main")
     put(linked, {"rows/v1/rows.jsonl": ROW * 8})
     assert compared() == 0
-    assert verify.run(verify.parse(["--all"]))[0].splitlines()[0].endswith("tracked files are as in it")
+    assert (
+        verify.run(verify.parse(["--all"]))[0].splitlines()[0].endswith("tracked files are the same as in this commit")
+    )
     digest = sha256(rows).hexdigest()
     put(linked, {f".git/lfs/objects/{digest[:2]}/{digest[2:4]}/{digest}": ROW * 8, "rows/v1/rows.jsonl": ROW * 4})
     assert compared() == 1

@@ -66,7 +66,7 @@ def chain(location, *words):
 def test_a_complete_chain(location):
     status, lines = chain(location)
     assert lines[0].startswith("commit "), lines
-    assert lines[0].endswith("tracked files are as in it"), lines
+    assert lines[0].endswith("tracked files are the same as in this commit"), lines
     assert lines[1:] == [
         "specs/base.xp: this spec describes no run; other specs extend it",
         "specs/s.xp: compiles",

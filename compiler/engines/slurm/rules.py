@@ -97,7 +97,7 @@ def server_without_gpu(spec: Spec) -> Iterator[Finding]:
     """
     if spec.on_cpu and spec.asks_server:
         yield Finding(
-            spec.location("method.vllm.mode", "the server's node is like those that train"),
+            spec.location("method.vllm.mode", "the server gets a node like the training nodes"),
             "the job would have no GPU for the vLLM server",
             "leave `vllm` out: transformers generates instead",
             (spec.label("hardware", "no GPU"),),

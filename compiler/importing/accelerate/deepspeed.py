@@ -53,7 +53,7 @@ def zero(draft: Draft, table: Entries, prefix: str = "") -> None:
             elif name == "elasticity" and not _enabled(one):
                 draft.note(leaf, "it is off")
             elif name == "elasticity":
-                draft.error(leaf, "the number of processes of a run is fixed, so its batch is, too", "leave it out")
+                draft.error(leaf, "the number of processes of a run is fixed, and so is its batch", "leave it out")
             else:
                 _rest(draft, leaf, leaf.key.removeprefix(prefix))
 
@@ -293,8 +293,8 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
         draft.mark(devices[-1], "mapped", "strategy")
         draft.differs(
             "offload_param",
-            "the source keeps only the weights in host memory; the language offloads the optimizer or everything, and "
-            "the spec keeps both on the GPU: the numbers are the same, with more memory",
+            "the source keeps only the weights in host memory; a spec can offload only the optimizer, or both. This "
+            "spec offloads nothing: the numbers are the same, but the run needs more GPU memory",
             devices[-1],
         )
     elif on.get("optimizer"):

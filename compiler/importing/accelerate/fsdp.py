@@ -136,7 +136,10 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
         draft.put("strategy.offload", "cpu", entry)
     unexpected = [one for one in terms if one not in (*old, "auto_wrap", "offload")]
     if unexpected or len(old) > 1:
-        draft.error(entry, f"`{unexpected[0] if unexpected else old[1]}` is not an option of it")
+        draft.error(
+            entry,
+            f"it takes one way of sharding, `auto_wrap` and `offload`, not `{unexpected[0] if unexpected else old[1]}`",
+        )
         return
     name, kept = SHARDING[(old or ["full_shard"])[0].upper()]
     version = config.mapping.get("version", config.mapping.get("fsdp_version")) if config is not None else None

@@ -41,7 +41,7 @@ def precision(draft: Draft, named: Entries) -> None:
                           f"has the usual mixed precision of {name}", one)  # fmt: skip
         if one.value == "full":
             draft.differs(
-                "bf16", "axolotl computes everything in bf16, and a bundle the loss and its norms in fp32", one
+                "bf16", "axolotl computes everything in bf16; a bundle computes the loss and the norms in fp32", one
             )
     if usual:
         draft.default("precision", "bf16", "not set: axolotl's `bf16` is auto, and current GPUs have it")

@@ -222,7 +222,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
             draft.note(one, "without effect on results: no kernel is named, or one with the same arithmetic")
     if on and inside is not None and inside.value not in ("auto", True):
         draft.differs(
-            "kernel_config", "LLaMA-Factory applies the listed kernels of Liger, a bundle all of them", inside
+            "kernel_config", "LLaMA-Factory applies the listed kernels of Liger; a bundle applies all of them", inside
         )
 
 

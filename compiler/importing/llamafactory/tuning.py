@@ -201,7 +201,7 @@ def quantized(draft: Draft, entry: Entry | None) -> None:
         draft.note(name, "bitsandbytes, as a bundle quantizes")
     lora = draft.settings.pop("lora", None)
     if bit is None or bits not in (4, 8) or lora is None:
-        draft.error(bit or entry, "it takes 4 or 8 bits, under adapters")
+        draft.error(bit or entry, "it takes 4 or 8 bits, and only with adapters")
         return
     if bits == 8:
         draft.settings["lora"] = lora

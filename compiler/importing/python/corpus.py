@@ -159,7 +159,7 @@ def _source(
     draft.sources.append(Written(source.ref, columns, source.take, source.limit))
 
 
-COLLATOR = ("the collator is not read: how rows become a batch is the script's own", "leave it out if it only pads")
+COLLATOR = ("the script makes batches with its own collator, which is not imported", "leave it out if it only pads")
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
@@ -183,7 +183,7 @@ def _problems(
     made = collator.value if collator is not None else None
     copied = isinstance(made, Object) and made.last == "DataCollatorForLanguageModeling"
     if copied and data.end and draft.method == "sft":
-        draft.put("method.completion_only", False, None, "the collator makes new labels, of all tokens")
+        draft.put("method.completion_only", False, None, "the collator makes new labels for all tokens")
     for step, why, help in data.problems:
         if copied and rows.PADDED in why:
             continue  # the collator makes new labels and ignores padding, so labels on padding do no harm

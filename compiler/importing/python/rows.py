@@ -78,7 +78,7 @@ def apply(machine: Machine, function: object, batched: bool, before: dict[str, o
     if only is not None:
         names = [only.value] if isinstance(only.value, str) else only.value
         if not isinstance(names, list):
-            return MappedColumns(why="the columns that it gets are not known")
+            return MappedColumns(why="the columns that the function gets (`input_columns`) are not known")
         given = [Argument(item(machine, row, one, node), step.location) for one in names]
     more = step.argument("fn_kwargs")
     named = {} if more is None or more.value is None else more.value

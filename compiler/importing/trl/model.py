@@ -202,8 +202,8 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word == "eva":
         draft.error(
             entry,
-            "PEFT computes EVA's weights only in a program that asks for them",
-            "write `lora(init = eva)`, or leave it out: without such a program the adapters start as usual",
+            "PEFT computes EVA's weights only if the program calls `initialize_lora_eva_weights`",
+            "write `lora(init = eva)`, or leave it out: without that call the adapters start as usual",
         )
     elif word in ("loftq", "corda"):
         draft.error(

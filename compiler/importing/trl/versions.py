@@ -219,7 +219,7 @@ def report(draft: Draft, names: Collection[str], on: Collection[str]) -> None:
         return
     span = _span(list(draft.fitting))
     open_ = list(draft.fitting) == since(draft.method)
-    why = "none of its keys tells which" if open_ else f"its keys fit {span}"
+    why = "none of its keys shows which one" if open_ else f"its keys fit {span}"
     if draft.pinned:
         why = f"{draft.pinned} and the file's keys fit {span}"
     for name, values in different.items():

@@ -8,7 +8,7 @@ from xpc.compiler.language.setting import Setting
 
 DISTILL = Method(
     "distill",
-    "learns to give the tokens of its own completions the probabilities that a teacher gives them",
+    "generates completions, and learns the probabilities that a teacher gives to their tokens",
     ("prompt", "prompt_completion"),
     (
         "method.beta", "method.max_prompt", "method.max_completion", "method.temperature", "method.top_p",

@@ -99,7 +99,7 @@ def _outcome(repository: Repository, path: str, python: str | None, started: Cal
         return Outcome(path, f"not rehearsed: {error}")
     folder, key = private_folder(KIND), _key(spec, trains)
     if folder is not None and read(folder, key) is not None:
-        return Outcome(path, "unchanged since it was rehearsed, without a finding")
+        return Outcome(path, "rehearsed earlier without a finding, and unchanged since")
     progress(f"rehearsing {path}")
     try:
         report = rehearse(spec, location, started(trains))

@@ -35,7 +35,11 @@ ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
 """A pattern for the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (
     (re.compile(r"^the reward |^\S+\.py "), "method.rewards", "call the function with a row: `xpc preview --rewards`"),
-    (re.compile(r"^the chat template "), "model.chat_template", "`xpc preview` shows rows as the template writes them"),
+    (
+        re.compile(r"^the chat template "),
+        "model.chat_template",
+        "`xpc preview` shows the rows as the chat template writes them",
+    ),
     (re.compile(r"^the loss is "), "optimizer.lr", "write a lower learning rate"),
     (re.compile(r" cannot be written to "), "save", "name another folder"),
     (re.compile(r"metric_for_best_model|best checkpoint"), "save.best", "name a metric that the evaluation logs"),

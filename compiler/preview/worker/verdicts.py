@@ -83,7 +83,7 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
         only = "assistant_only" if stated.get("assistant_only_loss") else "completion_only"
         what = f"`{only}` asks for" if read.one.name == "text" else "the method learns from"
         yield verdict(
-            "XP597", f"every token{_name(read)} bears loss, the prompt's too, and {what} the answers alone",
+            "XP597", f"every token{_name(read)} bears loss, also the prompt's, but {what} only the answers",
             "check the row's columns, and the chat template's {% generation %} marks",
         )  # fmt: skip
 

@@ -131,7 +131,7 @@ def _commit(folder: str) -> Iterator[Line]:
         more = f" and {len(other) - 1} more differ" if len(other) > 1 else " differs"
         yield f"commit {commit[:12]}: {other[0].removeprefix(start)}{more} from it", 0
     else:
-        yield f"commit {commit[:12]}: {same:,} tracked files are as in it", 0
+        yield f"commit {commit[:12]}: {same:,} tracked files are the same as in this commit", 0
 
 
 def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:

@@ -70,7 +70,7 @@ def auto_batch_with_zero3(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", "auto_find_batch_size") is True and spec.zero_stage == 3:
         yield Finding(
             spec.extra_location("trl", "auto_find_batch_size"),
-            "zero3 cannot search for a micro-batch that fits",
+            "zero3 does not work with `auto_find_batch_size`",
             write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("strategy", "the strategy"),),
         )

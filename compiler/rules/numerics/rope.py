@@ -129,7 +129,7 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
     if not 0 < seq <= original:
         return
     yield Finding(
-        spec.location("model.rope", f"`seq` is {seq}, and the context before it {original}"),
+        spec.location("model.rope", f"`seq` is {seq}, and the context before the scaling is {original}"),
         "no row is longer than the model's context before the scaling",
         f"write `seq = {rope.context(original)}`, or leave `rope` out",
         (spec.label("batch.seq", "the longest sequence"),),

@@ -227,7 +227,7 @@ def best_is_the_worst(spec: Spec) -> Iterator[Finding]:
     right = f"{HIGHER_IS_BETTER} = {'false' if lower else 'true'}"
     yield Finding(
         spec.extra_location("trl", HIGHER_IS_BETTER if isinstance(higher, bool) else METRIC),
-        f"the {'highest' if lower else 'lowest'} {name[:60]} would count as the best, although it is the worst",
+        f"the {'highest' if lower else 'lowest'} {name[:60]} would count as the best, although that value is the worst",
         write(right) if isinstance(higher, bool) else f"write `{right}` next to it",
     )
 

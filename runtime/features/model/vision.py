@@ -61,7 +61,7 @@ class Processor(Feature):
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
         """A note on the tokens that the images of the first rows add."""
         added = [sum(image_tokens(self.processor, row[SHAPE])) - len(row[SHAPE]) for row in rows]
-        return f"; their images add {', '.join(f'{one:,}' for one in added)}" if any(added) else ""
+        return f"; their images add {', '.join(f'{one:,}' for one in added)} tokens" if any(added) else ""
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
         """Count the tokens of every row. Raises RunError for rows with more than `seq`, because TRL does not cut them

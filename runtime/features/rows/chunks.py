@@ -43,7 +43,7 @@ class ChunkedTrainer(Prepared):
         if long:
             say(
                 f"{long:,} of {len(rows):,} texts ({name}) have more than seq = {most:,} tokens (the longest "
-                f"{int(lengths.max()):,}): they are split, and all make {len(pieces):,} rows"
+                f"{int(lengths.max()):,}): they are split, and the texts become {len(pieces):,} rows"
             )
         return pieces, counts
 

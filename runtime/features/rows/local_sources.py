@@ -151,7 +151,7 @@ def _other_type(paths: list[str]) -> str | None:
             here, there = os.path.basename(path), os.path.basename(paths[0])
             if column.name not in first.names:
                 return (
-                    f"{here} has a column {column.name!r}, which {there} has not; write the files with the same columns"
+                    f"{here} has a column {column.name!r}, and {there} lacks it; write the files with the same columns"
                 )
             expected = first.field(column.name).type
             if column.type != expected:

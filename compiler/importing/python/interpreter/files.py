@@ -125,7 +125,9 @@ def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: a
         return True
     if isinstance(name, str) and name.endswith((".yaml", ".yml", ".json", ".toml")):
         machine.absent.add(machine.location(node))
-    return name if isinstance(name, Unknown) else machine.unknown(node, "the files of the machine decide")
+    return (
+        name if isinstance(name, Unknown) else machine.unknown(node, "it depends on the files of the training machine")
+    )
 
 
 def _absolute(machine: Machine, positional: Arguments, keywords: Keywords, node: ast.AST) -> object:

@@ -146,7 +146,7 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
             f"pathlib.Path.{name}", [Argument(owner, machine.location(node))], {}, machine.location(node), owner
         )
         if name not in ("read_text", "open"):
-            return machine.unknown(node, "the files of the machine decide")
+            return machine.unknown(node, "it depends on the files of the training machine")
         machine.calls.append(made)
         return made
     simple = all(isinstance(one, Scalar) or _texts(one) for one in values)

@@ -109,5 +109,7 @@ def formatted(
             elif index is None and field_ in keywords:
                 parts.append(keywords[field_].value)
             else:
-                return machine.unknown(node, f"a text with the field `{field_[:40]}`, which nothing gives")
+                return machine.unknown(
+                    node, f"a text with the field `{field_[:40]}`, for which the script gives no value"
+                )
     return joined(machine, parts, node)
