@@ -134,7 +134,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
         draft,
         "batch.packing",
         False,
-        f"nothing keeps packed documents apart {why}",
+        f"packed documents would attend to each other {why}",
         "sample_packing",
         f"{tool} packs several rows into a sequence, and its own kernels keep them apart; the libraries of a bundle "
         f"do not {why}, and the spec has one row per sequence: raise `micro` to train on as many tokens in a step",

@@ -108,7 +108,7 @@ def test_a_key_that_no_reader_looked_up_is_an_error() -> None:
         ({"irrelevant": True}, "`irrelevant` takes a str, not True"),
         ({"usual": 1, "irrelevant": "a reason"}, "`usual` takes a list, not 1"),
         ({"needs": "use_galore"}, "has no outcome: it takes one of setting,"),
-        ({"usual": [1], "refused": "a reason"}, "need a reason why they are `irrelevant`"),
+        ({"usual": [1], "refused": "a reason"}, "has `usual` and no `irrelevant`"),
     ],
 )
 def test_a_malformed_row_is_an_error_that_names_its_place(row: object, problem: str) -> None:

@@ -227,7 +227,7 @@ def test_pretraining_reports_how_texts_are_packed() -> None:
     """
     text = FACTORY.replace("stage: sft", "stage: pt").replace("template: qwen\n", "template: llama3\n")
     for model, apart in (
-        ("Qwen/Qwen3.5-4B", "has one truncated text in each row"),
+        ("Qwen/Qwen3.5-4B", "does not pack and truncates each text"),
         ("Qwen/Qwen2.5-7B", "keeps them apart"),
     ):
         found = imported(text.replace("Qwen/Qwen2.5-7B-Instruct", model), *HARDWARE)

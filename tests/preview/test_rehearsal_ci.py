@@ -64,7 +64,7 @@ def test_a_spec_is_rehearsed_once(repository: Path, monkeypatch: pytest.MonkeyPa
     seen, text, status = rehearsed(monkeypatch)
     assert (seen, status) == ([], 0)
     assert text.startswith("**2 rehearsals, none with errors**")
-    assert "unchanged since it was rehearsed" in text
+    assert "rehearsed earlier without a finding, and unchanged since" in text
     (repository / "a.xp").write_text(written(batch="gbs=64 micro=8"))
     assert rehearsed(monkeypatch)[0] == ["a.xp"]
 

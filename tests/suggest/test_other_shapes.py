@@ -82,7 +82,7 @@ def test_other_shape_is_corrected(typed: str, right: str) -> None:
     [
         ("hardware { type = gtx9999, count = 4 }\n", "not a GPU of the registry"),
         ("eval { split = 0.1 }\n", "write `data(holdout=10%)` outside of `eval`"),
-        ("fsdp { use_orig_params = true }\n", "which `strategy fsdp1` reads; FSDP2 always does it"),
+        ("fsdp { use_orig_params = true }\n", "which only `strategy fsdp1` reads; with FSDP2 it is always on"),
         ("seq { max = 4k }\n", "such as `seq = 4096`"),
         ("sequence_parallel = true\n", "no equivalent"),
         ("zero3_offload = true\n", "write `strategy zero3(offload=cpu)`"),

@@ -43,7 +43,9 @@ def _test_sets(draft: Draft, entry: Entry | None, listed: Entry | None) -> None:
     if refs:
         draft.raw("eval.data", f"[{', '.join(refs)}]" if len(refs) > 1 else refs[0], entry)
     if len(refs) > 1:
-        draft.differs("test_datasets", "axolotl evaluates on all these sets together; the spec on each of them", entry)
+        draft.differs(
+            "test_datasets", "axolotl evaluates on all these sets together; the spec evaluates on each of them", entry
+        )
 
 
 def revised(draft: Draft, ref: str, entry: Entry) -> str:

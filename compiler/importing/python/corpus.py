@@ -298,7 +298,7 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
             draft.note(found, "rows are padded to the longest of a batch")
         return False, None
     if isinstance(value, Unknown):
-        draft.error(found, f"the collator is not read: {value.why}", COLLATOR[1])
+        draft.error(found, f"the import cannot read the collator: {value.why}", COLLATOR[1])
         return False, None
     return False, found
 

@@ -244,7 +244,7 @@ def auto_batch(spec: Spec) -> Iterator[Finding]:
     if spec.extra_value("trl", "auto_find_batch_size") is True:
         yield Finding(
             spec.extra_location("trl", "auto_find_batch_size", "a smaller micro-batch would cut groups"),
-            f"{spec.text('method')} cannot search for a micro-batch that fits",
+            f"{spec.text('method')} does not work with `auto_find_batch_size`",
             write("auto_find_batch_size = false", ", and `micro` in `batch`"),
             (spec.label("method", "the method"),),
         )

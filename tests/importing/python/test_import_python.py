@@ -253,7 +253,7 @@ SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=SFTConfig("out"), train_dataset=load(
 @pytest.mark.parametrize(("rows", "word"), [
     ("data = data.filter(lambda x: x['q'])", "keeps"),
     ("data = data.map(lambda x: {'text': x['q'].upper()})", "text"),
-    ("data = data.map(lambda x: {'text': x['q'] + x['a'] + ' Goodbye.'})", "another form"),
+    ("data = data.map(lambda x: {'text': x['q'] + x['a'] + ' Goodbye.'})", "a prompt followed by an answer"),
     ("import other\ndata = data.map(other.f)", "not in the script"),
     ("data = data.select(range(5, 10))", "first"),
 ])  # fmt: skip
@@ -463,7 +463,7 @@ def test_initial_weights_of_adapters(value: str, init: str | None, iterations: i
     assert (lora.get("init"), lora.get("init_iterations")) == (init, iterations)
 
 
-@pytest.mark.parametrize(("value", "why"), [("loftq", "a rounded copy"), ("corda", "data of its own")])
+@pytest.mark.parametrize(("value", "why"), [("loftq", "a rounded copy"), ("corda", "over its own data")])
 def test_initial_weights_that_are_refused(value: str, why: str) -> None:
     model = f"peft_config=LoraConfig(r=4, target_modules='all-linear', init_lora_weights={value!r}),"
     found = script(SFT.format("2e-5").replace("train_dataset", f"{model} train_dataset"))

@@ -279,7 +279,7 @@ def test_another_bundle_does_not_use_the_folder(strategies: Callable[[str], Run]
     assert refused.done.returncode == 1
     assert refused.done.stderr.count("\n") == 1
     assert "contains a run of another bundle: arguments.seed was 42 and is 7" in refused.done.stderr
-    assert "a model that is a folder (`train " in refused.done.stderr
+    assert "continues from the model in that folder" in refused.done.stderr
 
 
 def test_what_decides_no_number_may_change_between_two_starts(warm: Warm, tmp_path: Path) -> None:
