@@ -113,7 +113,7 @@ def test_a_launch_names_the_file_and_the_column_of_another_type(tmp_path: Path) 
     first, wider, other = (str(tmp_path / f"{name}.parquet") for name in "abc")
     assert _other_type([first]) is None
     assert _other_type([wider, first]) is None
-    assert str(_other_type([first, wider])).startswith("b.parquet has a column 'id', which a.parquet has not")
+    assert str(_other_type([first, wider])).startswith("b.parquet has a column 'id', and a.parquet lacks it")
     found = str(_other_type([first, other]))
     assert "the column 'messages' of c.parquet is list<" in found
     assert "name: string" in found

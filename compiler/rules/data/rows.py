@@ -127,7 +127,7 @@ def _other_shape(source: DataSource, found: Survey) -> str:
     if why.endswith("is no known speaker") and (who := SPEAKER.match(why)):
         name = listed([who[1]])
         return f"state the role of {name}: `data(user_roles=[{name}])`, or `assistant_roles`, or `tool_roles`"
-    other = next((one for one in TURNS if why.endswith(f"`format = {one}` do")), None)
+    other = next((one for one in TURNS if why.endswith(f"belongs to `format = {one}`")), None)
     if other is not None and source.shape in TURNS:
         names = [*rows.columns(source), *(name for name in KEPT if name in found.columns)]
         return f"write `data(format={other}, columns=[{', '.join(names)}])`"
