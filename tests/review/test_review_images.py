@@ -153,7 +153,7 @@ def test_quick_trusts_sizes_times_and_inodes(location: Path, monkeypatch: pytest
 def test_a_bundle_elsewhere_finds_its_images_below_the_data_root(location: Path) -> None:
     assert run(location, "compile", "x.xp", "-o", "../away/x.bundle")[0] == 0
     status, out = run(location, "verify", "../away/x.bundle")
-    assert (status, "are not here; XPC_DATA_ROOT names the folder" in out) == (1, True), out
+    assert (status, "are not here; set XPC_DATA_ROOT to the folder" in out) == (1, True), out
     assert run(location, "verify", "../away/x.bundle", XPC_DATA_ROOT=str(location))[0] == 0
 
 

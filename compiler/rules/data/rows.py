@@ -45,7 +45,7 @@ def split_of_a_file(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.location("eval.split", "a split of a file"),
                 f"`{source.name[:80]}` is one file without splits: evaluation would read the training rows",
-                "write `data(holdout=5%)`, or name other rows: `eval(data=FILE)`, or a folder with one file per split",
+                "write `data(holdout=5%)` instead, or name other rows by `eval(data=FILE)`, or a folder with splits",
                 (source.label,),
             )
             return
