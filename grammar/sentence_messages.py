@@ -74,7 +74,7 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
             remedy = (
                 f"write `{location.word}[train:20%]` for the first 20 % of a split; `data(holdout=20%)` keeps rows out"
             )
-            return location.error(code, "a part of the rows begins with the name of their split", remedy)
+            return location.error(code, "square brackets after a dataset need the name of a split", remedy)
         return location.error(code, "a list can only be the value of a setting", "write `name=[...]`")
     if location.met == "EQUAL":
         return location.error(code, "`=` follows the name of a setting", "choices and settings go after `with`")

@@ -217,7 +217,7 @@ def complete_cards(
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
     for name, card in cards.items():
-        known = licence(card) or "its README.md names none" if card else "unknown: it has no README.md here"
+        known = licence(card) or "its README.md names none" if card else "unknown: no README.md of this source is here"
         licences.append(f"| `{name}` | {known} |")
     verify = f"`xpc verify {os.path.basename(bundle)} --run DIR` compares this folder, DIR, with its bundle."
     for place, up in (("README.md", ""), ("merged/README.md", "../")):

@@ -165,8 +165,9 @@ def _kto_micro_batch(draft: Draft, tool: str) -> None:
     if tool == "LLaMA-Factory":
         draft.differs(
             "stage",
-            "LLaMA-Factory takes the answer for KTO's KL term from all its rows and shuffles them for each epoch; the "
-            "spec takes it from the micro-batch and shuffles once",
+            "for KTO's KL term, LLaMA-Factory combines a prompt with the answer of the row before it in the data, and "
+            "the spec with the answer of another row in the micro-batch; LLaMA-Factory shuffles the rows for each "
+            "epoch, and the spec shuffles them once",
         )
     if micro is None or micro.text != "1" or accum is None or int(accum.text) % 2:
         return
@@ -191,7 +192,7 @@ def _offloaded_optimizer(draft: Draft) -> None:
             "accelerate replaces an offloaded optimizer by AdamW",
             "optimizer",
             f"accelerate replaces {written.text} by DeepSpeed's CPU Adam, which adds weight decay to the gradient; "
-            "the spec has adamw, which does not",
+            "the spec has adamw, which applies weight decay to the weights",
         )
 
 

@@ -53,7 +53,7 @@ def apply(draft: Draft, overrides: Overrides) -> None:
         location = (rewards.entry.location,) if rewards is not None and rewards.entry is not None else ()
         draft.decisions.append(
             Decision(
-                f"what the reward functions compute: no `{lost[0]}` is next to the spec",
+                f"what the reward functions compute, because the file `{lost[0]}` is not next to the spec",
                 location,
                 "write it, or copy it from the repository of the original",
             )

@@ -33,7 +33,7 @@ def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int |
         del draft.outcomes[workers.entry.file, workers.entry.key]
         draft.note(workers.entry, "the training process tokenizes a stream")
     if usual is None:
-        draft.default("data.shuffle", False, f"{tool} reads a stream in its order")
+        draft.default("data.shuffle", False, f"{tool} does not shuffle a stream")
     order = draft.settings.get("data.shuffle")
     if order is not None and order.text == "false":
         draft.note(buffer, "the rows keep their order")
@@ -66,7 +66,7 @@ def _why_complete(draft: Draft) -> str:
             if text == value if value else text != "false":
                 return f"`{path}{value and f' = {value}'}` needs all rows"
     if "tokens" in (source.format, draft.settings["data.format"].text if draft.has("data.format") else ""):
-        return "the ids of all rows are checked"
+        return "the run checks the token ids of all rows"
     for path in INTERVALS:
         if draft.has(path) and draft.settings[path].text == "epoch":
             return f"`{path}` counts epochs, and a stream has none"

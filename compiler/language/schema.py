@@ -154,7 +154,7 @@ TABLE: tuple[Setting, ...] = (
     *ROLE_SETTINGS,
     Setting("data.omit", k.CHOICES, "parts of a row that the chat template may drop; the run stops if it drops others",
             choices=("content", "tool_calls", "reasoning", "tools"), bare=False, inner=True),
-    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may state others",
+    Setting("data.columns", k.NAMES, "columns of the rows, in the order of the format; a source may name its own",
             inner=True),
     Setting("data.prompt", k.NAME, "column with the prompt, for every source without `columns`", inner=True),
     Setting("data.context", k.NAME, "column whose text is added to the prompt after an empty line",
@@ -312,8 +312,8 @@ TABLE: tuple[Setting, ...] = (
             args=("hub_model_id",)),
     Setting("save.hub.private", k.FLAG, "make the repository private; default is the account's own setting",
             inner=True, args=("hub_private_repo",)),
-    Setting("save.hub.strategy", k.CHOICE, "what is pushed: the model at every save or only at the end, or also the "
-            "newest checkpoint or all of them, with optimizer states",
+    Setting("save.hub.strategy", k.CHOICE, "what is pushed: the model at every save, or only at the end; `checkpoint` "
+            "also pushes the newest checkpoint with its optimizer states, `all_checkpoints` each checkpoint",
             choices=("every_save", "end", "checkpoint", "all_checkpoints"), bare=False, inner=True,
             args=("hub_strategy",)),
     Setting("save.hub.revision", k.NAME, "branch to push to; default main", inner=True, args=("hub_revision",)),

@@ -65,9 +65,9 @@ class Setting:
 
 
 ROLE_SETTINGS = (
-    Setting("data.user_roles", NAMES, "names in the rows for the role user, such as human", inner=True),
-    Setting("data.assistant_roles", NAMES, "names in the rows for the role assistant, such as gpt", inner=True),
-    Setting("data.system_roles", NAMES, "names in the rows for the role system", inner=True),
-    Setting("data.tool_roles", NAMES, "names in the rows for the role tool (results of tools)", inner=True),
+    Setting("data.user_roles", NAMES, "names that the rows use for the role user, such as human", inner=True),
+    Setting("data.assistant_roles", NAMES, "names that the rows use for the role assistant, such as gpt", inner=True),
+    Setting("data.system_roles", NAMES, "names that the rows use for the role system", inner=True),
+    Setting("data.tool_roles", NAMES, "names that the rows use for the role tool (results of tools)", inner=True),
 )
 """The settings of `data` that list, for each role in `ROLES`, the names that rows use for this role."""

@@ -44,7 +44,7 @@ def division(
     return {
         "step": _step_obstacle(method, arguments),
         "processes": processes,
-        "micro": "a part of its loss is a mean over each micro-batch" if means else None,
+        "micro": "a part of the run's loss is a mean over each micro-batch" if means else None,
     }
 
 

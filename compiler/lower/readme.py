@@ -29,7 +29,7 @@ STAGED = (
     "",
     "If the machines that train have no network, run `./launch.sh --stage DIR` on one that has. It fetches what the",
     "run reads from the hub (with `--wheels` also the packages). `XPC_STAGED=DIR ./launch.sh` then trains from",
-    "that folder, as does a submitted job with this variable.",
+    "that folder. A submitted job with `XPC_STAGED=DIR` in its environment does the same.",
 )
 
 

@@ -151,7 +151,7 @@ def largest_micro(inputs: MemoryInputs, share: int) -> Micro:
     best = largest(int(min(most, (room * GIB - fixed) // one)), share)
     used = (fixed + best * one) / GIB
     upto = "" if most == share else f" up to {most}"
-    return Micro(best, f"the largest divisor of {share}{upto} whose {used:.1f} GiB stay within {limit}")
+    return Micro(best, f"the largest divisor of {share}{upto} that fits: {used:.1f} GiB, within {limit}")
 
 
 def verdict(peak: float, capacity: float, low: float | None = None) -> str:

@@ -286,7 +286,7 @@ def _choice_of(
     micro = best.settings.get("batch.micro")
     share = spec.integer("batch.gbs") // spec.replicas
     room = f"{BUDGET:.0%} of {gpu.memory_gib:g} GiB"
-    why = f"the largest divisor of {share} whose planned {best.peak:.1f} GiB stay within {room}"
+    why = f"the largest divisor of {share} that fits: a planned {best.peak:.1f} GiB, within {room}"
     return Choice(values, Micro(micro, why) if isinstance(micro, int) else None)
 
 

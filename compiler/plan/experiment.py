@@ -119,7 +119,7 @@ def plan(spec: Spec, assumed: Assumptions | None = None) -> Plan:
     if real is not None:
         fast = _measured_speed(spec, real, fast, tokens)
     if fast is None:
-        unmeasured = "the speed of a CPU is not planned" if gpu is None else "no published runs on such a GPU"
+        unmeasured = "xpc does not predict the speed of a CPU" if gpu is None else "no published runs on such a GPU"
         unknown["hours"] = load if isinstance(load, str) and gpu is not None else unmeasured
     elif steps is None:
         unknown["hours"] = why

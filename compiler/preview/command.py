@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--rows",
         type=_rows,
         metavar="N|all",
-        help="count over the first N rows of each source, or all; all of the hub are downloaded",
+        help="count over the first N rows of each source, or over all; `all` downloads complete datasets of the hub",
     )
     add("-n", type=_positive, default=3, metavar="N", help="rows of each source (default: 3)")
     add("--member", metavar="NAME", help="the run of a sweep, by its name or number (default: the first)")

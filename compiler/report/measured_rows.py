@@ -26,7 +26,7 @@ LISTED = 8
 """If a run has more processes than this, only the lowest, the median and the highest of their peaks are shown."""
 LOST = {
     "cut_rows": ("cut rows", "they have more tokens than `seq`"),
-    "left_out": ("left out", "nothing to learn is left within `seq`"),
+    "left_out": ("left out", "they have no learned token within `seq`"),
     "unlearned": ("without a learned token", "every token is masked"),
     "empty": ("empty rows", "they have no tokens"),
 }

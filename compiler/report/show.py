@@ -54,7 +54,7 @@ def as_text(found: Sequence[Entry]) -> str:
     if several:
         lines += [
             "",
-            "A report of one folder has all rows of its run, and so do `--html FILE` and `--format markdown`.",
+            "The tables above omit equal values. To see all values of a run, report one folder, or use `--html FILE`.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -39,7 +39,7 @@ def find_hardware(loaded: MergedSpec, values: dict[Path, Value], model: Model, p
         count, name = _count(node.n, label, problems), node.what
     if not (isinstance(name, Ref) and name.is_name):
         many = name.text if isinstance(name, Number) and isinstance(name.value, int) and name.value > 0 else "N"
-        help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints them), or `cpu`"
+        help = f"write `hardware {many} x GPU`, with the name of your GPU (`xpc list gpus` prints the names), or `cpu`"
         if isinstance(name, Ref) and (name.config or "").isdecimal():  # such as `h100-80gb:8`
             known = registry.find_gpu(name.name)
             help = f"write `hardware {name.config} x {known.name if known is not None else name.name}`"

@@ -210,7 +210,8 @@ class MethodCheck:
                 "XP107",
                 f"`{one.name[:80]}` does not name a Python file and a {FILE_VALUES[path][0]} in it",
                 label,
-                help=f'write `"{FILE_VALUES[path][1]}"`: a file next to the spec, and a {FILE_VALUES[path][0]} in it',
+                help=f"name a file next to the spec, and a {FILE_VALUES[path][0]} in it, such as "
+                f'`"{FILE_VALUES[path][1]}"`',
             )
             return None
         base = label.source.name if self.loaded.kinds[path] != SPEC else ""

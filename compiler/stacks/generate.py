@@ -4,7 +4,7 @@
 Run it with the interpreter of an environment that has the stack's versions:
 
     python compiler/stacks/generate.py NAME           # introspect, fold the policy in, write NAME/stack.json
-    python compiler/stacks/generate.py NAME --fold    # fold the policy in again; needs no library
+    python compiler/stacks/generate.py NAME --fold    # replace only the policy; needs no library
     python compiler/stacks/generate.py NAME -o FILE   # write elsewhere (- for standard output)
     python compiler/stacks/generate.py NAME --pins    # print what an environment of the stack needs; writes nothing
 

@@ -41,7 +41,7 @@ class Suggestions(Advisor):
 
         message = f"`{name.text}` takes one value, not a block" if body else f"`{name.text}` needs a value"
         if row.path == "hardware" and not body:
-            help = "write `hardware N x GPU`, with the number and the name of your GPUs: `xpc list gpus` prints them"
+            help = "write `hardware N x GPU`, with the number and the name of your GPUs: `xpc list gpus` prints names"
             return message, name.span, help, None
         form = f"{name.text}{'' if row.head and not body else ' ='} {example(row)}"
         if body:

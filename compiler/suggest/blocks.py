@@ -67,7 +67,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
 
 IN_A_NODE = 8
 """The number of GPUs that a node usually has at most."""
-YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints them"
+YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints the names"
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
@@ -220,7 +220,11 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
     help = ", ".join(f"`{form}`" for form in forms)
     rest = "; ".join(dict.fromkeys(help for form, help in advised if form is None))
     known, name = block.name in schema.CLAUSES, block.name[:60]
-    message = f"`{name}` takes its value on its line" if known else f"`{name}` is not a block of the language"
+    message = (
+        f"`{name}` takes its value on the same line, not in a block of settings"
+        if known
+        else f"`{name}` is not a block of the language"
+    )
     code = "XP102" if known else "XP101"
     return evolve(
         found,
@@ -251,7 +255,7 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
     gpu = gpu if known is None else known.name
     form = f"hardware{'=' if block.header else ' '}"
     if gpu and gpu != "cpu" and known is None:
-        return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints them"), *out]
+        return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints the names"), *out]
     if gpu == "cpu" or (count and gpu):
         return [(form + (f"{count} x {gpu}" if count else gpu), ""), *out]
     if gpu or count:

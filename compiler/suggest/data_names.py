@@ -23,7 +23,7 @@ SOURCES = ("path", "paths", "file", "files", "data_files", "dataset", "datasets"
 """Keys of other tools whose value is a data source."""
 
 
-TAKE_HELP = "how many of its own rows, or which share of them"
+TAKE_HELP = "the number of rows to use from this source, or a share of its rows"
 
 
 def data_advice(unknown: UnknownName) -> str | None:

@@ -29,7 +29,7 @@ def owned(item: Item, name: str, path: str, known_as: str = "", gpu: Gpu | None 
     """
     if name.rpartition(".")[2].endswith("activation_checkpointing") and path == "strategy":
         setting = schema.BY_PATH["memory.checkpointing"]
-        help = f"write `memory(checkpointing)` instead: {setting.doc}, under every strategy"
+        help = f"write `memory(checkpointing)` instead, which works under every strategy: {setting.doc}"
         return report("XP120", f"`{name[:60]}` is decided by `{setting.path}`", item.label, help=help)
     setting = schema.BY_PATH[path]
     written_as = _unknown_name(item, name)

@@ -69,7 +69,7 @@ def _for_guess(unknown: UnknownName, clause: str | None, message: str, guess: Me
     if row.path == "hardware" and (node is None or isinstance(node, Number)) and guess.value != "cpu":
         count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
         form = f"hardware{'=' if unknown.header else ' '}{count} x GPU"
-        help = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints them"
+        help = f"write `{form}`, with the name of your GPU: `xpc list gpus` prints the names"
         return Suggestion("XP101", message, help=help)
     if isinstance(node, Call) and row.head and row.choices and clause is None:  # such as `optim adam(lr=1e-5)`
         called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
@@ -160,7 +160,7 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
         cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
         named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
         form = f"{cards['count'] if cards is not None else 'N'} x {'GPU' if named is None else named.name}"
-        which = "" if named is not None else ", with the name of your GPU: `xpc list gpus` prints them"
+        which = "" if named is not None else ", with the name of your GPU: `xpc list gpus` prints the names"
         return Suggestion("XP101", message, help=f"write `hardware {form}`{which}")
     unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
     if unset:

@@ -102,7 +102,7 @@ def _counted(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     if gpu is None and match["gpu"].isdecimal():
         return found
     if gpu is None:
-        help = f"`{match['gpu'][:40]}` is not a registered GPU: `xpc list gpus` prints them"
+        help = f"`{match['gpu'][:40]}` is not a registered GPU: `xpc list gpus` prints the names"
         return evolve(found, help=help, edits=())
     form = f"{match['count']} x {gpu.name}"
     return _put(found, start + match.start("gpu"), start + match.end("gpu"), gpu.name, f"write `{form}`")

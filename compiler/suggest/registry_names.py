@@ -208,7 +208,7 @@ def gpu(name: str) -> tuple[Guess, str]:
     if typos:
         return Guess(tuple(typos[:MOST])), ""
     if name.lower().removesuffix("s") in ("gpu", "card", "device", "cuda", "accelerator", "nvidia"):
-        return Guess(()), "write `hardware N x GPU`, with the name of your GPU: `xpc list gpus` prints them"
+        return Guess(()), "write `hardware N x GPU`, with the name of your GPU: `xpc list gpus` prints the names"
     return Guess(()), "`xpc list gpus` prints the GPUs of the registry"
 
 

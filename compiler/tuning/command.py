@@ -52,7 +52,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--calibration", metavar="FILE", help="measurements of real runs, as `xpc tune` writes them")
     parser.add_argument("--compare", action="store_true", help="print one line for each plan")
     parser.add_argument("--fail-if", action="append", default=[], metavar="EXPR", help="as 'gpu_hours > 500'")
-    parser.add_argument("--html", metavar="FILE", help="write the plan as a page, too")
+    parser.add_argument("--html", metavar="FILE", help="also write the plan to an HTML page")
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="output format (default: text)")
     return parser.parse_intermixed_args(list(arguments))  # specs may also follow options
 

@@ -168,7 +168,7 @@ def difference(bundle: Bundle) -> str | None:
         return "" if marker else None
     was = marker.get("settings")
     if not isinstance(was, dict):
-        return ", which does not say how it differs"
+        return ", whose settings are not recorded"
     differs = same_run.differences(was, same_run.settings(bundle), bundle.run["division"])
     return differs and f": {differs}"
 

@@ -140,7 +140,7 @@ def test_a_stream_of_one_source_with_steps_is_imported(text, more, buffer):
         (LF.replace("identity,other", "identity"), "max_steps: 100\nsave_strategy: steps\nsave_steps: 20\n"
          "do_eval: true\neval_dataset: other\neval_strategy: epoch\n", "`eval.every` counts epochs"),
         (LF, "max_steps: 100\nsave_steps: 20\n", "a stream has one source"),
-        (AX.replace("type: chat_template", "type:"), "max_steps: 100\nsave_steps: 20\n", "the ids of all rows"),
+        (AX.replace("type: chat_template", "type:"), "max_steps: 100\nsave_steps: 20\n", "the token ids of all rows"),
     ],
 )  # fmt: skip
 def test_a_stream_that_a_spec_cannot_have_is_read_before_the_run(text, more, why):

@@ -117,7 +117,7 @@ def test_missing_rewards_are_a_decision(here, capsys):
     assert "XP114" in err
     status, _, err = run("r.yaml", "--partial", capsys=capsys)
     assert status == 3
-    assert "what the reward functions compute: no `rewards.py`" in err
+    assert "what the reward functions compute, because the file `rewards.py`" in err
     (here / "rewards.py").write_text("def exact_match(completions, **_):\n    return [1.0] * len(completions)\n")
     assert run("r.yaml", "--partial", capsys=capsys)[0] == 0
 

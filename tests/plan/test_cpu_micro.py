@@ -52,6 +52,6 @@ def test_the_plan_of_a_cpu_names_no_gpu_and_shows_small_sizes(tmp_path) -> None:
     assert found.spec is not None
     lines = show.text([plan(found.spec)]).split("\n")
     assert "memory: unknown, the memory of a CPU process is not planned" in lines
-    assert "time: unknown, the speed of a CPU is not planned" in lines
+    assert "time: unknown, xpc does not predict the speed of a CPU" in lines
     (saves,) = [line for line in lines if "checkpoints of" in line]
     assert re.fullmatch(r"  2 checkpoints of 0\.\d MiB, \d\.\d MiB to write", saves)

@@ -334,4 +334,4 @@ def test_the_text_of_several_runs_has_aligned_curves_and_only_rows_that_differ(l
     own = text[text.index("\ny\n\nended without a result") :]
     assert re.search(r"^  steps +.* differs: the run ended before its last step$", own, re.M)
     assert "optimizer.lr" not in own
-    assert "has all rows of its run" in own
+    assert "To see all values of a run, report one folder" in own

@@ -247,7 +247,7 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
     result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, result.usage("out", False, True))
     card = (out / "README.md").read_text()
-    assert "| `model` | gemma |\n| `rows.jsonl` | unknown: it has no README.md here |" in card
+    assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")
     assert "| `loss` | 2.0000 | 2.0000 (step 1) | nan |" in card
     assert "2 steps, 16 sequences, 1,234 tokens in 3 s in 2 starts." in card

@@ -276,7 +276,7 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
     thread.join()
     other.close()
     assert node_protocol.ask(node, {"ask": "clock"}) == {}
-    assert node.found[0].startswith("it ended while it was asked about its clock")
+    assert node.found[0].startswith("the node ended before it answered a question about its clock")
     node.found.clear()
     assert node_protocol.receive(node) == {}
 
@@ -329,10 +329,10 @@ def test_the_file_that_shows_a_shared_folder(bundle: Bundle, tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); GLOO_SOCKET_IFNAME"),
-        ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); NCCL_SOCKET_IFNAME"),
+        ({"trying": "gloo", "error": "no route"}, "gloo does not connect the nodes (no route); set GLOO_SOCKET_IFNAME"),
+        ({"trying": "nccl", "error": "refused"}, "nccl does not connect the nodes (refused); set NCCL_SOCKET_IFNAME"),
         # The node failed before it tried a backend, so the message names gloo, which it tries first.
-        ({"error": "no port"}, "gloo does not connect the nodes (no port); GLOO_SOCKET_IFNAME"),
+        ({"error": "no port"}, "gloo does not connect the nodes (no port); set GLOO_SOCKET_IFNAME"),
     ],
 )
 def test_an_all_reduce_that_fails_stops_the_run(

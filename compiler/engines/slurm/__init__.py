@@ -94,7 +94,8 @@ class Slurm(Engine):
                 "XP888",
                 f"an array of {len(members):,} tasks is more than Slurm accepts by default",
                 evolve(sweep, text=f"{LARGEST_ARRAY:,} tasks, unless slurm.conf sets `MaxArraySize`"),
-                help=f"ask for `MaxArraySize={len(members) + 1}`, or write two sweeps that `extends` one base",
+                help=f"ask the cluster's administrator for `MaxArraySize={len(members) + 1}`, or write two sweeps with "
+                "the same `extends`",
             )
 
 

@@ -181,7 +181,7 @@ def _optimizer(draft: Draft, block: Entry | None) -> None:
         elif inner in ("torch_adam", "adam_w_mode", "bias_correction"):
             same = boolean(one) is not (inner == "torch_adam")
             draft.note(one, "it decides which kernel runs") if same or inner == "torch_adam" else draft.error(
-                one, "a bundle's AdamW has it on"
+                one, f"`{inner}` is always on in a bundle's AdamW"
             )
         else:
             draft.error(one, "a bundle's AdamW has no such parameter")

@@ -337,7 +337,7 @@ def _other_keys(draft: Draft, table: Entries) -> None:
             continue
         if key in ("message_property_mappings", "roles"):
             for part in one.mapping.values():
-                corpus.everything(draft, part, "the runtime knows the speakers of its shapes")
+                corpus.everything(draft, part, "the run reads the usual names of speakers without this key")
         elif key in ("message_field_role", "message_field_content"):
             draft.mark(one, "mapped", "data { format }")
         elif key in ("roles_to_train", "train_on_eos", "train_on_eot", "chat_template", "chat_template_jinja"):

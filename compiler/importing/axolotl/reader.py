@@ -90,7 +90,8 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     shape = draft.settings.get("data.format")
     packed = draft.settings.get("batch.packing")
     if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
-        draft.default("batch.packing.strategy", "bfd_split", "axolotl continues a longer text in another row")
+        why = "axolotl continues a text longer than `sequence_len` in another row"
+        draft.default("batch.packing.strategy", "bfd_split", why)
     follow(draft)
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
@@ -383,7 +384,9 @@ def _defaults(draft: Draft, named: Entries) -> None:
         why = "axolotl's rate rises quadratically during warm-up, the spec's linearly"
         draft.drop("lr_quadratic_warmup", why, square)
     elif square is not None:
-        draft.note(square, "it is off" if square.off else "axolotl reads it for a cosine only")
+        draft.note(
+            square, "it is off" if square.off else "axolotl reads `lr_quadratic_warmup` for a cosine schedule only"
+        )
     auto = named.get("auto_resume_from_checkpoints")
     if auto is not None:
         draft.put("save.resume", "auto" if boolean(auto) else "never", auto)

@@ -78,7 +78,7 @@ def long(draft: Draft, named: Entries) -> None:
     if "text" in shapes and not (packs and len(shapes) == 1):
         draft.differs(
             "sequence_len",
-            "axolotl continues a longer text in another row; the spec "
+            "axolotl continues a text longer than `sequence_len` in another row; the spec "
             + ("keeps its beginning" if len(shapes) == 1 or word == "truncate" else "drops the text"),
         )
     if shapes == ("text",):

@@ -222,7 +222,7 @@ def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides,
         draft.warn(None, why)
     if trainer is not None:
         draft.error(trainer, f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL",
-                    "compare the two trainers; if they learn the same, leave the script's out")  # fmt: skip
+                    "compare the two trainers; if both learn the same, leave the script's trainer out")  # fmt: skip
     _dropped(draft, line, file)
     for one in line.again:
         draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
@@ -325,8 +325,8 @@ def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> N
     elif not sharding.missing_launch(draft, named, text(named) or ""):
         draft.error(
             named,
-            "the file does not exist, and it says how weights and states are sharded",
-            "`--accelerate FILE` names it",
+            "the file does not exist, so the import does not know how weights and states are sharded",
+            "`--accelerate FILE` names the file",
         )
 
 

@@ -183,7 +183,7 @@ def _template(draft: Draft, named: Entries, stage: str) -> None:
     if only is not None and not last:
         draft.note(only, "it is off" if only.off else "the rows have no separate answers")
     elif only is not None and body is None:
-        why = f"the loss on the last answer needs a template that xpc can write, and `{word}` is none of these"
+        why = f"a loss on the last answer only needs a chat template that xpc can write, and xpc cannot write `{word}`"
         draft.error(only, why, "name a template that xpc writes, such as qwen")
     elif only is not None:
         draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer only")
@@ -368,8 +368,8 @@ def _source(draft: Draft, entry: Entry, name: str, folder: str, info: Mapping[st
     if about is None and stage != "pt":
         draft.warn(
             entry,
-            f"no `{folder}/dataset_info.json` lists `{name}`: its rows are read as Alpaca's, as LLaMA-Factory "
-            f"reads them{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
+            f"`{folder}/dataset_info.json` does not list `{name}`: like LLaMA-Factory, the import takes its rows for "
+            f"Alpaca's{UNKNOWN[stage][1] if stage in UNKNOWN else ''}",
         )
     found = rows(draft, entry, name, about or UNKNOWN.get(stage, ({}, ""))[0], stage)
     if found is None:

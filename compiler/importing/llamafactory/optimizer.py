@@ -19,7 +19,7 @@ NUMBERS: Mapping[str, Path] = {
 }  # fmt: skip
 FIXED = {"nesterov": True, "ns_steps": 5}
 """Options of LLaMA-Factory's Muon, with the values that torch's Muon always has."""
-OWN = "not set: that of LLaMA-Factory's Muon"
+OWN = "not set: the default of LLaMA-Factory's Muon"
 GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "paged_adamw8bit": "galore_adamw8bit"}
 """xpc's GaLore optimizer for each base optimizer."""
 

@@ -91,7 +91,7 @@ def llamafactory(
     if "rope_scaling" in named:
         by_length(draft, named["rope_scaling"], named.get("max_length"))
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])
-    draft.note(named.get("resize_vocab"), "the embeddings grow with the tokens")
+    draft.note(named.get("resize_vocab"), "a run that adds tokens always resizes the embeddings")
     others = {key for key, row in KEYS.items() if row.read or row.refused}
     rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
@@ -219,7 +219,7 @@ def _liger(draft: Draft, kernels: Entry) -> None:
         if on:
             draft.put("memory.liger", True, one)
         else:
-            draft.note(one, "without effect on results: no kernel is named, or one with the same arithmetic")
+            draft.note(one, "it does not change results: no kernel is named, or one that computes the same")
     if on and inside is not None and inside.value not in ("auto", True):
         draft.differs(
             "kernel_config", "LLaMA-Factory applies the listed kernels of Liger; a bundle applies all of them", inside
@@ -347,8 +347,9 @@ def _defaults(draft: Draft, named: Entries, stage: str) -> None:
             draft.put("batch.packing.strategy", "wrapped", None, "LLaMA-Factory joins the texts to one stream")
         else:  # `wrapped` without flash attention would let documents attend to each other, which XP310 refuses
             draft.put(
-                "batch.packing.strategy", "bfd_split", None, "LLaMA-Factory continues a longer text in another row"
-            )
+                "batch.packing.strategy", "bfd_split", None,
+                "LLaMA-Factory continues a text longer than `cutoff_len` in another row",
+            )  # fmt: skip
     second = "train_dataset" in named
     usual = SECOND if second else FIRST
     for path, value in usual.items():

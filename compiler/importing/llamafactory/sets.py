@@ -47,8 +47,9 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
     if ranking != (stage in ("rm", "dpo")):
         draft.error(
             entry,
-            f"`{name}` is {'' if ranking else 'no '}ranking data, and `stage: {stage}` "
-            f"{'takes none' if ranking else 'takes nothing else'}",
+            f"`{name}` is ranking data, which `stage: {stage}` cannot use"
+            if ranking
+            else f"`{name}` is not ranking data, which `stage: {stage}` needs",
         )
         return None
     if wrong:
@@ -116,7 +117,8 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
         )
     if form == "openai":
         whys.append(
-            f"`{name}` has rows of `openai`, to whose system prompts LLaMA-Factory adds `detailed thinking off`"
+            f"`{name}` has rows of the format `openai`, and LLaMA-Factory adds `detailed thinking off` to their system "
+            "prompts"
         )
     elif form not in ("alpaca", "sharegpt"):
         whys.append(f"`{name}` has rows of `{form[:40]}`, a format that LLaMA-Factory does not have")

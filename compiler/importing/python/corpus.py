@@ -95,7 +95,8 @@ def _response(draft: Draft, trainer: Object) -> None:
         return
     draft.differs(
         "response_template",
-        "the script's loss begins after this text wherever it last occurs; the spec's begins after the prompt",
+        "the script's loss begins after the last occurrence of this text in a row; the spec's loss begins after the "
+        "prompt",
         Entry("response_template", template.value if isinstance(template.value, str) else None, template.location.file,
               template.location.line),
     )  # fmt: skip

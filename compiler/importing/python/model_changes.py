@@ -97,7 +97,7 @@ def write(draft: Draft, entries: Entries, model: Model, trainer: Object, machine
                 "merge it first, and name the merged model: `--model NAME`",
             )
         else:
-            draft.error(found, "the model goes through a function that is not read",
+            draft.error(found, "the script passes the model to a function that xpc does not read",
                         "leave it out if it changes no weights")  # fmt: skip
     own = {one.location for one in model.seen}
     changed = [

@@ -150,7 +150,7 @@ def _by_caller(file: str, overrides: Overrides) -> Draft | None:
             continue
         if overrides.partial:
             draft = _completed(draft, machine, text, name, options)
-        draft.warn(None, f"`{file}` is a module: `{name}` calls it, and is imported")
+        draft.warn(None, f"`{file}` is a module that `{name}` calls, so the spec is imported from `{name}`")
         return draft
     return None
 

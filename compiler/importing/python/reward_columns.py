@@ -47,7 +47,8 @@ def write(draft: Draft, data: Data | None, functions: list[Function], parts: dic
         made.append(f'"{key}": [{text} for row in rows]')
         names |= used
         draft.note(
-            Entry(f"rows.{key}", None, location.file, location.line), "the reward functions' file makes the column"
+            Entry(f"rows.{key}", None, location.file, location.line),
+            "the file of the reward functions computes this column",
         )
     if not made:
         return "", set()

@@ -224,9 +224,9 @@ def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str
         for name in sorted(names & copied):
             draft.error(
                 Entry(f"reward_functions.{name}", None, where, node.lineno),
-                f"`{node.name}` sets this global of the rewards before the training; the file of the rewards has its "
-                "first value",
-                "write its value in the file of the rewards",
+                f"`{node.name}` sets this global variable of the reward functions before the training, but their file "
+                "has the variable's first value",
+                "write the variable's value at the training in the file of the rewards",
             )
 
 
@@ -301,7 +301,7 @@ def _needed(draft: Draft, machine: Machine, label: str, names: list[str]) -> str
             draft.warn(
                 Entry("reward_funcs", module, where, node.lineno),
                 f"the rewards import `{'.' * getattr(node, 'level', 0)}{module}`, a module of the script's repository",
-                "copy what they use into the file of the rewards",
+                "copy the imported code that the rewards use into the file of the rewards",
             )
         start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
         lines = machine.texts[where].split("\n")[start - 1 : node.end_lineno]

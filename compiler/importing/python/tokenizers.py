@@ -144,7 +144,7 @@ def _padding(draft: Draft, trainer: Object) -> None:
         draft.differs(
             "pad_token",
             f"the script pads with the end token, and {'the collator of trl before 0.16' if old else 'its collator'} "
-            "leaves all of these tokens out of the loss; the spec learns the end of each row",
+            "leaves every end token out of the loss; the spec learns the end token of each row",
             Entry("tokenizer.pad_token", value.last, location.file, location.line),
         )
 

@@ -107,12 +107,16 @@ class _Builder:
 
     def known(self, node: yaml.Node, kind: str) -> None:
         if node.tag != CORE + kind:
-            raise Unreadable(f"the tag `{node.tag[:60]}` is not read: values must be plain", node.start_mark.line + 1)
+            raise Unreadable(
+                f"the tag `{node.tag[:60]}` is not read: write the value without a tag", node.start_mark.line + 1
+            )
 
     def scalar(self, node: yaml.ScalarNode) -> tuple[object, str]:
         written, kind = node.value, node.tag.removeprefix(CORE)
         if not node.tag.startswith(CORE) or kind not in ("str", "int", "float", "bool", "null", "timestamp", "value"):
-            raise Unreadable(f"the tag `{node.tag[:60]}` is not read: values must be plain", node.start_mark.line + 1)
+            raise Unreadable(
+                f"the tag `{node.tag[:60]}` is not read: write the value without a tag", node.start_mark.line + 1
+            )
         if kind == "null":
             return None, ""
         if kind == "bool":

@@ -227,5 +227,7 @@ def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
     elif entry is not None:
         draft.note(
             entry,
-            "the rows have no separate answers" if rows.shape == "text" else "pairs are compared by their answers",
+            "the rows have no separate answers"
+            if rows.shape == "text"
+            else "the prompt of a pair cancels out in the loss",
         )

@@ -235,7 +235,7 @@ def _mixer(draft: Draft, mixer: Entry, named: Entries) -> None:
     test = [one for one in names if "test" in one]
     unexpected = [one for one in names if one not in (*train, *test)]
     if splits is not None and unexpected:
-        draft.error(splits, f"`{unexpected[0]}` is neither for training nor for testing")
+        draft.error(splits, f"the name of the split `{unexpected[0]}` contains neither `train` nor `test`")
     elif splits is not None:
         draft.mark(splits, "mapped", "data, eval.split")
     configs, parts = named.get("dataset_configs"), list(mixer.mapping.values())
@@ -279,7 +279,8 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
         found = source(draft, name, inside.get("name"), inside.get("split"), inside.get("columns"))
         fraction = inside.get("fraction")
         if fraction is not None and not fraction.empty:
-            draft.error(fraction, "a spec has no fraction of a source: TRL takes the first rows of each part",
+            draft.error(fraction, "TRL takes the first rows of each dataset, up to its `fraction` of the mixture; a "
+                        "spec cannot do this",
                         "write `data { SOURCE(take=N) }` with the number of rows")  # fmt: skip
         if found is not None:
             draft.sources.append(found)

@@ -237,7 +237,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
         old = draft.settings.pop(f"lora.{name}", None)
         if old is not None and old.entry is not None:
             draft.outcomes.pop((old.entry.file, old.entry.key), None)
-            draft.note(old.entry, f"the adapter in `{names[0]}` has its own")
+            draft.note(old.entry, f"the saved adapter in `{names[0]}` decides it")
     draft.put("lora.from", names[0], entry)
 
 

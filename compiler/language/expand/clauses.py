@@ -113,7 +113,7 @@ class Clauses(Collector):
         elif clause == "eval" and isinstance(node, Ref | String | List):
             form = self.implied_setting(clause, node) or f"data = {self.typed(node.span)}"
             edit = form if len(form) < 60 else None
-            message = f"`eval` has no value of its own: {'the rows are `data`' if form[0] == 'd' else 'write when'}"
+            message = "a value in `eval` needs the name of its setting"
             self.problem("XP104", message, node.span, help=f"write `eval {{ {form} }}`", edit=edit)
         elif not (isinstance(node, Number) and self.is_reported(node)):
             form = self.implied_setting(clause or "", node)

@@ -163,7 +163,7 @@ class _DataBlock:
                     more = ": a share of the rows of this source" if form.endswith("%") else ""
                 elif near == "share" and isinstance(part, Setting):
                     location, form = part.span, self.share(part)
-                    more = ": its part of the mixture, 100% with those of all other sources"
+                    more = ": the shares of all sources add up to 100%"
                 self.clauses.problem(
                     "XP101",
                     f"`{text}` is not a setting of a source",

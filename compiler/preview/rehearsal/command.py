@@ -36,7 +36,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--python", metavar="PATH", help="the interpreter that trains (default: this one if it has trl, or $PYTHON)")
     add("--format", choices=("text", "markdown", "json"), default="text", help="output format (default: text)")
     add("--ci", action="store_true", help="rehearse each spec that changed, and print a summary in Markdown")
-    add("--base", metavar="COMMIT", help="with --ci: only specs that the changes since this commit concern")
+    add("--base", metavar="COMMIT", help="with --ci: only specs that are affected by changes since this commit")
     options = parser.parse_args(list(arguments))
     single = [name for name in ("rows", "member", "keep") if getattr(options, name) is not None]
     if options.ci and single:

@@ -50,7 +50,7 @@ def template_changes(one: Spec, other: Spec) -> Iterator[str]:
     if was is None or now is None:
         return
     if was == now:
-        yield f"{name} is written as before by the other chat template"
+        yield f"both chat templates write the same text for {name}"
         return
     yield f"{name} as the chat template writes it:"
     lines = list(unified_diff(was.split("\n"), now.split("\n"), lineterm="", n=1))[2:]

@@ -102,7 +102,7 @@ def two_dtypes(spec: Spec) -> Iterator[Finding]:
     if spec.bits and spec.text("precision") == "fp32" and adapter_dtype(spec) == "bf16":
         yield Finding(
             spec.location("model.dtype", "the adapters' dtype, too"),
-            f"vera cannot train over a {spec.text('model.dtype')} base of {spec.bits} bits in fp32",
+            f"vera cannot train in fp32 if the base has {spec.bits} bits and the dtype {spec.text('model.dtype')}",
             write("dtype = fp32", ", or `precision bf16`"),
             (spec.label("precision", "no autocast"),),
         )

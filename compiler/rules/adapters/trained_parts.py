@@ -97,7 +97,7 @@ def setting_of_another(spec: Spec) -> Iterator[Finding]:
         )
     if spec.flag("oft") and spec.written("lora.rank") and spec.written("lora.block_size"):
         yield Finding(
-            spec.location("lora.rank", "number of blocks in a layer"),
+            spec.location("lora.rank", "for oft, the number of blocks in a layer"),
             "oft takes `rank` or `block_size`, not both",
             "leave `rank` out",
             (spec.label("lora.block_size", "size of a block"),),

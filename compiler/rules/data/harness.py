@@ -80,7 +80,7 @@ def leaderboard(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location(TASKS, "five groups: bbh, gpqa, ifeval, mmlu_pro, musr"),
             "`leaderboard` runs without `leaderboard_math_hard`, whose data was withdrawn",
-            "write `[leaderboard, leaderboard_math_hard]` to run it on a copy of the data by another author",
+            "write `[leaderboard, leaderboard_math_hard]` to run that task on another author's copy of the data",
         )
 
 

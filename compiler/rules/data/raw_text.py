@@ -27,7 +27,7 @@ def no_such_text(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("data.documents", "no source is a .txt file"),
             "`documents` has no effect: it divides .txt files into rows",
-            "leave it out; in other files each row is one document",
+            "leave `documents` out; in a file that is not .txt, each row is one document",
         )
     if spec.written("data.long") and not any(one.shape == "text" and not one.chat for one in spec.sources):
         yield Finding(

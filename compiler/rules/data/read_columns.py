@@ -145,7 +145,8 @@ def system_not_read(spec: Spec) -> Iterator[Finding]:
         if "system" in found.columns and spec.get("data.prompt_template") is None:
             yield Finding(
                 source.label,
-                f"`{source.name[:80]}` has a column `system`, and no row is a conversation",
+                f"`{source.name[:80]}` has a column `system`, which only conversations use, and its rows are not "
+                "conversations",
                 "write `chat`, which turns a prompt and its answer into a conversation",
             )
 

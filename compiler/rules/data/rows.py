@@ -113,8 +113,9 @@ def _odd_tools(source: DataSource, found: Survey) -> Iterator[Finding]:
     if one is not None and read and rows.conversational(source):
         yield Finding(
             source.label,
-            f"row {one.first} of `{source.name[:80]}` has tools that are not a list of objects with a name",
-            'write a list, such as `[{"name": "add", "parameters": {}}]` (rows are counted from 0)',
+            f"row {one.first} (counted from 0) of `{source.name[:80]}` has tools that are not a list of objects with a "
+            "name",
+            'write a list, such as `[{"name": "add", "parameters": {}}]`',
         )
 
 

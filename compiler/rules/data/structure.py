@@ -179,8 +179,7 @@ def not_compared(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 source.label,
                 f"`{source.name[:80]}` has {kinds}, and xpc does not know whether the chat template writes such parts",
-                "before its first step the run compares the rows with their rendered texts; `chat_template = qwen3` "
-                "writes these parts",
+                "the run checks this before its first step, and `chat_template = qwen3` writes such parts",
             )
 
 
@@ -219,7 +218,7 @@ def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
 ODD_CALLS = {
     "unnamed_call": ("does not name its function", 'write its `name`: `{"name": "add", "arguments": {}}`'),
     "moved_arguments": (
-        "has no `arguments`, and has them under another key",
+        "has its arguments under another key than `arguments`",
         'rename this key: `{"name": "add", "arguments": {"a": 1}}`',
     ),
     "odd_arguments": ("has arguments that are not a JSON object", 'write an object, such as `{"city": "Paris"}`'),

@@ -114,7 +114,7 @@ def template_never_used(spec: Spec) -> Iterator[Finding]:
     written = spec.written("model.chat_template")
     if written and rows.all_texts(spec.data):
         yield Finding(
-            spec.location("model.chat_template", "saved with the tokenizer, not trained with"),
+            spec.location("model.chat_template", "the template is only saved with the tokenizer"),
             "there is a chat template, but no row is a conversation",
             "leave `chat_template` out"
             if all(one.shape == "text" for one in spec.data)

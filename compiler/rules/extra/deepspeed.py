@@ -311,7 +311,7 @@ def unwritten_shards(spec: Spec) -> Iterator[Finding]:
     if wanted and spec.stack.facts.secondary_shards is False:
         yield Finding(
             spec.extra_location("deepspeed", HPZ, f"DeepSpeed {spec.stack.pins['deepspeed']}"),
-            "the second copy of the weights is read before it is written",
+            f"with `{HPZ}`, DeepSpeed reads the second copy of the weights before it writes this copy",
             write(f"{HPZ} = 1"),
             (spec.label("target", "the target"),),
         )

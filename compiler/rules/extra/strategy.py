@@ -26,7 +26,7 @@ def unused_with_reentrant(spec: Spec) -> Iterator[Finding]:
     finds_unused = spec.extra_value("trl", "ddp_find_unused_parameters") is True
     reentrant = spec.flag("memory.checkpointing") and spec.flag("memory.checkpointing.reentrant")
     if finds_unused and reentrant and spec.text("strategy") == "ddp" and spec.hardware.world > 1:
-        location = spec.extra_location("trl", "ddp_find_unused_parameters", "every parameter would be ready twice")
+        location = spec.extra_location("trl", "ddp_find_unused_parameters", "each gradient would be ready twice")
         yield Finding(
             location,
             "DDP cannot look for unused parameters under reentrant checkpointing",

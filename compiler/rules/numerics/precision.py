@@ -49,10 +49,10 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     plain = spec.model.id[: found.start()] if spec.model.id else ""
     if spec.lora and not never:
         if spec.bits == 8 if kind == "BNB-4BIT" else spec.bits is not None:
-            place = spec.label("lora.bits", "not applied to packed weights") if spec.written("lora.bits") else None
+            place = spec.label("lora.bits", "not applied to quantized weights") if spec.written("lora.bits") else None
             yield Finding(
-                place or spec.location(spec.adapter, "not applied to packed weights"),
-                f"the name of `{spec.model.name[:80]}` says that its weights are packed already ({found[1]})",
+                place or spec.location(spec.adapter, "not applied to quantized weights"),
+                f"the name of `{spec.model.name[:80]}` says that its weights are already quantized ({found[1]})",
                 f"leave `bits` out, or name the unquantized model, such as `{plain[:80]}`"
                 if place is not None
                 else f"name the unquantized model, such as `{plain[:80]}`",

@@ -97,7 +97,7 @@ RANGES = (
     Range("lora.embedding_lr", 1e-9, 1e-2, "embedding_lr = 1e-6", "1e-6"),
     Range("lora.lr_ratio", 1, 512, "lr_ratio = 16", "4 to 64"),
     # settings of the optimizer and of the schedule
-    Range("optimizer.eps", 1e-20, 1e-3, "eps = 1e-8", "1e-8 to 1e-5; 0 divides by 0 where a gradient is 0", (), ADAM,
+    Range("optimizer.eps", 1e-20, 1e-3, "eps = 1e-8", "1e-8 to 1e-5; with 0, a gradient of 0 gives NaN", (), ADAM,
           handled=-1),
     Range("optimizer.weight_decay", 0, 1, "weight_decay = 0.1", "0 to 0.5", (), ADAM),
     Range("optimizer.clip", 1e-3, INFINITE, "clip = 1", "0.1 to 2", handled=LEAST_CLIP),

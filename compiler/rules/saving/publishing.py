@@ -113,7 +113,7 @@ def branches_without_weights(spec: Spec) -> Iterator[Finding]:
     if sharded and spec.flag("save.hub.checkpoint_branches"):
         yield Finding(
             spec.location("strategy.state_dict", "writes shards and no model.safetensors"),
-            "sharded checkpoints leave their branches without weights",
+            "the branch of a sharded checkpoint contains no weights",
             write("state_dict = full"),
             (spec.label("save.hub.checkpoint_branches", "a branch for each checkpoint"),),
         )

@@ -84,7 +84,7 @@ def like_a_key(spec: Spec) -> Iterator[Finding]:
             yield Finding(
                 spec.location(path, "40 hexadecimal digits"),
                 f"`{path[6:]}` looks like a Weights & Biases key",
-                f'write a name, such as `{path[6:]} = "{spec.name}"`; for a commit the first digits are enough',
+                f'write a name, such as `{path[6:]} = "{spec.name}"`; if the value is a commit, write its first digits',
             )
 
 

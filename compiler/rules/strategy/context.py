@@ -108,7 +108,7 @@ def sizes(spec: Spec) -> Iterator[Finding]:
     elif shard == size < world and not spec.ulysses:
         yield Finding(
             spec.location(SETTING, f"{shard} / {size} = 1 rank to shard over"),
-            f"each of {world // shard} replicas is one sequence group of {size}, so no weight is sharded",
+            f"the {size} processes of a replica all share one sequence, so none of them shards a weight",
             f"write `shard = {2 * size}`, or `strategy fsdp(context_parallel={size})`",
             related,
         )

@@ -205,7 +205,7 @@ def hybrid_mesh(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("strategy", f"{world} processes make one group of {shard}"),
             "hsdp with one group is the same as fsdp",
-            "write `strategy fsdp`, `shard`, or more `nodes`",
+            "write `strategy fsdp`, a smaller `shard`, or more `nodes`",
             (spec.label("nodes"), spec.label("strategy.shard")),
         )
     elif shard == 1:

@@ -170,7 +170,9 @@ def ask(one: Node, question: Mapping[str, Any]) -> dict[str, Any]:
         one.line.send({GREETING: 1, **question})
         return one.line.read(ANSWER)
     except OSError as error:
-        one.found.append(f"it ended while it was asked about its {question['ask']} ({error.strerror or error})")
+        one.found.append(
+            f"the node ended before it answered a question about its {question['ask']} ({error.strerror or error})"
+        )
         one.line.close()
         one.line = None
         return {}

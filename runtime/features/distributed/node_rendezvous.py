@@ -18,8 +18,8 @@ from .node_protocol import Node, Rendezvous
 SKEW = 5.0
 """A warning is printed if two clocks differ by more than this many seconds plus the error of the measurement."""
 HINTS = {
-    "gloo": "GLOO_SOCKET_IFNAME names the interface, now {interface}",
-    "nccl": "NCCL_SOCKET_IFNAME names the interface, and NCCL_DEBUG=INFO shows more",
+    "gloo": "set GLOO_SOCKET_IFNAME to the network interface between the nodes (now {interface})",
+    "nccl": "set NCCL_SOCKET_IFNAME to the network interface between the nodes; NCCL_DEBUG=INFO shows more",
 }
 
 

@@ -84,7 +84,8 @@ def _learned(column: str, ids: list[int], labels: list[int], where: str) -> dict
         )
     if not column and UNLEARNED in labels:
         raise RunError(
-            f"{where}: a token is not learned, and this trl learns every token with packing, padding_free and Liger"
+            f"{where}: the row excludes a token from the loss, but this trl learns every token with packing, "
+            "padding_free or Liger"
         )
     mask = [int(one != UNLEARNED) for one in labels]
     return {"input_ids": ids, "completion_mask": mask} if column else {"input_ids": ids}

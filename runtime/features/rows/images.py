@@ -96,7 +96,10 @@ def _joined(content: Sequence[Any], where: str) -> str:
                 "is in the column of images"
             )
         elif PLACE in text:
-            raise RunError(f"{where}: a text of a message with parts contains {PLACE}; an image's part is its place")
+            raise RunError(
+                f"{where}: a message that is a list of parts has {PLACE} in a text; in such a message, write a part of "
+                'the type "image" at the place of each image'
+            )
         else:
             texts.append(text)
     return "".join(texts)

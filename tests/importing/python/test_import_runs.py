@@ -251,5 +251,5 @@ remember(open("names.txt").read().split())
 GRPOTrainer(model="Qwen/Qwen2.5-0.5B", args=GRPOConfig("out"), train_dataset={DATA}, reward_funcs=right).train()
 """
     found = script(text, "--rewards", "rewards.py")
-    assert decided(found, "`remember` sets this global of the rewards")
+    assert decided(found, "`remember` sets this global variable of the reward functions")
     assert not decided(script(text.replace("\nremember(", "\nprint("), "--rewards", "rewards.py"), "sets this global")
