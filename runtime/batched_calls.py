@@ -164,7 +164,7 @@ class Calls:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again: the next calls repeat the recorded ones."""
+        """Start again at the first recorded call, because the function makes the same calls when it runs again."""
         self.text = self.rendering = self.chat = 0
 
 
@@ -200,7 +200,10 @@ class Recorder:
         return PLACES["token_bytes"](self.tokenizer._tokenizer)
 
     def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
-        """The rows that the function returns for these places. Raises NotBatched."""
+        """The result of ``function`` for each of ``places``. The texts that its calls tokenize are encoded together.
+
+        Raises NotBatched if this is impossible, for example because the calls differ when the function runs again.
+        """
         found, calls = dict[int, dict[str, Any]](), {place: Calls() for place in places}
         left = list(places)
         with self._recording():

@@ -121,7 +121,7 @@ def _is_tool(tool: object) -> bool:
 
 
 def odd_arguments(call: object) -> bool:
-    """Whether the arguments of a tool call are something else than a JSON object, or the text of one. Missing arguments
+    """Whether the arguments of a tool call are neither a JSON object nor the text of a JSON object. Missing arguments
     are allowed.
     """
     function = call.get("function", call) if isinstance(call, dict) else None

@@ -74,8 +74,9 @@ def order(found: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def group(found: Mapping[str, Any]) -> str:
-    """A phrase with the number of completions per prompt: `, for a group of 8 completions`. In distillation, a phrase
-    with the share of the batches that have the rows' answers: `, in 40.0 % of the batches`. Empty for other methods.
+    """A phrase that ends a line about a sequence. For methods with groups, it has the number of completions per prompt:
+    `, for a group of 8 completions`. For distillation, it has the share of the batches that have the rows' own answers:
+    `, in 40.0 % of the batches`. Empty for other methods.
     """
     if 0 < (share := found.get("generated_share", 0)) < 1:
         return f", in {100 * (1 - share):.1f} % of the batches (the student generates the other answers)"

@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def is_exact(options: argparse.Namespace) -> bool:
-    """Whether the printed text is the formatted text itself, so that nothing may be added to it."""
+    """Whether the printed text is the formatted file itself, which must be printed unchanged."""
     return "-" in options.files and not options.check and not options.diff
 
 

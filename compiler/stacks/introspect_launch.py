@@ -52,8 +52,8 @@ def accelerate() -> dict[str, Any]:
 
 
 def _fsdp_field(name: str, default: Any) -> dict[str, Any]:
-    """The type and the choices of a key of fsdp_config. accelerate's parser has flags as the texts
-    "true" and "false".
+    """The type and the choices of a key of fsdp_config. In accelerate's parser, the default of a flag is the text
+    "true" or "false".
     """
     if default in ("true", "false"):
         return {"type": "bool", "default": default == "true"}

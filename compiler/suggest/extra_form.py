@@ -55,7 +55,7 @@ def extra_argument(name: str, node: Value | None, typed: str | None, header: boo
     """How to write an unknown name in `extra`, for the newest stack; None if no library has such an argument.
 
     If the argument was renamed, the result has its current name. A key of accelerate or DeepSpeed is found by its last
-    part; then `fits` is false, because only some strategies read such keys.
+    part. For such a key, `fits` of the result is false, because only some strategies read it.
     """
     stack = stacks.default()
     value, own = typed if typed is not None else "...", _of_trl(stack, name)

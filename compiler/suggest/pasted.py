@@ -229,8 +229,8 @@ def _apply_advice(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """The errors of a spec, of one kind: its syntax errors; if it has none, its errors about names; if it has none of
-    these either, its errors about values.
+    """The first kind of errors that a spec has. The kinds are, in this order: syntax errors, errors about names, errors
+    about values.
     """
     file, found = parse(Source("pasted.xp", text))
     if found:

@@ -21,8 +21,9 @@ from xpc.grammar.tree import Count, Value
 
 
 def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
-    """The settings that an unknown name misspells by one typing mistake, if they take the written value. They belong to
-    `clause`; without a clause, they are legal outside of clauses. Names of three letters need a value.
+    """The settings whose names differ from an unknown name by one typing mistake, and that accept the written value.
+    They are settings of `clause`, or without a clause, settings that are legal outside of clauses. For a name of three
+    letters without a value, the result is empty.
     """
     name, alone = unknown.name.lower(), unknown.node is None
     if len(name) < 3 or (clause is None and unknown.label.source.text[unknown.label.span.end :][:1] in ("(", "{")):

@@ -1,7 +1,7 @@
 """Load hub kernels at the commits that a bundle pins.
 
 When transformers loads a model with attention from the hub, or imports the module of some families, it asks the
-``kernels`` package for a version, which is a moving branch.
+``kernels`` package for a version. A version is a branch of the hub, so its code may change between two runs.
 """
 
 from collections.abc import Mapping

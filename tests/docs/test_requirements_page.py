@@ -1,4 +1,4 @@
-"""docs/requirements.md has a result of `make resolve` for every set of requirements that is emitted today."""
+"""docs/requirements.md has a result of `make resolve` for every set of requirements that bundles have today."""
 
 from __future__ import annotations
 

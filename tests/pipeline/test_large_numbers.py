@@ -101,7 +101,7 @@ LONG = {
 
 @pytest.mark.parametrize("name", LONG)
 def test_twice_as_long_is_not_four_times_as_much(name: str) -> None:
-    """Each of these once took more than two seconds of processor time."""
+    """The check of each spec in `LONG` once took more than two seconds of processor time."""
     with limited():
         assert checked(LONG[name]).problems is not None
 

@@ -1,4 +1,6 @@
-"""`checkpointing(selective)`: the plan adds to full recomputation what TRL's policy saves in a real model."""
+"""For `checkpointing(selective)`, the plan adds to the memory of full recomputation the tensors that TRL's policy saves
+in a real model.
+"""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """The rows of a family in the table and their errors, if the installed library versions wrote them; otherwise
-    empty.
+    """A family's rows in the table, and the errors of those that are not exact. Both are empty unless the rows
+    were measured with the installed library versions.
     """
     path = coefficients.table_of(stack)
     if not os.path.exists(path):

@@ -15,7 +15,7 @@ class Layer(torch.nn.Module):  # type: ignore[misc]
 
 
 class Model(torch.nn.Module):  # type: ignore[misc]
-    """Three layers between embeddings and a head, which may be tied."""
+    """Embeddings, three layers and a head. With `tied`, the head shares the weight of the embeddings."""
 
     def __init__(self, tied: bool = False) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ FIRST, LARGEST = 64, 2_000_000
 
 
 def seconds(work: Work, times: int, enough: float = 0.0) -> float:
-    """The least CPU seconds of several runs; one run is enough if it takes less than `enough`."""
+    """Run the work at most `times` times; return the least CPU seconds. A run below `enough` seconds is the last."""
     least = inf
     for _ in range(times):
         started = time.process_time()

@@ -79,7 +79,7 @@ def test_a_spec_with_an_error_is_no_checked_spec(spec):
 
 @pytest.mark.slow
 def test_strict_mypy_refuses_each_mistake(tmp_path):
-    """A file with one mistake per line: mypy reports an error in each, and none in the line without a mistake."""
+    """In a file with one mistake per line and two correct lines, mypy reports an error in each wrong line only."""
     imports = (("lower", "lower"), ("spec", "Spec"), ("spec.checked", "CheckedSpec"))
     lines = [*(f"from xpc.compiler.{module} import {name}" for module, name in imports), "", ""]
     lines += ["def read(spec: Spec, checked: CheckedSpec) -> None:"]

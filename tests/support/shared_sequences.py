@@ -22,8 +22,8 @@ LENGTH = 16
 def error(model_type: str, rank: int) -> float | str:
     """The largest error of a logit in this process's half of a sequence, against the model without parallelism.
 
-    The first process gets the first half of the sequence, as from a run's data loader. If an exception occurs, the
-    result is the exception as text.
+    The first process gets the first half of the sequence, as it would from the data loader of a run. If an exception
+    occurs, the result is the exception as text.
     """
     import tiny_models
     import torch

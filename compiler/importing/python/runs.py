@@ -28,8 +28,8 @@ HARMLESS = (
 
 
 def trainers_of(machine: Machine) -> list[Object]:
-    """The trainers on which the script calls `train`; if there are none, all trainers that it creates. A function that
-    the script calls twice with other settings makes two runs.
+    """The trainers on which the script calls `train`; if there are none, all trainers that it creates. If
+    the script calls a function twice with different settings, the result has two trainers.
     """
     made: list[Object] = []
     for one in machine.calls:  # a function may be interpreted twice, so the same call is kept once
@@ -84,7 +84,9 @@ def changed_parts(draft: Draft, trainer: Object) -> None:
 
 
 def _folder(trainer: Object) -> str:
-    """The output folder of a run, to name one of several that the same line trains; "" if it is not known."""
+    """The output folder of a run, in parentheses; "" if it is not known. It distinguishes runs that the same line of
+    a script trains.
+    """
     config = trainer.keywords.get("args")
     value = config.value if config is not None else None
     given = value.argument("output_dir", 0) if isinstance(value, Object) else None

@@ -52,7 +52,7 @@ def _compared(texts: list[str]) -> bool | None:
 
 
 def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` (or another `operator`) for a variable that the script never sets."""
+    """Whether a condition is `[ -z "$X" ]` for a variable that the script never sets. `operator` replaces `-z`."""
     texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     if len(texts) != 2 or texts[0] != operator:
         return False
@@ -61,10 +61,7 @@ def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") ->
 
 
 def both(one: bool | None, other: bool | None, link: str) -> bool | None:
-    """The outcome of `one && other` or `one
-
-    other`; `link` is the operator. An unknown outcome is None.
-    """
+    """The outcome of `one && other` or of `one || other`; `link` is the operator. An unknown outcome is None."""
     decides = link == "||"
     if one is decides or other is decides:
         return decides

@@ -56,8 +56,8 @@ def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
 
 @record
 class ExtraWord:
-    """The finding for a word after a number or a flag that is not needed: its location, message and help, and the
-    correct text.
+    """The finding for an unnecessary word after a number or a flag, such as `steps` in `every=10 steps`: its location,
+    message and help, and the correct text.
     """
 
     span: Span

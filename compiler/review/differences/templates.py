@@ -96,7 +96,9 @@ def rendered(template: str, row: Mapping[str, Any], eos: str | None) -> tuple[st
 
 
 def _render(template: str, row: Mapping[str, Any], eos: str | None) -> str:
-    """Render a row in the fork. Returns at most `LARGEST` bytes of JSON: `{"text": ...}` or `{"error": ...}`."""
+    """Render a row with a template, in a forked process. Returns at most `LARGEST` bytes of JSON: `{"text": ...}` or
+    `{"error": ...}`.
+    """
     from xpc.compiler.review.differences.template_environment import environment
 
     try:

@@ -116,8 +116,8 @@ def _with_base_digests(spec: CheckedSpec, stated: Mapping[str, str]) -> dict[str
 
 
 def _with_bases(spec: CheckedSpec, text: str) -> CheckedSpec:
-    """The spec, in which a setting that came from an extended spec has this spec as its origin again. In the bundle's
-    spec.xp, a comment names the extended spec.
+    """The bundle's spec, in which each setting from an extended spec gets back its origin: the location in the extended
+    spec. In the bundle's spec.xp, a comment at the setting names the extended spec.
     """
     notes = {one.number: one.note.removeprefix(LENGTH) for one in lines(text)}
     bases = {number: Source(note, text) for number, note in notes.items() if note.endswith(".xp")}

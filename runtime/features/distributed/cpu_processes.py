@@ -16,10 +16,10 @@ class CpuProcesses(Feature):
         environ.update(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
 
     def before_arguments(self, bundle: Bundle, values: dict[str, Any]) -> None:
-        """Create the process group, for several processes or for one with DeepSpeed, and make the arguments object use
-        it.
+        """Create the process group for several processes, or for one process with DeepSpeed. TrainingArguments then
+        uses this group (``use_configured_state``).
 
-        Without this group (``use_configured_state``) transformers passes ``ddp_timeout`` on only for GPUs, and
+        Without this group, transformers passes ``ddp_timeout`` on only for GPUs, and
         accelerate 1.15 picks no backend for DeepSpeed on a CPU: each of two ranks would act as a single process, and
         one rank would compile DeepSpeed's shared-memory operator for minutes (TrainingArguments._setup_devices,
         PartialState; confirmed by running it).

@@ -64,8 +64,8 @@ class Processor(Feature):
         return f"; their images add {', '.join(f'{one:,}' for one in added)} tokens" if any(added) else ""
 
     def source_mapped(self, bundle: Bundle, source: Mapping[str, Any], rows: Any) -> Any:
-        """Count the tokens of every row. Raises RunError for rows with more than `seq`, because TRL does not cut them
-        and a cut could divide an image.
+        """Count the tokens of every row. Raises RunError for a row with more than `seq` tokens, because TRL does not
+        cut such rows, and a cut could divide an image.
         """
         if self.processor is not None and rank() == 0:
             conversations = bundle.row_format().conversations

@@ -29,8 +29,8 @@ class LengthLimits(Feature):
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Remember the tokenizer, which counts the tokens of each source's rows later.
 
-        trl 0.24 cuts prompts by the tokenizer's side of truncation. A tokenizer that trl loads itself cuts the
-        beginning; by default, the end would be cut, with the question and the beginning of the answer.
+        trl 0.24 cuts a long prompt at the tokenizer's `truncation_side`. A tokenizer that trl loads itself cuts the
+        left side. The default side is the right one, where a prompt has its last question.
         """
         self.tokenizer = tokenizer
         if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):

@@ -23,8 +23,8 @@ class LocalSources(Feature):
         return _read if source["id"] is None else None
 
     def source_unreadable(self, bundle: Bundle, reason: str, source: Mapping[str, Any], split: str) -> str:
-        """The first bad row of JSON Lines files, or the first Parquet file whose columns have other types; otherwise
-        ``reason``.
+        """The reason why a local source cannot be read: the first bad row of its JSON Lines files, or its first Parquet
+        file whose columns have other types. Without such a row or file, the library's own ``reason``.
         """
         if source["id"] is not None:
             return reason

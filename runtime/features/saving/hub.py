@@ -359,7 +359,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _line(error: Exception) -> str:
-    """The first two lines of a message: in the client's messages, the status and the reason."""
+    """The first three lines of an error's message as one line. The hub's client writes the status and reason there."""
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     text = " ".join(lines[:3]) or type(error).__name__
     return text if len(text) <= 300 else text[:300] + "..."

@@ -20,7 +20,7 @@ from trl_cases import CASES
 
 
 def main() -> None:
-    """Record every file of the version."""
+    """Print, for each case of the installed TRL version, the arguments that TRL reads from its YAML file."""
     version = sys.argv[1]
     import trl
 

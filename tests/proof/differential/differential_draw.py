@@ -32,8 +32,8 @@ rule would have required.
 
 @define
 class One:
-    """A generated spec and what happened to it. `folder` is its bundle; if `past` names a code, it was compiled without
-    that rule.
+    """A generated spec and what happened to it. `folder` has its bundle. If `past` names the code of a rule, the spec
+    was compiled without that rule.
     """
 
     name: str

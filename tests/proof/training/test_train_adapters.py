@@ -1,5 +1,5 @@
 """The tests train four kinds of runs from compiled bundles: adapters next to completely trained modules, adapters with
-two learning rates, rotations, and frozen layers.
+two learning rates, OFT's rotations, and frozen layers.
 
 Each kind of run resumes from a checkpoint. Runs have one process or two, on all stacks.
 """
