@@ -52,7 +52,7 @@ REFUSED = [
     ((["a <image>"], 0, {}), "it has 0 images, and 1 places"),
     (([[{"type": "video"}]], 1, {}), "a part of the type 'video'"),
     (([[{"type": "image", "url": "x"}]], 1, {}), "a part of the type 'image'"),
-    (([[{"type": "text", "text": "a <image>"}]], 1, {}), "a text of a message with parts contains <image>"),
+    (([[{"type": "text", "text": "a <image>"}]], 1, {}), "a message that is a list of parts has <image> in a text"),
     ((["What?"], 1, {"tools": [{"name": "f"}]}), "it has `tools`"),
 ]
 
