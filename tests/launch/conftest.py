@@ -13,10 +13,10 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 from emitted import compiled  # noqa: E402
-from forks import Forks  # noqa: E402
+from forks import Forks, shared  # noqa: E402
 from jobs import STEPS, spec  # noqa: E402
 from slurm import Cluster, missing  # noqa: E402
-from stacks import environment, interpreter  # noqa: E402
+from stacks import environment  # noqa: E402
 from tiny import write_messages  # noqa: E402
 
 from xpc.compiler.stacks import DEFAULT  # noqa: E402
@@ -25,13 +25,11 @@ TINY = os.path.join(os.path.dirname(HERE), "support", "tiny.py")
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[Forks]:
+def warm() -> Forks:
     """A warm interpreter: it has imported the libraries, and forks itself. Most runs set the variable PYTHON to its
     ``python``.
     """
-    forks = Forks(interpreter(DEFAULT), environment())
-    yield forks
-    forks.close()
+    return shared(DEFAULT)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Warm:
     """Warm interpreters for all targets; their folder has the models `tiny`, `teacher` and `begun`, and data files."""
     from method_runs import Warm, files
 
@@ -48,5 +47,4 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
         "completions.jsonl": lines([{"prompt": row[0]["content"], "completion": " yes"} for row in turns]),
         "talks.jsonl": lines(talks),
     })  # fmt: skip
-    yield made
-    made.close()
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+def interpreters(tmp_path_factory: pytest.TempPathFactory) -> Warm:
     """The warm interpreters from which runs are forked, and the folder in which specs are compiled."""
     from method_runs import Warm
 
-    made = Warm(str(tmp_path_factory.mktemp("place")))
-    yield made
-    made.close()
+    return Warm(str(tmp_path_factory.mktemp("place")))
 
 
 @pytest.fixture(scope="session")

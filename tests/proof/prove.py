@@ -66,11 +66,12 @@ put_on_path()
 import violations  # noqa: E402
 from attrs import field, frozen  # noqa: E402
 from compile_support import codes, put  # noqa: E402
+from forks import shared  # noqa: E402
 from lowered import GONE, past  # noqa: E402
 from patience import HUNG  # noqa: E402
 from ports import free_port  # noqa: E402
 from rule_cases import CASES  # noqa: E402
-from stacks import environment, interpreter  # noqa: E402
+from stacks import environment  # noqa: E402
 
 __all__ = ["GONE", "Proof", "Prover", "codes", "every", "failure"]
 CPU_STAGES = ("load", "init", "train", "save")
@@ -193,7 +194,7 @@ class Prover:
     """A running prover.py in a target's interpreter, which works on `jobs` proofs at a time."""
 
     def __init__(self, target: str, jobs: int = 2) -> None:
-        words = [interpreter(target), os.path.join(HERE, "prover.py"), str(jobs)]
+        words = [shared(target).python, os.path.join(HERE, "prover.py"), str(jobs)]
         variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", WANDB_MODE="offline")
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables

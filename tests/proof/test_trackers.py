@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from glob import glob
 from typing import Any
 
 import pytest
+from forks import notes
 from interpreters import with_trackers
 from method_runs import KEPT, STEPS, Trained, Warm, cut, small
 from rule_cases import CASES
@@ -34,11 +35,9 @@ Tracked = Callable[[str, str], tuple[Trained, Trained]]
 
 
 @pytest.fixture(scope="module")
-def with_added(warm: Warm) -> Iterator[Warm]:
+def with_added(warm: Warm) -> Warm:
     """A fixture: warm interpreters that can import the additional trackers."""
-    made = Warm(warm.location, with_trackers)
-    yield made
-    made.close()
+    return Warm(warm.location, with_trackers)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def test_tensorboard_keeps_every_step(tracked: Tracked, target: str) -> None:
 
 def test_trackio_keeps_every_step(tracked: Tracked, warm: Warm) -> None:
     done = tracked(DEFAULT, "trackio")
-    with sqlite3.connect(os.path.join(warm.notes, "colours.db")) as kept:
+    with sqlite3.connect(os.path.join(notes(), "colours.db")) as kept:
         rows = [(name, json.loads(event)) for name, event in kept.execute("select run_name, metrics from metrics")]
     assert {name for name, _ in rows} == {"answers"}
     losses = [event["train/loss"] for _, event in rows if "train/loss" in event]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from runtime_bundles import ROOT, command, environment, launch, plan, source, wr
 
 sys.path.append(os.path.join(ROOT, "tests", "support"))
 
-from forks import Forks
-from interpreters import interpreter
+from forks import Forks, shared
 from patience import HUNG
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -34,12 +33,9 @@ class Stacks:
 
     def __init__(self, location: Path) -> None:
         self.location = location
-        self.servers: dict[str, Forks] = {}
 
     def of(self, target: str) -> Forks:
-        if target not in self.servers:
-            self.servers[target] = Forks(interpreter(target), environment())
-        return self.servers[target]
+        return shared(target)
 
     def fork(self, target: str, folder: str, cwd: str, *words: str, **settings: Any) -> dict[str, Any]:
         """The output and exit status of the bundle's trainer, or of another program, without a launcher."""
@@ -59,16 +55,10 @@ class Stacks:
             self.fork(target, made, str(self.location), made, program=TINY)
         return made
 
-    def close(self) -> None:
-        for server in self.servers.values():
-            server.close()
-
 
 @pytest.fixture(scope="module")
-def stacks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stacks]:
-    made = Stacks(tmp_path_factory.mktemp("tiny"))
-    yield made
-    made.close()
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> Stacks:
+    return Stacks(tmp_path_factory.mktemp("tiny"))
 
 
 def bundle(tmp_path: Path, stacks: Stacks, target: str, **shape: int) -> tuple[str, str, str, dict[str, Any]]:
@@ -327,6 +317,11 @@ def test_the_final_save_of_sharded_fsdp_is_whole(tmp_path: Path, stacks: Stacks,
     ]  # fmt: skip
 
 
+def without_warnings(text: str) -> str:
+    """The text without Python's warnings, each with its line of source. A shared interpreter does not hide them."""
+    return re.sub(r"^\S+\.py:\d+: \w*Warning: .*\n(  .*\n)?", "", text, flags=re.M)
+
+
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_failure_after_the_start_ends_in_a_line_of_each(
@@ -339,7 +334,7 @@ def test_a_failure_after_the_start_ends_in_a_line_of_each(
     write(folder, facts)
     environ = {**environment(), "XPC_PREFLIGHT": "passed"}
     done = subprocess.run(command(folder, python), cwd=cwd, env=environ, capture_output=True, text=True)
-    lines = done.stderr.splitlines()
+    lines = without_warnings(done.stderr).splitlines()
     assert done.returncode == 1
     assert "late.jsonl, row 9: 'alien' is no known speaker" in lines[0]
     assert len(lines) == world, done.stderr
@@ -373,7 +368,7 @@ def test_ending_the_launcher_ends_the_run(tmp_path: Path, stacks: Stacks) -> Non
     while time.monotonic() < deadline and not os.path.exists(os.path.join(cwd, "out", "metrics.jsonl")):
         time.sleep(0.1)
     started.terminate()
-    output = started.communicate(timeout=HUNG)[1]
+    output = without_warnings(started.communicate(timeout=HUNG)[1])
     assert started.returncode == 75
     assert output.startswith("launch.sh: stopped as asked: the same command resumes from checkpoint-")
     size = os.path.getsize(os.path.join(cwd, "out", "metrics.jsonl"))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from forks import of_python
 from stacks import environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -27,8 +28,10 @@ def run(*words: str, cwd: str, processes: int = 1, **variables: str) -> subproce
     """Run a program with torchao on a CPU, in one process or several."""
     path = os.pathsep.join([TORCHAO, HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
     environ = environment(PYTHONPATH=path, CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", **variables)
-    start = [] if processes == 1 else ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
-    return subprocess.run([sys.executable, *start, *words], cwd=cwd, env=environ, capture_output=True, text=True,
+    start = [of_python(sys.executable, path).python]
+    if processes > 1:
+        start = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+    return subprocess.run([*start, *words], cwd=cwd, env=environ, capture_output=True, text=True,
                           check=False)  # fmt: skip
 
 

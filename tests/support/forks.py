@@ -1,8 +1,51 @@
 """`Forks`: an interpreter that has imported the libraries. It forks a process for each run, so runs start fast.
 
-`xpc rehearse` uses the same class.
+`xpc rehearse` uses the same class. `shared` gives the one of a stack that all tests of a process use.
 """
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
+
+from stacks import environment, interpreter
+
 from xpc.compiler.preview.rehearsal.forks import Forks as Forks
+
+ENVIRON = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu")
+"""The variables of shared interpreters: those of the start of this process, which no test has changed."""
+_SHARED: dict[tuple[str, str], Forks] = {}
+
+
+@cache
+def notes() -> str:
+    """The folder of trackio. All runs share it, because trackio reads its variable only when it is imported."""
+    return tempfile.mkdtemp(prefix="trackio-")
+
+
+def of_python(python: str, path: str = "") -> Forks:
+    """The warm interpreter of this Python, with ``path`` as its PYTHONPATH. It is started when it is first needed, and
+    lives until `close`: its imports take eight seconds of CPU time.
+    """
+    key = python, path
+    if key not in _SHARED:
+        more = {"PYTHONPATH": path} if path else {}
+        _SHARED[key] = Forks(python, {**ENVIRON, "TRACKIO_DIR": notes(), **more})
+    return _SHARED[key]
+
+
+def shared(target: str) -> Forks:
+    """The warm interpreter of a stack, for all tests of this process. Skips the test if the stack is not installed."""
+    return of_python(interpreter(target))
+
+
+@atexit.register
+def close() -> None:
+    """End the shared interpreters."""
+    while _SHARED:
+        _SHARED.popitem()[1].close()
+    if notes.cache_info().currsize:
+        shutil.rmtree(notes(), ignore_errors=True)
+        notes.cache_clear()

@@ -14,9 +14,9 @@ from typing import Any
 
 from attrs import frozen
 from emitted import compiled, put
-from forks import Forks
+from forks import Forks, of_python
 from interpreters import OTHERS, methods_of, sharded
-from stacks import Run, environment, interpreter, launch, payload
+from stacks import Run, interpreter, launch, payload
 from tiny_runs import lines, spec
 
 from xpc.compiler.language.methods import METHODS
@@ -103,8 +103,11 @@ class Small:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this run."""
-        return self.target != DEFAULT and self.world == 2 and not self.adapter
+        """Whether only `make slow` trains this run. On other stacks, `make test` trains every method in one process,
+        and two methods with adapters.
+        """
+        two = self.method in ("sft", "grpo") and self.adapter
+        return self.target != DEFAULT and (self.world == 2 or bool(self.adapter)) and not two
 
     @property
     def resumes(self) -> bool:
@@ -186,22 +189,17 @@ OWN_LINE = re.compile(
 
 
 class Warm:
-    """Warm interpreters (`Forks`), one for each target, which are started when they are first used.
+    """The warm interpreters of this process (`forks.shared`), and the folder in which specs are compiled.
 
-    ``notes`` is trackio's folder. All runs share it, because trackio reads its variable only when it is imported.
     ``python`` returns the path of a target's interpreter.
     """
 
     def __init__(self, location: str, python: Callable[[str], str] = interpreter) -> None:
-        self.location, self.notes, self.python = location, os.path.join(location, "trackio"), python
-        self.servers: dict[str, Forks] = {}
+        self.location, self.python = location, python
 
     def of(self, target: str) -> Forks:
         """The warm interpreter of a target; skips the test if the target is not installed."""
-        if target not in self.servers:
-            variables = environment(CUDA_VISIBLE_DEVICES="", DS_ACCELERATOR="cpu", TRACKIO_DIR=self.notes)
-            self.servers[target] = Forks(self.python(target), variables)
-        return self.servers[target]
+        return of_python(self.python(target))
 
     def compiled(self, text: str, name: str) -> str:
         """Compile a spec in the folder of the tiny model; return the path of the bundle."""
@@ -262,11 +260,6 @@ class Warm:
             foreign = [line for line in lines if not OWN_LINE.match(line)]
             assert not foreign, foreign
         return [Trained(first.folder, whole, first.status, first.output, first.complained, first.events), again]
-
-    def close(self) -> None:
-        """End the warm interpreters."""
-        for server in self.servers.values():
-            server.close()
 
 
 def cut(trained: Trained) -> None:

@@ -43,8 +43,10 @@ def looked_at(target: str, folders: list[str]) -> dict[str, dict[str, object]]:
     """Run inspect_bundles.py in the target's interpreter; return the result of each bundle, by the path of the bundle's
     folder.
     """
+    from forks import shared
+
     program = os.path.join(REPOSITORY, "tests", "proof", "inspect_bundles.py")
-    done = subprocess.run([interpreter(target), program], input=json.dumps(folders), text=True,
+    done = subprocess.run([shared(target).python, program], input=json.dumps(folders), text=True,
                           capture_output=True, env=environment(), check=False, timeout=HUNG)  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

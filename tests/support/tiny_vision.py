@@ -31,6 +31,13 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1"}
 
 
+def python() -> str:
+    """A program to be used as an interpreter that can import torchvision. Its processes are forks (forks.Forks)."""
+    from forks import of_python
+
+    return of_python(sys.executable, environment()["PYTHONPATH"]).python
+
+
 @cache
 def missing() -> str:
     """The reason why the processor of a model that reads images cannot be loaded here; empty if it can."""

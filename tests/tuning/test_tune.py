@@ -216,27 +216,21 @@ def test_real_probes_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The script runs three probes. Their measurements are read, stored in the calibration file, and used in the
     plan.
     """
-    from forks import Forks
-    from interpreters import interpreter
+    from forks import shared
     from runtime_bundles import environment
 
     from xpc.compiler.stacks import DEFAULT
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.xp").write_text(CPU)
-    warm = Forks(interpreter(DEFAULT), environment())
-    try:
-        made = warm.run(
-            str(tmp_path / "b"), str(tmp_path), "model", program=os.path.join(ROOT, "tests/support/tiny.py")
-        )
-        assert not any(made["status"]), made["err"]
-        (tmp_path / "model" / "messages.jsonl").rename(tmp_path / "rows.jsonl")
-        assert tuned("run.xp")[1] == 0
-        done = subprocess.run(["run.tune/probe.sh"], env={**environment(), "PYTHON": warm.python}, check=False,
-                              text=True, capture_output=True)  # fmt: skip
-        assert "did not finish" not in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
-    finally:
-        warm.close()
+    warm = shared(DEFAULT)
+    made = warm.run(str(tmp_path / "b"), str(tmp_path), "model", program=os.path.join(ROOT, "tests/support/tiny.py"))
+    assert not any(made["status"]), made["err"]
+    (tmp_path / "model" / "messages.jsonl").rename(tmp_path / "rows.jsonl")
+    assert tuned("run.xp")[1] == 0
+    done = subprocess.run(["run.tune/probe.sh"], env={**environment(), "PYTHON": warm.python}, check=False,
+                          text=True, capture_output=True)  # fmt: skip
+    assert "did not finish" not in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]
     text, status = tuned("run.xp", "--read", "run.tune", "--calibration", "here.json")
     assert status == 0, text
     apart = float(text.partition("agree to ")[2].split()[0])

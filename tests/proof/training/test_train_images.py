@@ -57,7 +57,7 @@ def location(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from PIL import Image
 
     folder = tmp_path_factory.mktemp("images")
-    model = [sys.executable, tiny_vision.__file__, str(folder / "model")]
+    model = [tiny_vision.python(), tiny_vision.__file__, str(folder / "model")]
     subprocess.run(model, env=tiny_vision.environment(), check=True)
     (folder / "pictures").mkdir()
     for name, colour in COLOURS.items():
@@ -80,7 +80,7 @@ def trained(location: Path, name: str, *lines: str, data: str = "rows", hardware
 
 def launched(location: Path, name: str) -> str:
     """Launch a bundle; returns the run's output."""
-    environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
+    environment = {**tiny_vision.environment(), "PYTHON": tiny_vision.python()}
     done = subprocess.run(
         [location / f"{name}.bundle" / "launch.sh"], cwd=location, env=environment, capture_output=True, text=True,
         check=False,
@@ -103,7 +103,7 @@ def test_an_image_that_changed_after_the_compilation_stops_the_run(location: Pat
     Image.new("RGB", SIZES["red"], COLOURS["blue"]).save(path)
     shutil.rmtree(location / "out" / "changed")
     bundle = location / "changed.bundle"
-    environment = {**tiny_vision.environment(), "PYTHON": sys.executable}
+    environment = {**tiny_vision.environment(), "PYTHON": tiny_vision.python()}
     command = {
         "args": [bundle / "launch.sh"],
         "cwd": location,
@@ -150,7 +150,7 @@ def weights(folder: Path, name: str = "model.safetensors") -> dict[str, Any]:
 def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run an interpreter that can import torchvision, in ``folder``."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=tiny_vision.environment(), capture_output=True, text=True,
+        [tiny_vision.python(), *arguments], cwd=folder, env=tiny_vision.environment(), capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
