@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from emitted import compiled
+from forks import of_python
 from patience import HUNG
 from ports import free_port
 from stacks import environment, payload
@@ -164,8 +165,10 @@ class Runs:
         self.python, self.location, self.count = python, location, 0
         self.lasts: dict[str, float] = {}
         self.sources: dict[str, str] = {}
+        self.warm = of_python(python).python
+        """A program to be used instead of `python`, whose processes are forks (forks.Forks)."""
         self.server = subprocess.Popen(
-            [python, os.path.join(HERE, "fault_server.py")], env=environment(), text=True, stdin=subprocess.PIPE,
+            [self.warm, os.path.join(HERE, "fault_server.py")], env=environment(), text=True, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -286,6 +289,20 @@ def children(pid: int) -> list[int]:
             return [int(word) for word in handle.read().split()]
     except OSError:
         return []
+
+
+def trainers(cwd: str) -> list[int]:
+    """The ids of the processes that run a bundle's trainer in this folder, by rank. They may be clients of a warm
+    interpreter, which pass their signals on to their forks, and are not children of the launcher's process.
+    """
+    found = []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as handle:
+            words = handle.read().split(b"\0")
+            main = next((os.path.basename(one) for one in words if one.endswith(b".py")), b"")
+            if main == b"main.py" and os.path.samefile(f"/proc/{pid}/cwd", cwd):
+                found.append(pid)
+    return sorted(found)
 
 
 def signalled(pid: int, number: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fault_runs import Runs, alive, checkpoints, children, events, sound, text
 from stacks import payload
 from terminal import CTRL_C, Terminal
-from test_interrupts import until
+from test_interrupts import interrupt, until
 from tiers import nightly_but
 
 from xpc.compiler.report.run_record import read_run
@@ -51,10 +51,10 @@ def test_saving(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
     world = 1 if kind == "one-process" else 2
     source = text(world=world, strategy="ddp" if world == 1 else "zero2", steps=2000, save="every=1 keep=2")
     run = Terminal([os.path.join(here.compiled(source, f"interrupt-save-{kind}"), "launch.sh")], str(tmp_path),
-                   PYTHON=here.python)  # fmt: skip
+                   PYTHON=here.warm)  # fmt: skip
     staging = checkpoint_integrity.staging(run.out)
     run.until(lambda: len(checkpoints(run.out)) > 0 and os.path.exists(staging))
-    run.type(CTRL_C)
+    interrupt(run)
     assert run.wait() == 75, run.output
     assert checkpoints(run.out) == sound(run.out)
     assert f"the same command resumes from {checkpoints(run.out)[-1]} (status 75)" in run.output
@@ -71,9 +71,9 @@ def test_the_final_save_is_finished(runs: Callable[[str], Runs], tmp_path: Path,
     world = 1 if kind == "one-process" else 2
     source = text(world=world, strategy="ddp" if world == 1 else "zero2", steps=2, save="every=never")
     bundle = here.compiled(source, f"interrupt-final-{kind}")
-    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=here.python)
+    run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=here.warm)
     run.until(lambda: finishing(run.out))
-    run.type(CTRL_C)
+    interrupt(run)
     assert run.wait() == 0, run.output
     summary = json.loads(Path(run.out, "summary.json").read_text())
     assert summary["steps"] == payload(bundle)["arguments"]["max_steps"] == events(run.out)[-1]["step"]

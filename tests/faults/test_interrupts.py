@@ -12,14 +12,25 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_runs import HANGS, Runs, alive, checkpoints, children, events, text
+from fault_runs import HANGS, Runs, alive, checkpoints, children, events, signalled, text, trainers
 from interpreters import interpreter
 from terminal import CTRL_C, Terminal
+from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 LONG = {"steps": 2000, "every": 1, "save": "every=never"}
+
+
+def interrupt(run: Terminal) -> None:
+    """Type Ctrl-C, and send SIGINT to the training processes. In a warm interpreter they have a session of their own,
+    so the terminal does not do it.
+    """
+    ranks = trainers(run.cwd)
+    run.type(CTRL_C)
+    for pid in ranks:
+        signalled(pid, signal.SIGINT)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -36,23 +47,28 @@ LAUNCHES = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == "accelerate" else pytest.mark.nightly) for kind in LAUNCHES]
-)
-def test_first_ctrl_c_saves_and_the_second_ends_at_once(runs: Callable[[str], Runs], tmp_path: Path, kind: str) -> None:
+WAYS = [*(("warm", kind) for kind in LAUNCHES), *(("cold", kind) for kind in LAUNCHES)]
+"""To the processes of a warm interpreter, the test sends SIGINT; to those of a cold one, the terminal does."""
+
+
+@pytest.mark.parametrize(("start", "kind"), nightly_but(WAYS, lambda one: one == ("warm", "accelerate")))
+def test_first_ctrl_c_saves_and_the_second_ends_at_once(
+    runs: Callable[[str], Runs], tmp_path: Path, start: str, kind: str
+) -> None:
     here = runs(DEFAULT)
     launch = [os.path.join(here.compiled(LAUNCHES[kind], f"interrupt-{kind}"), "launch.sh")]
-    run = Terminal(launch, str(tmp_path), PYTHON=here.python)
+    run = Terminal(launch, str(tmp_path), PYTHON=here.warm if start == "warm" else here.python)
     run.until(lambda: len(events(run.out)) > 1)
-    run.type(CTRL_C)
+    interrupt(run) if start == "warm" else run.type(CTRL_C)
     assert run.wait() == 75, run.output
     assert run.output.count("launch.sh: stopping; a run that has begun to train saves first") == 1, run.output
     (saved,) = checkpoints(run.out)
     assert f"launch.sh: stopped as asked: the same command resumes from {saved} (status 75)" in run.output
 
-    again = Terminal(launch, str(tmp_path), PYTHON=here.python)
+    again = Terminal(launch, str(tmp_path), PYTHON=here.warm)
     again.until(lambda: "resuming from" in again.output and len(re.findall(r"step \d+/", again.output)) > 1)
-    processes = children(again.pid)
+    processes = trainers(str(tmp_path))
+    assert len(processes) == int(kind != "one-process") + 1
     # Processes that SIGSTOP has stopped cannot save before the second Ctrl-C.
     for one in processes:
         os.kill(one, signal.SIGSTOP)
@@ -126,7 +142,7 @@ def hears(pid: int) -> bool:
 
 def test_a_closed_terminal_is_a_stop_request(runs: Callable[[str], Runs], tmp_path: Path) -> None:
     here = runs(DEFAULT)
-    bundle = here.compiled(LAUNCHES["accelerate"], "interrupt-accelerate")
+    bundle = here.compiled(LAUNCHES["one-process"], "interrupt-one-process")
     run = Terminal([os.path.join(bundle, "launch.sh")], str(tmp_path), PYTHON=here.python)
     run.until(lambda: len(events(run.out)) > 1)
     run.close()
@@ -138,9 +154,9 @@ def test_ctrl_c_saves_though_it_ends_the_tee_that_prints(runs: Callable[[str], R
     here = runs(DEFAULT)
     bundle = here.compiled(LAUNCHES["one-process"], "interrupt-one-process")
     script = f"{shlex.quote(os.path.join(bundle, 'launch.sh'))} 2>&1 | tee log; exit ${{PIPESTATUS[0]}}"
-    run = Terminal(["bash", "-c", f"trap : INT; {script}"], str(tmp_path), PYTHON=here.python)
+    run = Terminal(["bash", "-c", f"trap : INT; {script}"], str(tmp_path), PYTHON=here.warm)
     run.until(lambda: len(events(run.out)) > 1)
-    run.type(CTRL_C)
+    interrupt(run)
     assert run.wait() == 75, run.output
     assert len(checkpoints(run.out)) == 1
 
@@ -149,9 +165,9 @@ def test_ctrl_c_stops_a_sweep(runs: Callable[[str], Runs], tmp_path: Path) -> No
     here = runs(DEFAULT)
     source = LAUNCHES["one-process"] + "\nsweep {\n  seed = [1, 2]\n}\n"
     bundle = here.compiled(source, "interrupt-sweep")
-    run = Terminal([os.path.join(bundle, "launch.sh"), "--all"], str(tmp_path), PYTHON=here.python)
+    run = Terminal([os.path.join(bundle, "launch.sh"), "--all"], str(tmp_path), PYTHON=here.warm)
     run.until(lambda: "step 2/" in run.output)
-    run.type(CTRL_C)
+    interrupt(run)
     assert run.wait() == 75, run.output
     assert run.output.count("launch.sh: member ") == 1, run.output
     assert "--all resumes from there" in run.output

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fault_runs import HANGS, Runs, alive, checkpoints, children, differences, events, result, signalled, text
+from fault_runs import HANGS, Runs, alive, checkpoints, differences, events, result, signalled, text, trainers
 from ports import free_port
 from stacks import environment
 from tiers import nightly_but
@@ -27,14 +27,14 @@ LONG = {"steps": 2000, "every": 1, "save": "every=never"}
 
 
 class Launched:
-    """A running launch.sh, started from a folder."""
+    """A running launch.sh, started from a folder. Its processes are forks, unless another ``python`` is given."""
 
-    def __init__(self, here: Runs, bundle: str, cwd: str) -> None:
+    def __init__(self, here: Runs, bundle: str, cwd: str, python: str = "") -> None:
         os.makedirs(cwd, exist_ok=True)
         self.log, self.out = os.path.join(cwd, "log"), os.path.join(cwd, "out")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [os.path.join(bundle, "launch.sh")], cwd=cwd, env=environment(PYTHON=here.python), stdout=log,
+                [os.path.join(bundle, "launch.sh")], cwd=cwd, env=environment(PYTHON=python or here.warm), stdout=log,
                 stderr=subprocess.STDOUT,
             )  # fmt: skip
 
@@ -73,7 +73,7 @@ def test_signal_to_any_process_saves_and_exits_75(runs: Callable[[str], Runs], t
     bundle = here.compiled(source, way.replace(" ", "-"))
     run = Launched(here, bundle, str(tmp_path))
     run.until(lambda: len(events(run.out)) > 1)
-    ranks = children(run.process.pid)
+    ranks = trainers(str(tmp_path))
     for number in numbers:
         signalled(run.process.pid if who == "launcher" else ranks[-1], number)
         time.sleep(0.1)
@@ -97,7 +97,7 @@ def test_a_process_that_is_killed_is_tried_again(
     expected, step = here.alone(bundle), chance.randint(1, 11)
     run = Launched(here, bundle, str(tmp_path))
     run.until(lambda: bool(events(run.out)) and events(run.out)[-1]["step"] >= step)
-    signalled(children(run.process.pid)[-1], signal.SIGKILL)
+    signalled(trainers(str(tmp_path))[-1], signal.SIGKILL)
     assert run.process.wait(HANGS) == 0, run.output
     reported = (
         "launch.sh: process 1 was ended by SIGKILL; the machine may have run out of memory (attempt 1 of 4); started"
@@ -117,7 +117,7 @@ def test_it_is_tried_as_often_as_the_spec_says_and_not_where_that_cannot_help(
     run = Launched(here, bundle, str(tmp_path / "killed"))
     for attempt in (1, 2):
         run.until(lambda attempt=attempt: run.output.count("first rows have") == attempt)  # type: ignore[misc]
-        signalled(children(run.process.pid)[-1], signal.SIGKILL)
+        signalled(trainers(str(tmp_path / "killed"))[-1], signal.SIGKILL)
     assert run.process.wait(HANGS) == 137, run.output
     ends = [line for line in run.output.splitlines() if line.startswith("launch.sh: the process was ended by SIGKILL")]
     assert [line.partition("(attempt ")[2][:6] for line in ends] == ["1 of 2", "2 of 2"], run.output
@@ -148,7 +148,8 @@ def test_before_training_there_is_nothing_to_wait_for(runs: Callable[[str], Runs
         signal.SIGUSR1: lambda run: "first rows have" in run.output,
     }
     for number, true in begun.items():
-        run = Launched(here, bundle, str(tmp_path))
+        # A warm interpreter handles signals before the launcher does.
+        run = Launched(here, bundle, str(tmp_path), here.python if number == signal.SIGTERM else "")
         run.until(lambda true=true, run=run: bool(true(run)))  # type: ignore[misc]
         signalled(run.process.pid, number)
         run.stopped()

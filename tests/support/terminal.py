@@ -21,7 +21,7 @@ class Terminal:
 
     def __init__(self, command: list[str], cwd: str, **environ: str) -> None:
         os.makedirs(cwd, exist_ok=True)
-        self.out, self.output = os.path.join(cwd, "out"), ""
+        self.cwd, self.out, self.output = cwd, os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
             # pytest ignores both signals if it runs as a background job, and this process would inherit that
