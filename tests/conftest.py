@@ -67,10 +67,43 @@ def pytest_configure(config: pytest.Config) -> None:
     worker.sendevent = brief
 
 
-EARLY = "tests/launch/"
-"""A folder of slow tests that wait minutes for a cluster's scheduler. They start first, so that other tests run while
-they wait.
+WAITING = "tests/launch/"
+"""A folder of slow tests that wait for a cluster's scheduler. The other tests need the processor all the time."""
+LONG = (
+    "test_train_methods", "test_preview_batches", "test_train_adapters", "test_damage", "test_train",
+    "test_train_reference", "test_kills", "test_stops", "test_interrupts", "test_launched", "test_silent_effects",
+    "test_differential", "test_emitted", "test_adapters_kept", "test_experts", "test_preview_turns", "test_rehearsal",
+    "test_interrupt_moments", "test_runtime_trains", "test_train_adapter_init", "test_train_float8",
+    "test_train_images", "test_output_folder", "test_security_reviewed", "test_preview_defects", "test_train_as_stated",
+    "test_fsdp_states", "test_mapped_rows", "test_hostile", "test_refusals", "test_silence", "test_other_stacks",
+    "test_streaming", "test_other_processes", "test_train_staged",
+)  # fmt: skip
+"""The files of slow tests that take longest. They start first; otherwise, one process would run the last of them while
+the others have nothing left to do.
 """
+
+
+def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The slow tests in the order in which they start: a waiting file, then two that compute, the longest first. Last
+    are the proofs, one by one.
+    """
+    rank = {name: number for number, name in enumerate(LONG)}
+    waiting, computing, proofs = list[Path](), list[Path](), list[pytest.Item]()
+    of: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.path.name == ALONE:
+            proofs.append(item)
+            continue
+        if item.path not in of:
+            (waiting if item.nodeid.startswith(WAITING) else computing).append(item.path)
+        of.setdefault(item.path, []).append(item)
+    waiting.sort(key=lambda path: -len(of[path]))
+    computing.sort(key=lambda path: rank.get(path.stem, len(rank)))
+    files: list[Path] = []
+    while waiting or computing:
+        files += [*waiting[:1], *computing[:2]]
+        del waiting[:1], computing[:2]
+    return [*(item for path in files for item in of[path]), *proofs]
 
 
 class Shared(LoadFileScheduling):
@@ -101,13 +134,13 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect nightly tests unless `-m` names the mark. In the slow tier, put `EARLY` tests first and proofs last."""
+    """Deselect nightly tests unless `-m` names the mark. Put the tests of the slow tier `in_turn`."""
     if NIGHTLY not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker(NIGHTLY) is not None]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker(NIGHTLY) is None]
     if config.option.markexpr != FAST:
-        items.sort(key=lambda item: (item.path.name == ALONE, not item.nodeid.startswith(EARLY)))
+        items[:] = in_turn(items)
 
 
 @pytest.hookimpl(wrapper=True)
