@@ -205,8 +205,10 @@ def formatted(text):
 @pytest.mark.slow
 @pytest.mark.parametrize("above", [True, False], ids=["above", "behind"])
 def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
-    seen = set()
-    for case in CASES:
+    seen, always = set(), {"XP190", "XP125", "XP410"}
+    for at, case in enumerate(CASES):
+        if at % 2 != above and case.code not in always:
+            continue  # each way takes every other case
         own = [] if case.files or case.code > "XP9" or case.code in REVIEWED else of(checked(case.rejected), case.code)
         locations = {one.primary.source.position(one.primary.span.start)[0] for one in own if one.severity != ERROR}
         if not locations:
@@ -224,7 +226,7 @@ def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
             assert not left, f"{version}\n{shown(found)}"
             assert found.silenced
         seen.add(case.code)
-    assert {"XP190", "XP125", "XP410"} <= seen
+    assert always <= seen
 
 
 # -- formats and --deny -----------------------------------------------------------------------------------------------

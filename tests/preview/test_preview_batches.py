@@ -228,8 +228,12 @@ def test_order_is_that_of_the_trainer(warm: Warm, target: str) -> None:
     assert [ids for ids, _ in collated(batches, "sft")] == expected
 
 
+DAILY = ("chatml", "gemma3", "llama3.1")
+"""The templates that `make test` previews. tests/proof/training/test_mapped_rows.py prepares rows of every template."""
+
+
 @pytest.mark.parametrize("target", EACH_STACK)
-@pytest.mark.parametrize("template", sorted(TEMPLATES))
+@pytest.mark.parametrize("template", nightly_but(sorted(TEMPLATES), DAILY.__contains__))
 def test_every_built_in_template(warm: Warm, template: str, target: str) -> None:
     more = (f"model(chat_template={template})", "method sft")
     text = written("sft", target, "messages", *more, batch="seq=256").replace('"tiny"', '"begun"')

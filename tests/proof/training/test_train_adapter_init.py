@@ -14,6 +14,7 @@ import pytest
 from attrs import evolve, frozen
 from interpreters import OTHERS
 from method_runs import Trained, Warm, small, tensors
+from tiers import named
 
 from xpc.compiler.stacks import DEFAULT
 
@@ -36,6 +37,13 @@ class Kind:
     def name(self) -> str:
         parts = (self.target, self.init, self.strategy, self.more)
         return "-".join(one for one in parts if one != DEFAULT and one).replace("=", "")
+
+    @property
+    def nightly(self) -> bool:
+        """Whether only `make slow` trains this kind: on the stacks between the oldest and the default, all kinds; and
+        `olora` with ZeRO-3, which gathers weights as `pissa` does.
+        """
+        return self.target in OTHERS[1:] or (self.init, self.strategy) in (("olora", "zero3"), ("pissa", "zero2"))
 
     @property
     def text(self) -> str:
@@ -66,7 +74,7 @@ RUNS = (
     Kind("gaussian"),
     *(Kind(init, other) for other in OTHERS for init in ("pissa", "olora", "eva")),
 )
-every = pytest.mark.parametrize("kind", RUNS, ids=[run.name for run in RUNS])
+every = pytest.mark.parametrize("kind", named(RUNS))
 Runs = Callable[[Kind], list[Trained]]
 
 

@@ -60,10 +60,11 @@ class Kind:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this kind. On older stacks these are the kinds whose training does not depend
-        on the stack.
+        """Whether only `make slow` trains this kind. On the oldest stack these are the kinds whose training does not
+        depend on the stack; on the stacks between, all kinds.
         """
-        return self.target != DEFAULT and self.what not in ("tied", "dora", "tokens", *PREFIXES)
+        depends = self.target == OTHERS[0] and self.what in ("tied", "dora", "tokens", *PREFIXES)
+        return self.target != DEFAULT and not depends
 
     @property
     def resumes(self) -> bool:
@@ -282,7 +283,7 @@ CONTINUED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", CONTINUED, ids=lambda one: one.name)
+@of(CONTINUED)
 def test_an_adapter_is_continued(runs: Runs, warm: Warm, ground: str, tmp_path: Path, kind: Kind) -> None:
     """The second run continues the adapter of the first. At a learning rate of almost 0, it ends with the same
     weights.

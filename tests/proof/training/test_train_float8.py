@@ -246,6 +246,7 @@ def test_weights_that_are_gathered_in_fp8_are_saved_only_under_fsdp(location: Pa
     assert "storage" in gathered["error"]
 
 
+@pytest.mark.nightly
 def test_two_processes_train_as_one(location: Path) -> None:
     found = []
     for processes in (1, 2):
