@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from syntax import nodes
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ORDER = (
@@ -38,9 +39,7 @@ def room(path: str) -> str:
 
 def imported(path: str) -> Iterator[str]:
     """All files that a file imports: at its top, inside functions, and under TYPE_CHECKING."""
-    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
-        tree = ast.parse(handle.read())
-    for node in ast.walk(tree):
+    for node in nodes(os.path.join(ROOT, path)):
         names = []
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [f"{node.module}.{alias.name}" for alias in node.names]

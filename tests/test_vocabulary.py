@@ -7,10 +7,11 @@ from __future__ import annotations
 import ast
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Iterator
 
 import pytest
 from module_folders import folders
+from syntax import nodes
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ("compiler", "grammar", "runtime", "tests")
@@ -45,34 +46,26 @@ def modules(folder: str) -> Iterator[str]:
 def names(path: str) -> Iterator[tuple[str, int]]:
     """A module's own name, and those of its functions and classes, with their lines."""
     yield os.path.basename(path)[:-3], 1
-    for node in nodes(path):
+    for node in nodes(os.path.join(ROOT, path)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name, node.lineno
 
 
 def variables(path: str) -> Iterator[tuple[str, int]]:
     """The names of a module's variables, arguments and fields, with their lines."""
-    for node in nodes(path):
+    for node in nodes(os.path.join(ROOT, path)):
         if isinstance(node, ast.arg):
             yield node.arg, node.lineno
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
 
 
-def nodes(path: str) -> Iterator[ast.AST]:
-    """Every node of a module's syntax tree."""
-    with open(os.path.join(ROOT, path), encoding="utf-8") as handle:
-        return ast.walk(ast.parse(handle.read()))
-
-
 @pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize(("found", "refused"), [(names, INSTEAD), (variables, VARIABLES)], ids=["names", "variables"])
-def test_names_are_the_fields_words(
-    folder: str, found: Callable[[str], Iterator[tuple[str, int]]], refused: Container[str]
-) -> None:
+def test_names_are_the_fields_words(folder: str) -> None:
     wrong = [
         f"{path}:{line}: {name}, perhaps {INSTEAD[word]}"
         for path in modules(folder)
+        for found, refused in ((names, INSTEAD), (variables, VARIABLES))
         for name, line in found(path)
         if (word := name.strip("_").lower()) in refused
     ]

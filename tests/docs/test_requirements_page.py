@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.resolve import PAGE, PYTHONS, sets
 
 
@@ -14,6 +16,7 @@ def rows() -> dict[tuple[str, str], list[str]]:
     return {(stack, what): answers for stack, what, *answers in found}
 
 
+@pytest.mark.slow
 def test_every_emitted_set_was_resolved_for_the_oldest_two_pythons():
     known = rows()
     wanted = sets()

@@ -33,6 +33,7 @@ num_epochs: 1
 PLAIN = {"model": "Qwen/Qwen2.5-0.5B", "dataset": "alpaca_en_demo", "out": "out", "name": "mine"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [LLAMA_FACTORY, AXOLOTL], ids=["llama-factory", "axolotl"])
 @pytest.mark.parametrize("key", PLAIN)
 def test_a_name_that_no_spec_can_contain(text, key, tmp_path):

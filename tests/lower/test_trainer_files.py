@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiers import every_fourth
 
 from tests.golden_bundles import ROOT, SPECS, compiled
 from xpc.compiler.lower.trainer_files import CHOSEN, trainer_files
@@ -53,7 +54,7 @@ def imports(node: ast.AST, path: str) -> Iterator[str]:
         yield from imports(child, path)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", every_fourth(tuple(SPECS)))
 def test_every_import_is_in_the_bundle(name: str) -> None:
     there, seen = modules(name), 0
     for path, source in there.items():
@@ -315,7 +316,7 @@ def test_no_module_depends_on_what_is_not_called_decisive() -> None:
     assert read == {section: set(names) for section, names in DECISIVE.items()}
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", every_fourth(tuple(SPECS)))
 def test_what_is_unused_would_need_another_module(name: str) -> None:
     """If a setting that a bundle lists as unused were set, the run would need another module. Settings that are set are
     not in the list.
@@ -335,7 +336,7 @@ def test_what_is_unused_would_need_another_module(name: str) -> None:
 MODULE = re.compile(r"(?:core|features|library_internals)/(?:\w+/)?\w+\.py")
 
 
-@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("name", every_fourth(tuple(SPECS)))
 def test_the_trainer_names_no_module_that_its_bundle_has_not(name: str) -> None:
     files = bundle(name)
     for path, data in files.items():

@@ -25,9 +25,15 @@ TARGET = {one.name: one.target for one in SPECS}
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Compile all specs of emitted.py; return the folder of each bundle, by the spec's name."""
+    """The folder of each bundle, by the name of its spec in emitted.py. It is compiled when it is first needed."""
     folder = put(str(tmp_path_factory.mktemp("emitted")), FILES)
-    return {one.name: compiled(one.text, folder, os.path.join(folder, f"{one.name}.bundle")) for one in SPECS}
+    texts = {one.name: one.text for one in SPECS}
+
+    class Bundles(dict[str, str]):
+        def __missing__(self, name: str) -> str:
+            return self.setdefault(name, compiled(texts[name], folder, os.path.join(folder, f"{name}.bundle")))
+
+    return Bundles()
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +71,7 @@ def test_names_are_unique() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
+@pytest.mark.slow  # it writes 137 bundles
 @pytest.mark.parametrize("name", NAMES)
 def test_the_batch_is_the_product(bundles: Mapping[str, str], name: str) -> None:
     plan = payload(bundles[name])
@@ -75,6 +82,7 @@ def test_the_batch_is_the_product(bundles: Mapping[str, str], name: str) -> None
     assert stated == (run["micro"], run["accumulation"])
 
 
+@pytest.mark.slow  # it writes 137 bundles
 @pytest.mark.parametrize("name", NAMES)
 def test_requirements_are_the_pins_of_the_target(bundles: Mapping[str, str], name: str) -> None:
     stack = stack_of(TARGET[name])

@@ -59,6 +59,7 @@ def answered(program: str, language: str = "python") -> list[dict[str, str]]:
     return [{"role": "assistant", "content": text}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "score"),
     [

@@ -15,6 +15,7 @@ import recipe_support as support
 from compile_support import checked, compiled, errors, only
 from copy_published import SOURCES
 from recipe_support import RECIPES, SPECS, SWEEPS, allowed, bundle, published, unlike
+from tiers import every_fourth
 
 from xpc.compiler.stacks import STACKS
 
@@ -42,7 +43,7 @@ def member(name: str, target: str, loss: str, beta: float) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("target", STACKS)
-@pytest.mark.parametrize(("name", "loss", "beta"), RUNS)
+@pytest.mark.parametrize(("name", "loss", "beta"), every_fourth(RUNS))
 def test_a_member_is_the_published_run(name: str, loss: str, beta: float, target: str) -> None:
     entry = SWEEPS[name]
     keys = {

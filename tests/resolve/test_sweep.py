@@ -273,6 +273,7 @@ def test_a_silence_that_one_member_uses_is_used():
     assert [len(one.spec.silenced) for one in quiet.members] == [0, 1]
 
 
+@pytest.mark.slow
 def test_hostile_bodies_are_refused_and_break_nothing():
     random_ = random.Random(5)
     parts = ["lr", "=", "[", "]", "1e-6", ",", "zip", "{", "}", "\n", "x", '"a"', "8 x cpu", "sweep", "model", "(", ")",

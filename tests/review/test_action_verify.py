@@ -15,6 +15,7 @@ from case_support import ROW
 from compile_support import LOCAL, REPOSITORY, compiled, put, xpc
 from test_verify_all import git, run_of
 from test_verify_models import MODEL
+from tiers import slow_but
 
 from xpc.compiler import __version__
 from xpc.compiler.files.bundle import sealed
@@ -121,7 +122,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", slow_but(CHANGES, ("a member", "a finished run", "a stale bundle").__contains__))
 def test_a_change_of_the_chain_fails_in_the_action(what: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change, words = CHANGES[what]
     change(root)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from compile_support import LOCAL, LOCAL_MODEL, checked, put
+from tiers import slow_but
 
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review import diff, verify
@@ -168,7 +169,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", slow_but(CHANGES, ("a file behind two links", "a pointer of LFS").__contains__))
 def test_a_change_behind_links_in_a_model(what: str, model: Path) -> None:
     CHANGES[what]()
     commit()

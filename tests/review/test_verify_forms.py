@@ -8,6 +8,7 @@ import shutil
 import pytest
 from case_support import ROW
 from compile_support import REPOSITORY, put
+from tiers import every_fourth
 
 from xpc.compiler.files.bundle import write
 from xpc.compiler.files.inputs import read_spec
@@ -58,7 +59,7 @@ def compiled_to(path, out):
     write(files, out)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", every_fourth(tuple(FORMS)))
 def test_a_spec_of_each_form(form, tmp_path):
     root = put(tmp_path, {**FILES, "s/t.xp": FORMS[form]})
     out = os.path.join(root, "s", "t.bundle")
@@ -67,7 +68,7 @@ def test_a_spec_of_each_form(form, tmp_path):
     assert (status, "is what its spec compiles to" in text) == (0, True), text
 
 
-@pytest.mark.parametrize("name", sorted(os.listdir(os.path.join(REPOSITORY, "golden", "specs"))))
+@pytest.mark.parametrize("name", every_fourth(sorted(os.listdir(os.path.join(REPOSITORY, "golden", "specs")))))
 def test_golden_spec(name, tmp_path):
     if not name.endswith(".xp"):
         return

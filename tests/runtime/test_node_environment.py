@@ -153,6 +153,7 @@ def test_node_0_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_launchers_that_do_not_find_each_other_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from torch.distributed import DistStoreError

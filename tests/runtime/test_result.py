@@ -41,6 +41,7 @@ def test_phases_have_their_seconds_and_their_peaks(monkeypatch: pytest.MonkeyPat
     assert Measured.memory == {name: {"resident": size * unit} for name, size in peaks.items()}
 
 
+@pytest.mark.slow
 def test_a_peak_of_a_phase_is_not_that_of_an_earlier_one() -> None:
     """On Linux the peak is reset, so 256 MiB that were freed before do not count for the next phase."""
     if not Path("/proc/self/clear_refs").exists():

@@ -86,6 +86,7 @@ def forever() -> None:
         pass
 
 
+@pytest.mark.slow
 def test_any_row_has_a_limit(limited: Any) -> None:
     assert [limited.render_jinja_template(word.upper) for word in "ab"] == ["A", "B"]
     for _ in range(2):

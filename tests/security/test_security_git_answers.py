@@ -44,6 +44,7 @@ def opened(folder: str = ".") -> tuple[Repository, Commit]:
     return found, Commit.of(found, commit)
 
 
+@pytest.mark.slow
 def test_a_program_with_an_answer_without_an_end_is_killed(
     top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,6 +58,7 @@ def test_a_program_with_an_answer_without_an_end_is_killed(
         found.git("ls-tree")
 
 
+@pytest.mark.slow
 def test_a_long_input_and_a_long_answer_do_not_wait_for_each_other(top: Path) -> None:
     found, commit = opened()
     blob = commit.files["b.xp"][1]
@@ -106,6 +108,7 @@ def test_a_spec_of_20_mib_hides_no_other_spec(top: Path) -> None:
     assert "large.xp" in text
 
 
+@pytest.mark.slow
 def test_a_tree_that_is_in_itself_many_times_is_a_sentence(top: Path) -> None:
     """Ten trees, each with ten names for the one below: a few kilobytes that name 10**10 files."""
     environment = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}

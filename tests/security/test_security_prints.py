@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from case_support import spec
 from compile_support import REPOSITORY, put, xpc
+from syntax import dotted, nodes
+from tiers import slow_but
 
 from xpc.compiler.render.visible import cells, visible
 
@@ -58,11 +60,9 @@ def parsed_calls() -> Iterator[tuple[str, str, ast.Call]]:
             path = os.path.join(folder, name)
             if not name.endswith(".py"):
                 continue
-            with open(path, encoding="utf-8") as handle:
-                tree = ast.parse(handle.read())
-            for node in ast.walk(tree):
+            for node in nodes(path):
                 if isinstance(node, ast.Call):
-                    yield os.path.relpath(path, REPOSITORY), ast.unparse(node.func), node
+                    yield os.path.relpath(path, REPOSITORY), dotted(node.func), node
 
 
 def test_only_one_file_prints() -> None:
@@ -104,7 +104,7 @@ def test_visible_text_is_no_command() -> None:
 
 
 # EVIL[0] is a comment of the language, so c.xp is legal, and preview, rehearse and tune load the libraries for it.
-@pytest.mark.parametrize("evil", [pytest.param(EVIL[0], marks=pytest.mark.slow), *EVIL[1:]])
+@pytest.mark.parametrize("evil", slow_but(EVIL, lambda evil: evil == EVIL[1]))
 def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> None:
     """Lines, names, values, comments and file names of a spec contain runner commands. No command of a reviewer prints
     one of them as a command.

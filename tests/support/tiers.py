@@ -11,14 +11,26 @@ from case_support import Case
 from xpc.compiler.stacks import DEFAULT, STACKS
 
 
-def every_fourth(cases: Sequence[Case]) -> list[Any]:
+def every_fourth(cases: Sequence[Any]) -> list[Any]:
     """Pytest parameters for all cases. Three of four cases have the mark `slow`, so the fast tier runs every fourth
     case.
     """
     return [
-        pytest.param(case, id=case.title, marks=() if number % 4 == 0 else pytest.mark.slow)
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)),
+            id=case.title if isinstance(case, Case) else None,
+            marks=() if number % 4 == 0 else pytest.mark.slow,
+        )
         for number, case in enumerate(cases)
     ]
+
+
+def slow_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]:
+    """Pytest parameters for all cases; those for which ``daily(case)`` is false have the mark `slow`.
+
+    A case that is a tuple becomes one parameter set with several arguments.
+    """
+    return _marked(cases, daily, pytest.mark.slow)
 
 
 def nightly_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]:
@@ -26,8 +38,12 @@ def nightly_but(cases: Iterable[Any], daily: Callable[[Any], bool]) -> list[Any]
 
     A case that is a tuple becomes one parameter set with several arguments.
     """
+    return _marked(cases, daily, pytest.mark.nightly)
+
+
+def _marked(cases: Iterable[Any], daily: Callable[[Any], bool], mark: pytest.MarkDecorator) -> list[Any]:
     return [
-        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=() if daily(case) else pytest.mark.nightly)
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=() if daily(case) else mark)
         for case in cases
     ]
 

@@ -13,7 +13,9 @@ from xpc.compiler.pipeline import Checked
 from xpc.compiler.rules import every
 from xpc.grammar.diagnostic import ERROR, Diagnostic
 
-EACH = pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+FIRST = {case.code: case for case in reversed(CASES)}
+EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case else pytest.mark.slow) for case in CASES]
+"""The fast tier takes the first case of each code. tests/pipeline/test_goldens.py has the messages of every case."""
 
 
 BESIDE = {"XP208"}
@@ -51,7 +53,7 @@ NOT_TYPED = {
 """Codes and titles of errors whose help text a program cannot apply to the spec, each with the reason."""
 
 
-@EACH
+@pytest.mark.parametrize("case", EACH)
 def test_rejected_gives_exactly_its_code_with_the_way_out_and_accepted_does_not(case: Case, root: str):
     """The diagnostic's message is complete. The spec compiles after the suggested edit, and after typing what the help
     says.
