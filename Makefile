@@ -30,7 +30,7 @@ help: ## show this list
 demo: $(VENV)/demo ## compile specs/quickstart.xp, train it here with ZeRO-2 on two CPU processes, show what it learned
 	@specs/quickstart/demo.sh "$(CURDIR)/$(BIN)" "$(CURDIR)/$(DEMO)"
 
-test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready $(VENV)-torchao/ready ## every test but those of make slow, every stack, real training on the CPU (half an hour)
+test: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-vision/ready $(VENV)-torchao/ready ## every test but those of make slow, every stack, real training on the CPU (under half an hour)
 	$(FAST)
 	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile
 
@@ -40,7 +40,7 @@ rehearse: $(VENV)/ready $(OTHERS:=/ready) ## rehearse each recipe of specs/ on i
 slow: $(VENV)/ready $(OTHERS:=/ready) $(VENV)-trackers/ready ## the tests that take minutes each, which make test leaves out
 	$(BIN)/python -m pytest -m nightly -n 2 --dist loadfile
 
-test-fast: $(VENV)/ready ## the tests for daily work (one to two minutes)
+test-fast: $(VENV)/ready ## the tests for daily work (about a minute)
 	$(FAST)
 
 check: $(VENV)/ready ## linter, formatters and strict types
