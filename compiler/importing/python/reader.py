@@ -27,7 +27,7 @@ from xpc.compiler.importing.python import (
     unsloth,
     usage,
 )
-from xpc.compiler.importing.python.entries import Entries, entry
+from xpc.compiler.importing.python.entries import Entries, entry, unread
 from xpc.compiler.importing.python.interpreter import functions, script
 from xpc.compiler.importing.python.interpreter.machine import Command, Machine
 from xpc.compiler.importing.python.interpreter.source import parts
@@ -330,18 +330,27 @@ def _settle(draft: Draft, entries: Entries) -> None:
         draft.note(entries.own[name], "a field of the script's own class")
     for key, given in entries.others:
         row, found = KEYS.get(key), entry(key, given)
+        unknown = unread(given.value)
+        off = not unknown and (found.off or _nothing(given.value))
         if row is None:
             draft.error(
                 found, "no setting of a spec corresponds to it", "leave it out if it does not change the training"
             )
-        elif row.comment and not found.off:
+        elif row.comment and not off:
             draft.reserve(found, f"{key}: {_shown(given.value)}", row.comment)
+        elif row.usual is not None and unknown:
+            draft.error(found, f"its value is not known ({unknown}): {row.refused}")
         elif (row.usual is not None and not found.empty and not keys.is_usual(row, found)) or (
-            row.refused and not row.irrelevant and not found.off and given.value is not None
+            row.refused and not row.irrelevant and not off
         ):
             draft.error(found, row.refused)
         elif given.value is not None or key in KEYS:
             draft.note(found, row.irrelevant or "it is off")
+
+
+def _nothing(value: object) -> bool:
+    """Whether a value is None, or a list or tuple of nothing else, such as `optimizers=(None, None)`."""
+    return value is None or (isinstance(value, list | tuple) and all(one is None for one in value))
 
 
 def _shown(value: object) -> str:

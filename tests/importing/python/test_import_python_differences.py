@@ -314,3 +314,23 @@ def test_a_collator_with_methods_of_the_script_is_an_error():
     assert any("its own collator" in one for one in imported(OWN_COLLATOR.format("torch_call"), name="t.py").messages)
     plain = imported(OWN_COLLATOR.format("__init__"), name="t.py").messages
     assert not any("its own collator" in one for one in plain)
+
+
+@pytest.mark.parametrize(("body", "more", "words"), [
+    ("schedule = torch.optim.lr_scheduler.ExponentialLR(None, gamma=0.9)", ", optimizers=(None, schedule)",
+     "makes its own optimizer"),
+    ("from other import own", ", optimizers=(own(), None)", "makes its own optimizer"),
+    ("def loss(*given):\n    return 0", ", compute_loss_func=loss", "its own loss"),
+    ("from other import loss", ", compute_loss_func=loss", "its own loss"),
+    ("from peft import LoraConfig\nfrom other import kind",
+     ", peft_config=LoraConfig(r=8, target_modules=['q_proj'], bias=kind())", "its value is not known"),
+])  # fmt: skip
+def test_an_argument_of_an_unknown_value_is_not_taken_for_off(body: str, more: str, words: str) -> None:
+    found = script(body, more=more)
+    assert any(words in one for one in found.messages), found.messages
+    assert found.draft.wrong
+
+
+def test_optimizers_of_none_are_off() -> None:
+    found = script("", more=", optimizers=(None, None), compute_loss_func=None")
+    assert not found.draft.wrong, found.messages
