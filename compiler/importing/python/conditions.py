@@ -38,11 +38,13 @@ def deciding(draft: Draft, machine: Machine) -> list[Location]:
 
 def usual(machine: Machine, location: Location) -> bool:
     """Whether `--partial` assumes that a condition is true. It assumes false for conditions about resuming, debugging
-    or several GPUs, and true for all others. A configuration file that the repository lacks is assumed not to exist;
-    any other file is assumed to exist.
+    or several GPUs, and true for all others. A configuration file that the repository lacks is assumed not to exist, as
+    is a path that the script itself writes; any other file is assumed to exist.
     """
     text = machine.conditions[location]
-    if location in machine.absent:
+    path = machine.tested.get(location, "")
+    folder = "." not in posixpath.basename(path) and re.search(r"\bis_?file\(", text)
+    if location in machine.absent or path in machine.saved or (path and folder):
         return text.startswith("not ")
     if re.match(r"not .*(exists|isfile|is_file|isdir|is_dir)\(", text):
         return False

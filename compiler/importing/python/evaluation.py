@@ -9,7 +9,7 @@ from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.values import Object, Unknown
-from xpc.compiler.importing.python.sources import source_of, split_of
+from xpc.compiler.importing.python.sources import refuse_arrow, source_of, split_of
 from xpc.compiler.importing.text.entries import LARGEST, Entry
 from xpc.compiler.language.kinds import Amount
 
@@ -76,6 +76,7 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
         and chain.loaded is not None
         and _path(train) == _path(chain)
         and not isinstance(_files(chain), dict)
+        and chain.loaded.last != "load_from_disk"
         and other.limit is None
         and other.take is None
     ):
@@ -83,6 +84,8 @@ def write(draft: Draft, machine: Machine, trainer: Object, train: Chain, data: D
         if split.isidentifier() and split != split_of(train.loaded, data):
             draft.put("eval.split", split, Entry("eval_dataset", split, found.file, found.line))
             return
+    if chain.loaded is not None and chain.loaded.last == "load_from_disk":
+        refuse_arrow(draft, chain.loaded, other)
     source = source_of(draft, chain, other)
     if source is not None and source.limit is None and source.take is None:
         draft.raw("eval.data", source.ref, found)

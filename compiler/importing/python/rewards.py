@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.python import program, reward_columns
+from xpc.compiler.importing.python import program, reward_wrappers
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
@@ -42,6 +42,7 @@ def write(
     numbers = [] if weights is None or weights.empty else [number(one) for one in weights.items]
     found: list[Weighted] = []
     functions: list[Function] = []
+    made: list[tuple[str, object]] = []
     location = Entry("reward_funcs", None, given.location.file, given.location.line)
     if numbers and (len(numbers) != len(values) or None in numbers):
         draft.error(weights, f"there are {len(values)} reward functions and {len(numbers)} weights")
@@ -50,6 +51,9 @@ def write(
         name = _name(value)
         if isinstance(value, Function) and name and len(value.scopes) == 1:
             functions.append(value)
+        elif _made(machine, value, overrides):
+            name = reward_wrappers.name_of(value, [one.name for one in found])
+            made.append((name, value))
         elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
             why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
             draft.error(
@@ -62,7 +66,7 @@ def write(
     if weights is not None:
         draft.mark(weights, "mapped", "method.rewards")
     if not found:
-        reward_columns.write(draft, data, [], {})
+        reward_wrappers.write(draft, data, [], {})
         return
     named = Entry(
         "reward_funcs",
@@ -72,18 +76,44 @@ def write(
     )
     draft.put("method.rewards", tuple(found), named)
     own = [one for one in functions if not _defined(overrides, one.name)]
-    if own and overrides.rewards is None:
+    made = [(name, value) for name, value in made if not _defined(overrides, name)]
+    if (own or made) and overrides.rewards is None:
+        names = [*((one.name, one) for one in own), *made]
         draft.error(
-            Entry("reward_functions", ", ".join(one.name for one in own), location.file, location.line),
+            Entry("reward_functions", ", ".join(name for name, _ in names), location.file, location.line),
             "they are in the script",
             IN_THE_SCRIPT,
         )
-        draft.files[file] = stub(own).encode()
-        reward_columns.write(draft, data, [], {})
-    elif own or called:
+        draft.files[file] = stub(names).encode()
+        reward_wrappers.write(draft, data, [], {})
+    elif own or made or called:
+        wrappers = [(name, value, by) for name, value in made if (by := _factory(machine, value)) is not None]
+        called += [(value.label, by.name) for _, value, by in wrappers if isinstance(value, Function)]
         _copy(draft, machine, own, file, data, called)
+        for name, value, by in wrappers:
+            source = reward_wrappers.call(value, by) if isinstance(value, Function) else None
+            if source is not None and isinstance(value, Function):
+                columns = b"def _with_columns(" in draft.files[file]
+                draft.files[file] += reward_wrappers.forwarding(name, value, source, columns).encode()
     else:
-        reward_columns.write(draft, data, [], {})
+        reward_wrappers.write(draft, data, [], {})
+
+
+def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:
+    statements = _statements(machine, value.label) if isinstance(value, Function) else []
+    return reward_wrappers.factory(value, statements)
+
+
+def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
+    """Whether a reward that the script makes at run time can be named: by a stub, or by a file of `--rewards`
+    that has it or can call what makes it.
+    """
+    if reward_wrappers.called(value) is None:
+        return False
+    by = _factory(machine, value)
+    if overrides.rewards is None or _defined(overrides, reward_wrappers.name_of(value, [])):
+        return True
+    return by is not None and isinstance(value, Function) and reward_wrappers.call(value, by) is not None
 
 
 def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
@@ -144,29 +174,17 @@ def _is_stub(node: ast.stmt) -> bool:
     return len(body) == 1 and isinstance(body[0], ast.Raise) and "NotImplementedError" in ast.unparse(body[0])
 
 
-def stub(functions: list[Function]) -> str:
-    """The source of a file with the signatures of the script's reward functions. Each function raises
-    NotImplementedError until somebody writes it.
+def stub(functions: Sequence[tuple[str, object]]) -> str:
+    """The source of a file with the signatures of the script's reward functions, each with its name. Each function
+    raises NotImplementedError until somebody writes it.
     """
     out = ['"""Reward functions, whose signatures are those of the script. Write each before the run."""\n']
-    for one in functions:
-        node = one.node
-        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        arguments = ", ".join(ast.unparse(node.args).split(", "))
-        plain = ast.parse(f"def f({arguments}): pass").body[0]
-        assert isinstance(plain, ast.FunctionDef)
-        for each in [
-            *plain.args.posonlyargs,
-            *plain.args.args,
-            *plain.args.kwonlyargs,
-            plain.args.vararg,
-            plain.args.kwarg,
-        ]:
-            if each is not None:
-                each.annotation = None
+    for name, value in functions:
+        one = reward_wrappers.called(value)
+        assert one is not None
         out.append(
-            f"\ndef {node.name}({ast.unparse(plain.args)}):\n"
-            f'    raise NotImplementedError("write {node.name} as in {one.label}, line {node.lineno}")\n'
+            f"\ndef {name}({ast.unparse(reward_wrappers.parameters(value))}):\n"
+            f'    raise NotImplementedError("write {name} as in {one.label}, line {one.node.lineno}")\n'
         )
     return "\n".join(out)
 
@@ -190,7 +208,7 @@ def _copy(
         for _, node in _statements(machine, label)
         for name in _defines(node)
     }
-    wrapper, used = reward_columns.write(draft, data, functions, parts)
+    wrapper, used = reward_wrappers.write(draft, data, functions, parts)
     for name in sorted(used):
         labels += [parts[name]] if parts[name] not in labels else []
     made = [

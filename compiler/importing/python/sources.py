@@ -12,7 +12,7 @@ from xpc.compiler.importing.python.chain import Chain
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.interpreter.values import Argument, Location, Object, Table, Unknown
 from xpc.compiler.importing.text.entries import LARGEST, Entry
-from xpc.compiler.importing.trl.data import SPLIT
+from xpc.compiler.importing.trl.data import PART, SPLIT
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
 
@@ -196,7 +196,16 @@ def _with_parts(draft: Draft, chain: Chain, data: Data, ref: str, location: Loca
     if call is None:
         return ref
     config, split = call.argument("name", 1), call.keywords.get("split")
-    if config is not None and isinstance(config.value, str) and config.value != "default":
+    if config is not None and isinstance(config.value, str) and not PART.fullmatch(config.value):
+        name, split_name = json.dumps(config.value), json.dumps(split_of(call, data) or "train")
+        rows = f"load_dataset({json.dumps(ref)}, {name})[{split_name}]"
+        code = f'from datasets import load_dataset; {rows}.to_parquet("rows.parquet")'
+        draft.error(
+            Entry("load_dataset.name", config.value, config.location.file, config.location.line),
+            "a spec cannot name this configuration",
+            f"`python -c {shlex.quote(code)}` writes a file for `--data rows.parquet`",
+        )
+    elif config is not None and isinstance(config.value, str) and config.value != "default":
         ref += f":{config.value}"
         draft.mark(
             Entry("load_dataset.name", config.value, config.location.file, config.location.line),

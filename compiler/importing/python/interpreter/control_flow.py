@@ -28,6 +28,8 @@ def _if(machine: Machine, node: ast.If) -> str:
     tested = machine.evaluate(node.test)
     truth = truth_of(tested)
     machine.taken_as_empty(tested)
+    if truth is None and _only_removes(node):
+        truth = True
     if truth is None and not condition(tested):
         truth = machine.assumed_truth(node, ast.unparse(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
@@ -52,6 +54,26 @@ def _if(machine: Machine, node: ast.If) -> str:
         node.test,
         column=condition(tested),
     )
+
+
+def _only_removes(node: ast.If) -> bool:
+    """Whether a branch only removes the columns that its condition tests, as in `if extra: data =
+    data.remove_columns(extra)`. It changes nothing if there are no such columns, so the condition decides nothing.
+    """
+    tested = ast.unparse(node.test)
+    words = {tested, f"list({tested})"}
+    if isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.In) and tested.endswith("column_names"):
+        one = ast.unparse(node.test.left)
+        words |= {one, f"[{one}]"}
+    calls = [one.value for one in node.body if isinstance(one, ast.Assign)]
+    return not node.orelse and len(calls) == len(node.body) and all(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr == "remove_columns"
+        and len(one.args) == 1
+        and ast.unparse(one.args[0]) in words
+        for one in calls
+    )  # fmt: skip
 
 
 def _either(

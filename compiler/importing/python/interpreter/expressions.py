@@ -188,6 +188,10 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
     return out
 
 
+SAVES = ("save_pretrained", "save_model", "save_to_disk", "to_json", "to_parquet", "to_csv")
+"""Methods whose first argument is a path that they write."""
+
+
 def _call(machine: Machine, node: ast.Call) -> object:
     """Evaluate the function and the arguments of a call, and interpret the call."""
     function = machine.evaluate(node.func)
@@ -200,6 +204,8 @@ def _call(machine: Machine, node: ast.Call) -> object:
         else:
             positional.append(Argument(machine.evaluate(one), machine.location(one)))
     machine.count(node, len(positional) // 8)
+    if isinstance(node.func, ast.Attribute) and node.func.attr in SAVES:
+        machine.saved.update(one.value for one in positional[:1] if isinstance(one.value, str))
     keywords: dict[str, Argument] = {}
     for key in node.keywords:
         value = machine.evaluate(key.value)

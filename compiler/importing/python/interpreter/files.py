@@ -123,8 +123,7 @@ def _exists(machine: Machine, positional: Arguments, keywords: Keywords, node: a
     name = first(positional, keywords)
     if isinstance(name, str) and machine.read(name) is not None:
         return True
-    if isinstance(name, str) and name.endswith((".yaml", ".yml", ".json", ".toml")):
-        machine.absent.add(machine.location(node))
+    machine.test_path(name, node)
     return (
         name if isinstance(name, Unknown) else machine.unknown(node, "it depends on the files of the training machine")
     )
@@ -147,6 +146,7 @@ OS_FUNCTIONS: dict[str, Callable[..., object]] = {
     "os.path.expandvars": _expanded,
     "os.path.exists": _exists,
     "os.path.isfile": _exists,
+    "os.path.isdir": _exists,
     "os.path.isabs": _absolute,
     "os.path.expanduser": first_argument,
     "os.path.normpath": _path,

@@ -122,6 +122,8 @@ class Machine:
         self.forks: list[list[Location]] = []
         self.unset: dict[str, Location] = {}
         self.absent: set[Location] = set()
+        self.tested: dict[Location, str] = {}
+        self.saved: set[str] = set()
         self.packages: dict[str, None] = {}
         self.gpus = 1
         self.not_called = False
@@ -198,6 +200,13 @@ class Machine:
     def location(self, node: ast.AST) -> Location:
         """The file and line of a syntax node."""
         return Location(self.label, getattr(node, "lineno", 0))
+
+    def test_path(self, path: object, node: ast.AST) -> None:
+        """Record the path that a condition tests for existence, if no such file is known here."""
+        if isinstance(path, str):
+            self.tested[self.location(node)] = path
+            if path.endswith((".yaml", ".yml", ".json", ".toml")):
+                self.absent.add(self.location(node))
 
     def unknown(self, node: ast.AST, why: str, hidden: object = None) -> Unknown:
         """Make an unknown value for a syntax node, with the reason. `hidden` is the value from which it was derived."""

@@ -139,8 +139,8 @@ def text_method(machine: Machine, owner: str, name: str, values: list[object], n
         return owner.startswith("/")
     if name in ("exists", "is_file") and machine.read(owner) is not None:
         return True
-    if name in ("exists", "is_file") and owner.endswith((".yaml", ".yml", ".json", ".toml")):
-        machine.absent.add(machine.location(node))
+    if name in ("exists", "is_file", "is_dir"):
+        machine.test_path(owner, node)
     if name in ("mkdir", "exists", "is_file", "is_dir", "glob", "iterdir", "read_text", "open", "write_text"):
         made = Object(
             f"pathlib.Path.{name}", [Argument(owner, machine.location(node))], {}, machine.location(node), owner

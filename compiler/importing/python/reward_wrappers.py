@@ -1,0 +1,225 @@
+"""Functions in the file of the rewards that wrap those of the script.
+
+In a run, reward functions get only the columns that the data itself has. With `--rewards FILE`, a wrapper in FILE
+computes the columns that the script computes for its reward functions, and passes them on. Another wrapper calls a
+function that a function of the script makes, such as `make_reward(0.5)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.python.data import Data
+from xpc.compiler.importing.python.interpreter.functions import BUILTINS
+from xpc.compiler.importing.python.interpreter.values import Bound, Column, Function, Instance, Scalar
+from xpc.compiler.importing.text.entries import Entry
+
+WRAPPER = '''
+
+def _with_columns(reward):
+    """The reward function with the columns that the script made of the data's."""
+
+    @functools.wraps(reward)
+    def wrapped(prompts, completions, **columns):
+        listed = {{name: one for name, one in columns.items() if isinstance(one, list) and len(one) == len(prompts)}}
+        rows = [{{name: one[n] for name, one in listed.items()}} for n in range(len(prompts))]
+        return reward(prompts=prompts, completions=completions, **{{**columns, {made}}})
+
+    return wrapped
+'''
+
+
+def write(draft: Draft, data: Data | None, functions: list[Function], parts: dict[str, str]) -> tuple[str, set[str]]:
+    """Write the Python source of a wrapper that computes columns for reward functions.
+
+    Returns a pair: the source, and the script's names that this source uses. The pair is ("", set()) if no column must
+    be computed. Columns that the wrapper cannot compute are errors. `parts` maps the script's top-level names to their
+    files.
+    """
+    made: list[str] = []
+    names: set[str] = set()
+    for key, (value, location) in ({} if data is None else data.for_rewards).items():
+        found = _expression(key, value, data, draft, parts) if functions else None
+        if found is None:
+            refuse(draft, key, value, Entry(f"rows.{key}", None, location.file, location.line))
+            continue
+        text, used = found
+        made.append(f'"{key}": [{text} for row in rows]')
+        names |= used
+        draft.note(
+            Entry(f"rows.{key}", None, location.file, location.line),
+            "the file of the reward functions computes this column",
+        )
+    if not made:
+        return "", set()
+    wrapped = "".join(f"\n{one.name} = _with_columns({one.name})" for one in functions)
+    return WRAPPER.format(made=", ".join(made)) + "\n" + wrapped + "\n", names
+
+
+def refuse(draft: Draft, key: str, value: object, location: Entry) -> None:
+    """Report an error for a column that a run cannot pass to reward functions."""
+    if isinstance(value, Column):
+        why = f"reward functions get it as `{value.name}`, the name in the data"
+    elif isinstance(value, str | int | float):
+        why = f"all rows have the same value, {str(value)[:40]!r}, and reward functions do not get it"
+    else:
+        why = "the script computes it, and reward functions get the columns as they are in the data"
+    draft.error(location, f"the column `{key}`: {why}", "compute it in the reward function")
+
+
+def _expression(
+    key: str, value: object, data: Data | None, draft: Draft, parts: dict[str, str]
+) -> tuple[str, set[str]] | None:
+    """Returns a pair: the column `key` as the source of an expression over `row`, and the script's names that this
+    expression uses. None if the column cannot be written as one expression.
+    """
+    requested = draft.settings.get("data.prompt")
+    prompt = requested.text.strip('"') if requested is not None else "prompt"
+    if isinstance(value, Column):
+        return (f'row["{value.name}"]', set()) if value.name != prompt else None
+    if isinstance(value, str | int | float):
+        return repr(value), set()
+    function = data.functions.get(key) if data is not None else None
+    node = None if function is None else _value(function.node, key)
+    if function is None or node is None or not function.node.args.args:
+        return None
+    row = function.node.args.args[0].arg
+    used: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and one.id != row:
+            if one.id not in BUILTINS and one.id not in parts:
+                return None
+            used.add(one.id)
+    columns = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    if prompt in columns or key == prompt:
+        return None  # a run passes the prompt itself, and not the column from which it was made
+    return f"(lambda {row}: {ast.unparse(node)})(row)", used & set(parts)
+
+
+def _value(node: ast.AST, key: str) -> ast.expr | None:
+    """The expression for a column in a mapped function: from the dict that it returns, or from `row[key] = ...`."""
+    if isinstance(node, ast.Lambda):
+        tables: list[ast.expr | None] = [node.body]
+    else:
+        tables = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+        for one in ast.walk(node):
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Subscript):
+                at = one.targets[0].slice
+                if isinstance(at, ast.Constant) and at.value == key:
+                    return one.value
+    for table in tables if len(tables) == 1 else []:
+        if isinstance(table, ast.Dict):
+            for name, value in zip(table.keys, table.values):
+                if isinstance(name, ast.Constant) and name.value == key:
+                    return value
+    return None
+
+
+def called(value: object) -> Function | None:
+    """The function of the script that runs if a reward is called: that of a factory, of `functools.partial`, or the
+    `__call__` or another method of an object. None if it is not in the script.
+    """
+    if isinstance(value, Bound):
+        return value.function if isinstance(value.function, Function) else None
+    if isinstance(value, Instance):
+        found = next((one.attributes["__call__"] for one in value.kind.lineage() if "__call__" in one.attributes), None)
+        return found if isinstance(found, Function) else None
+    return value if isinstance(value, Function) else None
+
+
+def name_of(value: object, taken: list[str]) -> str:
+    """A name for such a reward that no other reward has."""
+    inner = called(value)
+    if isinstance(value, Instance):
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", value.kind.name).lower()
+    else:
+        name = "reward" if inner is None or inner.name in ("lambda", "__call__") else inner.name
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def parameters(value: object) -> ast.arguments:
+    """The parameters that a trainer can give to a reward, without annotations: without `self`, and without those that
+    `functools.partial` gives.
+    """
+    inner = called(value)
+    assert inner is not None
+    plain = ast.parse(f"def f({ast.unparse(inner.node.args)}): pass").body[0]
+    assert isinstance(plain, ast.FunctionDef)
+    given = plain.args
+    if isinstance(value, Instance) or (isinstance(value, Bound) and value.receiver is not None):
+        given.args = given.args[1:]
+    bound = value.keywords if isinstance(value, Bound) else {}
+    first = len(given.args) - len(given.defaults)
+    kept = [n for n, one in enumerate(given.args) if one.arg not in bound]
+    given.defaults = [given.defaults[n - first] for n in kept if n >= first]
+    given.args = [given.args[n] for n in kept]
+    pairs = [pair for pair in zip(given.kwonlyargs, given.kw_defaults) if pair[0].arg not in bound]
+    given.kwonlyargs, given.kw_defaults = [one for one, _ in pairs], [default for _, default in pairs]
+    for each in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]:
+        if each is not None:
+            each.annotation = None
+    return given
+
+
+def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
+    """The function at the top of the script that makes this reward and returns it; None if there is none. Only such a
+    function can be called in the file of the rewards: another one may train.
+    """
+    if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
+        return None
+    for _, node in statements:
+        if isinstance(node, ast.FunctionDef) and value.node in ast.walk(node):
+            break
+        if isinstance(node, ast.FunctionDef) and node.lineno < value.node.lineno <= (node.end_lineno or 0):
+            break
+    else:
+        return None
+    own = {id(one) for one in ast.walk(value.node)}
+    inside = [one for one in ast.walk(node) if isinstance(one, ast.FunctionDef) and one.name == value.name]
+    own |= {id(one) for each in inside for one in ast.walk(each)}
+    returns = [one for one in ast.walk(node) if isinstance(one, ast.Return) and id(one) not in own]
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    given = node.args
+    plain = not (given.vararg or given.kwarg or given.posonlyargs or node.decorator_list or len(inside) != 1)
+    stays = not names & {one.arg for one in [*given.args, *given.kwonlyargs]}
+    right = [ast.unparse(one.value) for one in returns if one.value is not None] == [value.name]
+    return node if plain and stays and right and len(returns) == 1 else None
+
+
+def call(value: Function, made_by: ast.FunctionDef) -> str | None:
+    """The call of a factory with the arguments that the script gives it; None if one of them is not a constant."""
+    arguments: list[str] = []
+    for one in [*made_by.args.args, *made_by.args.kwonlyargs]:
+        given = value.scopes[0].get(one.arg)
+        if one.arg not in value.scopes[0] or not _constant(given):
+            return None
+        arguments.append(f"{one.arg}={given!r}")
+    return f"{made_by.name}({', '.join(arguments)})"
+
+
+def _constant(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_constant, value))
+    if isinstance(value, dict):
+        return all(_constant(one) for pair in value.items() for one in pair)
+    return isinstance(value, Scalar)
+
+
+def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
+    """The source of a function with the parameters of the script's, which calls what the factory makes. With `columns`,
+    it gets the columns that the script computes.
+    """
+    given = parameters(value)
+    passed = [f"{one.arg}={one.arg}" for one in [*given.args, *given.kwonlyargs]]
+    passed = [one.arg for one in given.posonlyargs] + passed
+    passed += [f"**{given.kwarg.arg}"] if given.kwarg is not None else []
+    return (
+        f"\n\n_made_{name} = {made}\n\n\ndef {name}({ast.unparse(given)}):\n"
+        f"    return _made_{name}({', '.join(passed)})\n"
+    ) + (f"\n\n{name} = _with_columns({name})\n" if columns else "")

@@ -1,0 +1,61 @@
+"""Conditions of a script that its text does not decide, and for which an import knows more than that: what the script
+writes itself, and what a branch changes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_import_python_partial import ROWS, decisions, script
+
+
+@pytest.mark.parametrize(("before", "seq"), [
+    ("if os.path.exists('out/adapter'):\n    n = 128\nelse:\n    n = 96\n"
+     "model = None\nmodel.save_pretrained('out/adapter')", 96),
+    ("from pathlib import Path\nn = 128\nif not Path('cache').exists():\n    n = 96\n"
+     "Dataset.from_list([]).save_to_disk('cache')", 96),
+    ("n = 96\nif os.path.isfile('/data/snapshots/0752c79'):\n    n = 128", 96),
+    ("n = 96\nif os.path.exists('/data/snapshots/0752c79'):\n    n = 128", 128),
+    ("n = 96\nif os.path.isfile('/data/rows.bin'):\n    n = 128", 128),
+])  # fmt: skip
+def test_a_path_that_the_script_writes_or_that_is_no_file_does_not_exist(tmp_path: Path, before: str, seq: int) -> None:
+    found = script(tmp_path, before, "n")
+    assert f"seq = {seq}" in found.text
+    assert len(decisions(found)) == 1
+
+
+@pytest.mark.parametrize("branch", [
+    "extra = [one for one in rows.column_names if one != 'text']\nif extra:\n    rows = rows.remove_columns(extra)",
+    "if 'id' in rows.column_names:\n    rows = rows.remove_columns(['id'])",
+    "if 'id' in rows.column_names:\n    rows = rows.remove_columns('id')",
+])  # fmt: skip
+def test_columns_that_are_removed_if_they_are_there_need_no_decision(tmp_path: Path, branch: str) -> None:
+    found = script(tmp_path, f"rows = {ROWS}\n{branch}", data="rows")
+    assert not found.draft.wrong, found.messages
+    assert not decisions(found)
+
+
+@pytest.mark.parametrize("branch", [
+    "if 'id' in rows.column_names:\n    rows = rows.remove_columns(['text'])",
+    "if 'id' in rows.column_names:\n    rows = rows.select(range(10))",
+    "if 'id' not in rows.column_names:\n    rows = rows.remove_columns(['id'])",
+])  # fmt: skip
+def test_another_branch_on_columns_is_a_decision(tmp_path: Path, branch: str) -> None:
+    assert decisions(script(tmp_path, f"rows = {ROWS}\n{branch}", data="rows"))
+
+
+def test_the_evaluation_on_a_folder_of_arrow_files_names_its_own_file(tmp_path: Path) -> None:
+    folder = "from datasets import load_from_disk\nboth = load_from_disk('rows')"
+    evaluated = "both['train'], eval_dataset=both['validation']"
+    found = script(tmp_path, folder, "64, eval_strategy='epoch'", evaluated)
+    assert 'on "./rows-train.parquet"' in found.text
+    assert 'data = "./rows-validation.parquet"' in found.text
+    assert len(decisions(found)) == 2
+
+
+def test_a_configuration_that_a_spec_cannot_name_is_a_decision(tmp_path: Path) -> None:
+    found = script(tmp_path, data='load_dataset("org/rows", "Hard Rows", split="train")')
+    (decision,) = decisions(found)
+    assert "a spec cannot name this configuration" in decision
+    assert "on org/rows" in found.text
