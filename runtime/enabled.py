@@ -21,6 +21,7 @@ from .features.messages.unread_columns import UnreadColumns
 from .features.method.answer_ends import AnswerEnds
 from .features.method.assistant_masks import AssistantMasks
 from .features.method.checkpointing_warning import CheckpointingWarning
+from .features.method.generation_prompt import GenerationPrompt
 from .features.method.image_pairs import ImagePairs
 from .features.method.kto import KtoRows
 from .features.method.loss_division import LossDivision
@@ -112,6 +113,7 @@ FEATURES: tuple[Feature, ...] = (
     Float8(),
     AssistantMasks(),
     FrozenWeights(),
+    GenerationPrompt(),
     Rewards(),
     Tools(),
     Sampling(),

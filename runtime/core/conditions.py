@@ -194,6 +194,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "float8": run.get("fp8"),
         "frozen_weights": plan.get("freeze"),
         "fsdp": run["distributed_type"] == "FSDP",
+        "generation_prompt": method["generates"],
         "hub": arguments.get("push_to_hub"),
         "hub_kernels": model.get("kernels"),
         "idle": run.get("idle") != "allow",

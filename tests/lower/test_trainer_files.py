@@ -92,7 +92,16 @@ def test_every_moment_is_called_and_used() -> None:
 
 
 ORDER = {
-    "before_rows": ("AssistantMasks", "Rewards", "Tools", "Teacher", "LigerFamily", "Images", "Mixture"),
+    "before_rows": (
+        "AssistantMasks",
+        "GenerationPrompt",
+        "Rewards",
+        "Tools",
+        "Teacher",
+        "LigerFamily",
+        "Images",
+        "Mixture",
+    ),
     "check_access": ("Hub", "ContinuedAdapter", "Packages", "Trackers"),
     "check_gpu_links": ("PeerToPeer", "AllReduce", "NodeAllReduce"),
     "tokenizer_loaded": (

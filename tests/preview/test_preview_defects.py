@@ -39,6 +39,10 @@ TEMPLATES = {
     "cut_text": TURN + MARKED.replace("@", "{{ m.content[:6] }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "small": TURN + MARKED.replace("@", "{{ m.content | lower }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "written_twice": TURN + MARKED.replace("@", "{{ m.content * 2 }}<|im_end|>") + "\n{% endfor %}" + ASK,
+    "dated": "{{ strftime_now('%d %B') }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
+    + ASK,
+    "drawn": "{{ ['Hi', 'Ho'] | random }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
+    + ASK,
     "no_marks": TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK,
 }  # fmt: skip
 
@@ -83,6 +87,8 @@ DEFECTS = {
     "text_cut_by_the_template": ("plain", "cut_text", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
     "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
     "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
+    "date_of_today": ("plain", "dated", "", "XP529", "writes the date of today into the row"),
+    "value_by_chance": ("plain", "drawn", "", "XP529", "writes a random value into the row"),
     "template_without_marks": (
         "plain",
         "no_marks",

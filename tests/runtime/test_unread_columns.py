@@ -27,8 +27,8 @@ class Stored(list[Any]):
         return Stored({name: row.get(name) for name in names} for row in self)
 
 
-def check(shape: str, *rows: dict[str, Any], **data: Any) -> None:
-    bundle: Any = SimpleNamespace(data=data, method="sft", row_format=lambda: prompts.FORMAT)
+def check(shape: str, *rows: dict[str, Any], method: str = "sft", **data: Any) -> None:
+    bundle: Any = SimpleNamespace(data=data, method=method, row_format=lambda: prompts.FORMAT)
     source = {"id": "org/name", "shape": shape, "columns": None}
     unread_columns.check(bundle, source, Stored(rows))
 
@@ -41,6 +41,8 @@ def check(shape: str, *rows: dict[str, Any], **data: Any) -> None:
         ("messages", {"messages": TALK, "system_prompt": "Be brief."}, "a column that is not called `system`"),
         ("prompt_completion", {"prompt": "2", "completion": "3", "history": [["a", "b"]]}, "a column `history`"),
         ("prompt_completion", {"prompt": "2", "completion": "3", "label": False}, "a `label` of false"),
+        ("preference", {"prompt": "2", "chosen": "3", "rejected": "4", "documents": ["5"]}, "a column `documents`"),
+        ("unpaired", {"prompt": "2", "completion": "3", "label": True, "history": [["a", "b"]]}, "a column `history`"),
         ("preference", {"prompt": "2", "chosen": "3", "rejected": "4", "score_chosen": 1, "score_rejected": 5},
          "a lower score for `chosen`"),
         ("messages", {"messages": TALK, "reasoning": "2 and 2"}, "reasoning in a column of its own"),
@@ -50,7 +52,7 @@ def check(shape: str, *rows: dict[str, Any], **data: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_column_is_reported(shape: str, row: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    read = ("messages", "prompt", "completion", "chosen", "rejected")
+    read = ("messages", "prompt", "completion", "chosen", "rejected", *(["label"] if shape == "unpaired" else []))
     check(shape, {name: value if name in read else None for name, value in row.items()}, row)
     printed = capsys.readouterr().out
     assert words in printed
@@ -65,12 +67,29 @@ def test_a_column_is_reported(shape: str, row: Any, words: str, capsys: pytest.C
         ("messages", {"messages": [{"role": "system", "content": "Be."}, *TALK], "system_prompt": "Be brief."}),
         ("messages", {"messages": TALK, "tools": [{"name": KEPT[0]}], "system": "Be brief.", "id": 4}),
         ("preference", {"chosen": [ASK, ANSWER], "rejected": [ASK, {**ANSWER, "content": "5"}]}),
-        ("prompt", {"prompt": "2", "documents": ["a reward reads it"]}),
     ],
 )
 def test_other_columns_are_not_reported(shape: str, row: Any, capsys: pytest.CaptureFixture[str]) -> None:
     check(shape, row)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("method", "column", "words"),
+    [
+        ("distill", {"documents": ["The sky."]}, "texts in a column `documents`, which distill does not read"),
+        ("distill", {"weight": 0}, "a `weight` other than 1, which distill does not read"),
+        ("grpo", {"documents": ["The sky."]}, "`documents`, which only reward functions read"),
+        ("rloo", {"history": [["a", "b"]]}, "a column `history`, which only reward functions read"),
+        ("grpo", {"system_prompt": "Be brief."}, "not called `system`, which only reward functions read"),
+        ("grpo", {"weight": 0, "solution": 4}, ""),
+    ],
+)
+def test_columns_next_to_prompts(method: str, column: Any, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check("prompt", {"prompt": "2", **column}, method=method)
+    printed = capsys.readouterr().out
+    assert bool(printed) == bool(words)
+    assert words in printed
 
 
 def test_a_named_system_column_is_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from . import templates
 from .reading import TokenSequence
 from .session import Session
 
@@ -209,8 +210,11 @@ def unread_columns(session: Session, source: Mapping[str, Any], stored: Any) -> 
     """Report columns of a stored row, a dataset of one row, that no trainer reads, such as `documents`."""
     module = session.optional("features.messages.unread_columns")
     for kind in () if module is None else module.counted(session.bundle, source, stored)[0]:
-        found = verdict("XP549", f"the row has {module.WORDS[kind]}, which {session.method} does not read")
-        yield {**found, "severity": "error"} if kind == "question" else found
+        read = module.not_read_by(session.method, source["shape"])
+        found = verdict("XP549", f"the row has {module.WORDS[kind]}, {read}")
+        if kind == "question" or module.rewarded(session.method, source["shape"]):
+            found["severity"] = "error" if kind == "question" else "note"
+        yield found
 
 
 def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
@@ -220,13 +224,23 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
     comparison = session.core("row_comparison")
     if not session.tokenizer.chat_template:
         return []
-    omit, out = session.bundle.data.get("omit") or (), [*_notes(session, row)]
+    omit, out = session.bundle.data.get("omit") or (), [*_notes(session, row), *_of_template(session, row)]
     for loss in comparison.losses(row, session.tokenizer, session.bundle.row_format().conversations):
         code = "XP598" if loss.how == "missing" else "XP599"
         help = f"change the data, name another chat_template, or allow it with `data(omit=[{loss.name}])`"
         found = verdict(code, f"the chat template {loss}", help)
         out.append({**found, "severity": "note"} if loss.name in omit else found)
     return out
+
+
+def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Report a chat template that writes other tokens at another time, or prompts that end within the user's turn."""
+    for what in templates.changing(session, row):
+        yield verdict("XP529", what, "write a text into the chat template in place of the changing value")
+    what, stops = templates.prompt_end(session)
+    if what:
+        found = verdict("XP528", what, "end the chat template with the beginning of an answer, as `chatml` does")
+        yield {**found, "severity": "error"} if stops else found
 
 
 NOTES = {"weight": "XP549", "key": "XP549", "unread": "XP549", "special": "XP587", "turn": "XP548"}

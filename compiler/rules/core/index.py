@@ -69,6 +69,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.data.streams", any_of(enabled("data.streaming"), written("data.shuffle_buffer"))),
     ("rules.data.structure", surveyed),
     ("rules.data.survey", surveyed),
+    ("rules.data.templates", any_of(written("model.chat_template"), local_tokenizer)),
     ("rules.data.token_rows", token_rows),
     ("rules.data.tokens", any_of(gemma, local_tokenizer, base_model, written("model.eos", "model.pad", "model.chat_template", "data.system"))),
     ("rules.extra.accelerate", extra("accelerate")),

@@ -12,7 +12,14 @@ from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.structure import built_in, have, masks_answers
 from xpc.compiler.spec import Spec
-from xpc.runtime.features.messages.stored_columns import QUESTIONS, SYSTEM, WORDS
+from xpc.runtime.features.messages.stored_columns import (
+    IN_PROMPTS,
+    QUESTIONS,
+    SYSTEM,
+    WORDS,
+    not_read_by,
+    rewarded,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -186,7 +193,8 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
     answers without a prompt that have no common question. It also reports reasoning in a column of its own. If all
     preference pairs of a file lack `prompt` and have their question in another column, such as `instruction`, this is
     an error. Any other key of a turn that the chat template does not read is a note, or a warning if its name suggests
-    reasoning, such as `thought`.
+    reasoning, such as `thought`. Reward functions read every column of their prompts, so `history` and `documents` next
+    to these prompts are notes.
 
     Why it is bad: bad answers are learned, all rows count the same, or an answer is learned without the earlier turns
     to which it refers.
@@ -195,23 +203,25 @@ def column_not_read(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py`, which read no such column; read, not run.
     """
-    if spec.method.shapes[0] == "prompt":  # reward functions may read any column
-        return
     template = (spec.chat_template or "") if built_in(spec) is None else ""  # a built-in template reads no such key
     for source in spec.files:
-        found = rows.survey(source)
-        yield from _unread_keys(source, found, template)
+        found, name = rows.survey(source), spec.method.name
+        rewards = rewarded(name, source.shape)
+        if not rewards:
+            yield from _unread_keys(source, found, template)
         for kind, (words, help) in (UNREAD | _turn_keys(spec, found)).items():
+            if rewards and kind not in IN_PROMPTS:
+                continue
             of_turn = kind == "turn_weight" or kind.startswith(TURN_KEY)
             one = None if found is None or (source.only and not of_turn) else found.tallies.get(kind)
             if found is not None and one is not None:
                 if kind == "question":
                     help = help.replace("COLUMN", next(name for name in QUESTIONS if name in found.columns))
-                method = spec.method.name
-                but = f", so {method} learns no question" if kind == "no_prompt" else f", which {method} does not read"
+                but = f"so {name} learns no question" if kind == "no_prompt" else not_read_by(name, source.shape)
+                of_file = kind == "question" and one.count == found.rows
                 yield Finding(
                     source.label,
-                    f"{have(one, found, source)} {words}{but}",
+                    f"{have(one, found, source)} {words}, {but}",
                     help,
-                    severity="error" if kind == "question" and one.count == found.rows else None,
+                    severity="error" if of_file else "note" if rewards else None,
                 )

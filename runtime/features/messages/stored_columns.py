@@ -26,11 +26,15 @@ WORDS = {
     "system_prompt": "a system prompt in a column that is not called `system`",
 }
 """What `unread` finds, as words for messages."""
+IN_PROMPTS = ("history", "documents", "system_prompt")
+"""The kinds of `unread` that a prompt should contain, even if reward functions read the column."""
 THOUGHTS = (
     "reasoning", "reasoning_content", "thinking", "think", "thought", "thoughts", "rationale", "cot",
     "chain_of_thought", "scratchpad", "reasoning_trace", "thought_process",
 )  # fmt: skip
 """Names of columns that have the reasoning of a row. Reasoning is read only from turns."""
+PROMPTED = ("prompt_completion", "preference", "unpaired", "prompt")
+"""Shapes of rows that have a prompt."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
 """Matches names of columns that probably have the system prompt of a row, and are not read."""
 
@@ -40,7 +44,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     row should be learned:
 
     - `history`: the turns before a prompt, in LLaMA-Factory's alpaca rows
-    - `documents`: texts for retrieval next to a conversation
+    - `documents`: texts for retrieval next to a conversation or a prompt
     - `row_weight`: a weight other than 1
     - `bad_answer`: a label of false next to a prompt and its completion
     - `no_solution`: a prompt without a column `solution` of text
@@ -49,9 +53,9 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     - `thoughts`: reasoning in a column of the row, next to a conversation or a prompt and its answers
     - `question`: for a preference pair without a prompt, a column of another name has the prompt
     """
-    if shape == "prompt_completion" and row.get("history"):
+    if row.get("history") and shape in PROMPTED:
         yield "history"
-    if row.get("documents") and "documents" not in names and shape in ("messages", "conversations"):
+    if row.get("documents") and "documents" not in names and shape in ("messages", "conversations", *PROMPTED):
         yield "documents"
     if shape != "prompt" and any(visible(row.get(one)) for one in THOUGHTS if one not in names):
         yield "thoughts"
@@ -69,6 +73,18 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
             yield "question"
         elif visible(chosen) and visible(rejected) and not _share_question(str(chosen), str(rejected)):
             yield "no_prompt"
+
+
+def not_read_by(method: str, shape: str) -> str:
+    """The end of a sentence about columns that are not read. Of rows that are prompts, reward functions get every
+    column, but distillation has no rewards.
+    """
+    return "which only reward functions read" if rewarded(method, shape) else f"which {method} does not read"
+
+
+def rewarded(method: str, shape: str) -> bool:
+    """Whether reward functions get the columns of such rows."""
+    return shape == "prompt" and method != "distill"
 
 
 def _reversed(chosen: object, rejected: object) -> bool:

@@ -11,9 +11,21 @@ from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle, Feature
 from ...core.row_comparison import FIRST, SPREAD
 from ...core.rows import name
-from .stored_columns import QUESTIONS, SCORES, SYSTEM, THOUGHTS, WORDS, other_system, unread
+from .stored_columns import (
+    IN_PROMPTS,
+    PROMPTED,
+    QUESTIONS,
+    SCORES,
+    SYSTEM,
+    THOUGHTS,
+    WORDS,
+    not_read_by,
+    other_system,
+    rewarded,
+    unread,
+)
 
-SHAPES = ("messages", "conversations", "prompt_completion", "preference", "unpaired")
+SHAPES = ("messages", "conversations", *PROMPTED)
 
 
 def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dict[str, int], dict[str, int], int]:
@@ -32,11 +44,12 @@ def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dic
     rows = stored.select_columns([*(one for one in names if one in present), *others])
     sampled = sorted({*range(min(FIRST, len(rows))), *range(0, len(rows), max(1, len(rows) // SPREAD))})
     template = bundle.data.get("system_column"), bundle.data.get("prompt_template")
+    reported = IN_PROMPTS if rewarded(bundle.method, source["shape"]) else WORDS
     for number in sampled:
         row = rows[number]
         kinds = [*unread(row, source["shape"], names)]
         kinds += ["system_prompt"] * (template == (None, None) and other_system(row, names))
-        for kind in kinds:
+        for kind in (one for one in kinds if one in reported):
             counts[kind] = counts.get(kind, 0) + 1
             first.setdefault(kind, number)
     return counts, first, len(sampled)
@@ -56,8 +69,8 @@ def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
         )
     for kind, count in counts.items():
         say(
-            f"{name(source)}: {count:,} of {many:,} compared rows have {WORDS[kind]}, which {bundle.method} does not "
-            f"read (row {first[kind]:,} is the first)"
+            f"{name(source)}: {count:,} of {many:,} compared rows have {WORDS[kind]}, "
+            f"{not_read_by(bundle.method, source['shape'])} (row {first[kind]:,} is the first)"
         )
 
 

@@ -1,0 +1,102 @@
+"""Rules about what a chat template writes besides the rows: the beginning of an answer, and values that change (XP528,
+XP529).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from xpc.compiler.rules.core.conditions import any_of, local_tokenizer, written
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.grammar.diagnostic import Label
+
+WHEN = any_of(written("model.chat_template"), local_tokenizer)
+
+COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
+BLOCK = re.compile(rf"\{{[{{%](?:{QUOTED}|.)*?[%}}]\}}", re.DOTALL)
+COMPARED = re.compile(r"""(?:==|!=)\s*(["'])assistant\1|(["'])assistant\2\s*(?:==|!=)""")
+ROLE = re.compile(r"\{\{(?:(?!\}\}).)*\brole\b", re.DOTALL)
+"""Matches an expression that writes the role of a turn."""
+CLOCK = re.compile(r"(?<![\w.])(?:strftime_now|now|utcnow|today)\s*\(|\bdatetime\s*\.\s*\w*(?:now|today)\s*\(")
+CHANCE = re.compile(r"\|\s*random\b|(?<![\w.])lipsum\s*\(")
+DATED = re.compile("date|day|time|now", re.IGNORECASE)
+
+
+def _code(template: str) -> str:
+    """The blocks of a template without their texts, so that only names remain."""
+    return re.sub(QUOTED, "", "\n".join(BLOCK.findall(COMMENT.sub("", template))))
+
+
+def _place(spec: Spec) -> Label:
+    return spec.location("model.chat_template") if spec.written("model.chat_template") else spec.model.label
+
+
+def _owner(spec: Spec) -> str:
+    return "the chat template" if spec.written("model.chat_template") else f"the chat template of {spec.model.name}"
+
+
+@rule("XP528", "no-generation-prompt", "warning")
+def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
+    """For grpo, rloo and distill, the chat template should end a prompt with the beginning of an answer, such as
+    `<|im_start|>assistant`, if `add_generation_prompt` is true. The template of a file, or of a local model, is
+    searched for this name. A template that writes nothing before an answer needs no generation prompt.
+
+    Why it is bad: the prompt ends with the user's turn, and the model continues it. The completions are then no
+    answers, and the rewards judge texts of another kind than those that the trained model will write.
+
+    Without this rule: launch.sh renders a prompt and an answer, and stops if the prompt ends without the beginning.
+
+    Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
+    """
+    text = COMMENT.sub("", spec.chat_template or "")
+    if not spec.online or not text or "add_generation_prompt" in text:
+        return
+    if ROLE.search(text) or "assistant" in COMPARED.sub("", text):
+        yield Finding(
+            _place(spec),
+            f"{_owner(spec)} never reads `add_generation_prompt`, so a prompt ends within the user's turn",
+            "end it with `{% if add_generation_prompt %}`, the beginning of an answer and `{% endif %}`, or write "
+            "`chat_template = chatml`",
+        )
+
+
+@rule("XP529", "template-changes", "warning")
+def template_changes(spec: Spec) -> Iterator[Finding]:
+    """A chat template should write the same text each time. A date (`strftime_now`) changes from day to day, and a
+    value by chance (`| random`, `lipsum()`) at each rendering. The template of the spec, or of a local model, is
+    searched for such calls. An argument with the date, as in `smollm3(date_string="8 July 2025")`, replaces the call.
+
+    Why it is bad: two runs of one spec learn other rows, and so does a run that is resumed on another day. A preview
+    that is stored with `--golden` differs on the next day.
+
+    Without this rule: nothing is reported.
+
+    Source: transformers 5.23 `utils/chat_template_utils.py` (`strftime_now`) and jinja2 3.1 `filters.py` (`do_random`);
+    confirmed by running them.
+    """
+    from xpc.compiler.rules.data.structure import built_in
+
+    template = spec.template
+    code = _code(spec.chat_template or "")
+    names = () if template is None else tuple(name for name, _ in template.arguments)
+    given = any(DATED.search(name) and re.search(rf"\b{re.escape(name)}\b", code) for name in names)
+    known = template is not None and built_in(spec) is not None
+    if found := None if given else CLOCK.search(code):
+        yield Finding(
+            _place(spec),
+            f"{_owner(spec)} writes the date of today (`{found[0].rstrip('( ')}`), so tomorrow each row has other "
+            "tokens",
+            f'state the date: `chat_template = {template.name}(date_string="8 July 2025")`'
+            if known and template is not None
+            else "write a date into the template in place of the call",
+            severity="note" if known else None,
+        )
+    if found := CHANCE.search(code):
+        yield Finding(
+            _place(spec),
+            f"{_owner(spec)} writes a value by chance (`{found[0].rstrip('( ')}`), so each rendering of a row differs",
+            "write one of the values into the template",
+        )
