@@ -41,6 +41,8 @@ TEMPLATES = {
     "written_twice": TURN + MARKED.replace("@", "{{ m.content * 2 }}<|im_end|>") + "\n{% endfor %}" + ASK,
     "dated": "{{ strftime_now('%d %B') }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
     + ASK,
+    "backwards": (TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}").replace(
+        "in messages", "in messages | reverse") + ASK,
     "drawn": "{{ ['Hi', 'Ho'] | random }}" + TURN + MARKED.replace("@", "{{ m.content }}<|im_end|>") + "{% endfor %}"
     + ASK,
     "no_marks": TURN + "{{ m.content }}<|im_end|>\n{% endfor %}" + ASK,
@@ -89,6 +91,7 @@ DEFECTS = {
     "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
     "date_of_today": ("plain", "dated", "", "XP529", "writes the date of today into the row"),
     "value_by_chance": ("plain", "drawn", "", "XP529", "writes a random value into the row"),
+    "turns_backwards": ("plain", "backwards", "", "XP599", "writes turn 1 (assistant) before turn 0 (user)"),
     "template_without_marks": (
         "plain",
         "no_marks",

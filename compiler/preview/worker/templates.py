@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from .session import Session
 
 DATE = "zQdateqZ"
+SPEAKING = ("user", "assistant")
 DRAWS = 8
 """How often a conversation is rendered, each time with another state of the random generator."""
 
@@ -47,6 +49,26 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
         yield "the chat template writes the date of today into the row: tomorrow the row has other tokens"
     if len(texts) > 1:
         yield "the chat template writes a random value into the row: each time the row has other tokens"
+
+
+def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each conversation in which the template writes a question or an answer before an earlier
+    one. The place of a system prompt is left to the template.
+    """
+    comparison, render = session.core("row_comparison"), session.tokenizer.apply_chat_template
+    for messages in session.bundle.row_format().conversations(row):
+        marks = comparison.Markers()
+        turns, options = getattr(render, "marked", comparison.marked)(messages, marks)
+        try:
+            text = str(render(turns, tokenize=False, **options))
+        except Exception:  # a template may raise any exception, which is reported elsewhere
+            continue
+        begun = [(text.find(mark), loss) for mark, loss in marks.found if loss.how == "missing"]
+        begun = [(at, loss) for at, loss in begun if at >= 0 and loss.kind == "content" and loss.role in SPEAKING]
+        for (before, first), (at, loss) in pairwise(begun):
+            if at < before and first.turn != loss.turn:
+                yield f"the chat template writes turn {loss.turn} ({loss.role}) before turn {first.turn} ({first.role})"
+                break
 
 
 def prompt_end(session: Session) -> tuple[str, bool]:

@@ -237,6 +237,8 @@ def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     """Report a chat template that writes other tokens at another time, or prompts that end within the user's turn."""
     for what in templates.changing(session, row):
         yield verdict("XP529", what, "write a text into the chat template in place of the changing value")
+    for what in templates.moved(session, row):
+        yield verdict("XP599", what, "write the turns in the order of the row, or name another chat_template")
     what, stops = templates.prompt_end(session)
     if what:
         found = verdict("XP528", what, "end the chat template with the beginning of an answer, as `chatml` does")

@@ -1,4 +1,4 @@
-"""Rules that read every row of a local file: encoding, roles, empty and repeated rows (XP530 to XP536)."""
+"""Rules that read every row of a local file: encoding, roles, empty and repeated rows (XP519, XP530 to XP536)."""
 
 from __future__ import annotations
 
@@ -210,6 +210,27 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
                 if source.shape in WITH_IMAGES
                 else "write `data(unique)` to drop repeated rows",
                 severity="warning" if held_out else None,
+            )
+
+
+@rule("XP519", "prompt-in-the-answer", "warning")
+def prompt_in_the_answer(spec: Spec) -> Iterator[Finding]:
+    """An answer should not begin with its complete prompt. The trainer puts the answer after the prompt, so such rows
+    contain the prompt twice. Only texts are compared, and only if at least half of the rows are so.
+
+    Why it is bad: the model learns to repeat each question before it answers.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16, 0.24 and 0.18 join prompt and answer as they are; confirmed by running it.
+    """
+    for source, found in _shaped(spec):
+        one = found.tallies.get("repeated_prompt")
+        if one is not None and 2 * one.count >= found.rows:
+            yield Finding(
+                source.label,
+                _in_words(one, found, source, "has", "have", "an answer that begins with its complete prompt"),
+                "remove the prompt from the answers, or train on them as texts: `data(format=text, columns=[COLUMN])`",
             )
 
 

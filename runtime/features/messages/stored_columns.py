@@ -35,6 +35,8 @@ THOUGHTS = (
 """Names of columns that have the reasoning of a row. Reasoning is read only from turns."""
 PROMPTED = ("prompt_completion", "preference", "unpaired", "prompt")
 """Shapes of rows that have a prompt."""
+LONG = 12
+"""The least number of characters of a prompt that is looked for in its answers."""
 SYSTEM = re.compile(r"(system|sys)[_ -]?(prompt|message|msg|content|instruction)s?", re.IGNORECASE)
 """Matches names of columns that probably have the system prompt of a row, and are not read."""
 
@@ -51,6 +53,7 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
     - `lower_score`: the scores of a preference pair say that the rejected answer is better
     - `no_prompt`: the two texts of a preference pair without a prompt share no more than two words at their beginning
     - `thoughts`: reasoning in a column of the row, next to a conversation or a prompt and its answers
+    - `repeated_prompt`: an answer begins with its complete prompt, which has at least `LONG` characters
     - `question`: for a preference pair without a prompt, a column of another name has the prompt
     """
     if row.get("history") and shape in PROMPTED:
@@ -67,12 +70,20 @@ def unread(row: Mapping[str, object], shape: str, names: Sequence[str]) -> Itera
         yield "no_solution"
     if shape == "preference" and any(map(_reversed, *(map(row.get, each) for each in SCORES))):
         yield "lower_score"
+    prompted = shape == "prompt_completion" or (shape in PROMPTED[:3] and len(names) > 2)
+    if prompted and _repeats_prompt(row.get(names[0]), row, names[1:]):
+        yield "repeated_prompt"
     if shape == "preference" and len(names) == 2 and row.get("prompt") is None:
         chosen, rejected = row.get(names[0]), row.get(names[1])
         if _question_elsewhere(row, names):
             yield "question"
         elif visible(chosen) and visible(rejected) and not _share_question(str(chosen), str(rejected)):
             yield "no_prompt"
+
+
+def _repeats_prompt(prompt: object, row: Mapping[str, object], names: Sequence[str]) -> bool:
+    text = prompt.strip() if isinstance(prompt, str) else ""
+    return len(text) >= LONG and any(str(row[one]).lstrip().startswith(text) for one in names if row.get(one))
 
 
 def not_read_by(method: str, shape: str) -> str:
