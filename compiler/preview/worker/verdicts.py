@@ -238,7 +238,8 @@ def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     for what in templates.changing(session, row):
         yield verdict("XP529", what, "write a text into the chat template in place of the changing value")
     for what in templates.moved(session, row):
-        yield verdict("XP599", what, "write the turns in the order of the row, or name another chat_template")
+        found = verdict("XP599", what, "write the turns in the order of the row, or name another chat_template")
+        yield {**found, "severity": "warning"}  # no run stops for it
     what, stops = templates.prompt_end(session)
     if what:
         found = verdict("XP528", what, "end the chat template with the beginning of an answer, as `chatml` does")
