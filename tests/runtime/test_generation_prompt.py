@@ -12,7 +12,7 @@ from xpc.runtime.features.method.generation_prompt import GenerationPrompt
 TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 ASKS = "{% if add_generation_prompt %}<|im_start|>@{% endif %}"
 INST = "{% for m in messages %}{% if m.role == 'user' %}[INST] @ [/INST]{% else %} @</s>{% endif %}{% endfor %}"
-THINKS = TURNS.replace("{{ m.content", "{% if m.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}{{ m.content")
+REASONED = TURNS.replace("{{ m.content", "{% if m.role == 'assistant' %}<think>\n\n</think>\n\n{% endif %}{{ m.content")
 CHANNELS = TURNS.replace("\n{{ m.content", "{{ '<|channel|>final' if m.role == 'assistant' }}\n{{ m.content")
 
 
@@ -46,7 +46,7 @@ def test_a_prompt_that_names_another_role_is_reported(capsys: pytest.CaptureFixt
     [
         TURNS + ASKS.replace("@", "assistant\n"),
         INST.replace("@", "{{ m.content }}"),
-        THINKS + ASKS.replace("@", "assistant\n"),
+        REASONED + ASKS.replace("@", "assistant\n"),
         TURNS + ASKS.replace("@", "assistant\n<think>\n"),
         CHANNELS + ASKS.replace("@", "assistant"),
         CHANNELS + ASKS.replace("@", "assistant<|channel|>analysis"),
