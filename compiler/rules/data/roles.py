@@ -1,4 +1,4 @@
-"""Rules about names of speakers in the rows, and their roles (XP775, XP776)."""
+"""Rules about names of speakers in the rows, and their roles (XP775 to XP777)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ WHEN = written("data.user_roles", "data.assistant_roles", "data.system_roles", "
 PATHS: tuple[NamesPath, ...] = ("data.user_roles", "data.assistant_roles", "data.system_roles", "data.tool_roles")
 """The settings that list the names of speakers, one setting for each role, in the order of ROLES."""
 
+ANSWERING, ASKING = ("assistant", "gpt", "chatgpt", "model", "bot", "bard", "bing", "ai"), ("user", "human")
+"""Names of speakers that always mean the assistant, or the user."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 """A pattern for a name that needs no quotes."""
 
@@ -66,3 +68,27 @@ def without_turns(spec: Spec) -> Iterator[Finding]:
             "there are names of speakers, but no row is a conversation",
             f"leave `{path.rpartition('.')[2]}` out",
         )
+
+
+@rule("XP777", "roles-swapped", "warning", reads=PATHS)
+def swapped(spec: Spec) -> Iterator[Finding]:
+    """`user_roles` should not name a speaker that always answers, such as `gpt`, and `assistant_roles` none that always
+    asks, such as `human`.
+
+    Why it is bad: the model would learn to write the questions.
+
+    Without this rule: nothing is reported, and the loss falls as in any run.
+
+    Source: the names of speakers in the datasets of the registry (ShareGPT's `human` and `gpt`).
+    """
+    pairs: tuple[tuple[NamesPath, tuple[str, ...], str], ...] = (
+        ("data.user_roles", ANSWERING, "assistant"), ("data.assistant_roles", ASKING, "user"),
+    )  # fmt: skip
+    for path, others, role in pairs:
+        found = next((name for name in spec.names(path) if name.lower() in others), None)
+        if found is not None:
+            yield Finding(
+                spec.location(path, f"`{found[:40]}` is usually the {role}"),
+                f"the speaker `{found[:40]}` gets the role of the other side",
+                f"write `{role}_roles = [{listed([found])}]`",
+            )

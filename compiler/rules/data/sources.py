@@ -192,14 +192,22 @@ def _keeps_order(stack: Stack) -> bool:
 def columns_swapped(spec: Spec) -> Iterator[Finding]:
     """`columns` lists the dataset's names in the order of the format: the prompt, then the answer; the chosen answer,
     then the rejected one. If the names suggest the opposite order, such as `columns = [answer, question]`, they are
-    probably swapped.
+    probably swapped. `prompt`, the column with the prompt, should not be a column of answers, such as `solution`.
 
-    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer.
+    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. A prompt that is
+    the solution contains what is rewarded.
 
     Without this rule: nothing is reported, and the loss falls as in any run.
 
     Source: the runtime's `prompts.py` maps names by their order; confirmed by running it.
     """
+    prompt = spec.get("data.prompt")
+    if isinstance(prompt, str) and prompt.lower() in SWAPPED[0][1]:
+        yield Finding(
+            spec.location("data.prompt", "usually the answer"),
+            f"the prompts are read from the column `{prompt}`",
+            "write `prompt = problem`, or the name of the column with the question",
+        )
     for source in spec.sources:
         given = [name for name in source.columns or () if source.only and name not in KEPT]
         for earlier, later in SWAPPED:

@@ -1,4 +1,4 @@
-"""Rules about the rewards of grpo and rloo (XP662, XP663, XP674, XP689, XP696)."""
+"""Rules about the rewards of grpo and rloo (XP612, XP662, XP663, XP674, XP689, XP696)."""
 
 from __future__ import annotations
 
@@ -193,3 +193,44 @@ def punished(spec: Spec) -> Iterator[Finding]:
                 f"write `{one.name}(weight={-one.weight:g})`",
             )
             return
+
+
+@rule("XP612", "punishment-that-never-comes", "warning")
+def never_punished(spec: Spec) -> Iterator[Finding]:
+    """A built-in reward that punishes must be able to return a number below 0. `soft_overlong_punishment` punishes only
+    completions longer than `max_completion_len - soft_punish_cache`, which are 12,288 tokens by default, so
+    `max_completion` must be larger. `repetition_penalty` needs a `max_penalty` below 0.
+
+    Why it is bad: the reward is 0 for every completion, or it rewards repetitions.
+
+    Without this rule: nothing is reported.
+
+    Source: the runtime's `rewards.py`, which computes what DAPO (arXiv:2503.14476) and Open-R1 do.
+    """
+    longest = spec.get("method.max_completion")
+    for one in spec.weighted("method.rewards"):
+        if one.file is not None:
+            continue
+        stated = dict(one.arguments)
+        limit = stated.get("max_completion_len", 16384)
+        cache = stated.get("soft_punish_cache", max(1, limit // 4) if isinstance(limit, int) else 0)
+        penalty = stated.get("max_penalty", -1.0)
+        if one.name == "soft_overlong_punishment" and isinstance(limit, int) and isinstance(cache, int):
+            if isinstance(longest, int) and longest <= limit - cache:
+                yield Finding(
+                    evolve(
+                        spec.location("method.rewards"),
+                        text=f"punishes from {limit - cache + 1:,} tokens on; completions have at most {longest:,}",
+                    ),
+                    "`soft_overlong_punishment` is 0 for every completion",
+                    f"write `soft_overlong_punishment(max_completion_len={longest})`",
+                    (spec.label("method.max_completion"),),
+                )
+        elif one.name == "repetition_penalty" and isinstance(penalty, int | float) and penalty >= 0:
+            yield Finding(
+                evolve(spec.location("method.rewards"), text=f"max_penalty = {penalty:g}"),
+                "`repetition_penalty` rewards repetitions"
+                if penalty
+                else "`repetition_penalty` is 0 for every completion",
+                f"write `repetition_penalty(max_penalty=-{penalty or 1:g})`",
+            )

@@ -162,19 +162,31 @@ def eight_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP683", "vllm-too-short")
 def too_short(spec: Spec) -> Iterator[Finding]:
-    """vLLM's `max_length` must have room for the prompt and the completion.
+    """vLLM's `max_length` must have room for the prompt and the completion, and must not be longer than the context of
+    the model.
 
-    Why it is bad: tokens of a completion that do not fit are never generated.
+    Why it is bad: tokens of a completion that do not fit are never generated, and the model has no positions after its
+    context.
 
-    Without this rule: nothing is reported; completions end where the context ends and count as truncated.
+    Without this rule: if it is too short, nothing is reported; completions end where the context ends and count as
+    truncated. If it is too long, vLLM stops after the model is loaded: "User-specified max_model_len is greater than
+    the derived max_model_len".
 
-    Source: trl 1.16 `vllm_generation.py` (`max_model_len`).
+    Source: trl 1.16 `vllm_generation.py` (`max_model_len`); vLLM `config/model.py`
+    (`_get_and_verify_max_len`).
     """
     longest, completion = spec.get("method.vllm.max_length"), spec.get("method.max_completion")
     prompt = spec.get("method.max_prompt") if spec.written("method.max_prompt") else None
     if not isinstance(longest, int) or not isinstance(completion, int):
         return
     need = completion + (prompt if isinstance(prompt, int) else 1)
+    context = spec.model.facts.context if spec.model.facts is not None and spec.rope is None else None
+    if context is not None and context < longest:
+        yield Finding(
+            spec.location("method.vllm.max_length", f"{spec.model.name} has a context of {context}"),
+            "vLLM's context is longer than the model's",
+            write(f"max_length = {context}"),
+        )
     if longest < need:
         yield Finding(
             spec.location("method.vllm.max_length", f"{prompt or 'a prompt'} + {completion:,} tokens do not fit"),

@@ -20,8 +20,9 @@ WHEN = any_of(
         "method.margin", "method.likelihood", "method.rpo", "method.desirable", "method.undesirable", "method.center",
         "method.sync_reference.mixup", "method.epsilon", "method.epsilon_high", "method.delta", "method.generations",
         "method.iterations", "method.temperature", "method.top_p", "method.min_p", "method.repetition_penalty",
-        "batch.seq", "batch.gbs", "train.epochs", "data.holdout", "model.rope",
-        "method.max_completion", "method.max_prompt",
+        "batch.seq", "batch.gbs", "train.epochs", "train.steps", "data.holdout", "model.rope",
+        "method.max_completion", "method.max_prompt", "strategy.allgather_bucket", "strategy.reduce_bucket",
+        "optimizer.update_proj_gap",
     ),
     chosen("method", "cpo"),
     chosen("optimizer", "sgd", "lomo"),
@@ -58,6 +59,7 @@ def far_from_published(spec: Spec) -> Iterator[Finding]:
         value = _number(spec, one.path)
         if value is not None and one.handled < value < one.refused and not one.low <= value <= one.high:
             yield _finding(spec, one, value)
+    yield from _passes(spec)
     yield from _scale(spec)
     yield from _betas(spec)
     yield from _extra(spec)
@@ -93,16 +95,33 @@ def _finding(spec: Spec, one: ranges.Range, value: float) -> Finding:
     )
 
 
+def _passes(spec: Spec) -> Iterator[Finding]:
+    """Report a number of steps that reads the rows far more often than a number of epochs may."""
+    steps, gbs = spec.get("train.steps"), spec.get("batch.gbs")
+    if not isinstance(steps, int) or not isinstance(gbs, int) or spec.online or spec.flag("batch.packing"):
+        return
+    from xpc.compiler.data.row_counts import trained
+
+    rows = trained(spec)
+    if rows and steps * gbs / rows > ranges.MOST_EPOCHS:
+        yield Finding(
+            spec.location("train.steps", f"{steps:,} x {gbs} / {rows:,} rows = {steps * gbs / rows:,.0f} epochs"),
+            "the run reads its rows far more often than any published recipe",
+            "write `for 3 epochs`, or silence the warning with the reason",
+        )
+
+
 def _scale(spec: Spec) -> Iterator[Finding]:
     """Report an alpha that scales the update of LoRA by nearly nothing, or by far too much."""
     alpha, rank = spec.get("lora.alpha"), spec.get("lora.rank")
-    if not spec.written("lora.alpha") or not alpha or not rank or spec.get("lora.rslora"):
+    if not spec.written("lora.alpha") or not alpha or not rank:
         return
-    if not ranges.LEAST_SCALE <= alpha / rank <= ranges.LARGEST_SCALE:
+    divisor, name = (rank**0.5, "sqrt(rank)") if spec.get("lora.rslora") else (float(rank), "rank")
+    if not ranges.LEAST_SCALE <= alpha / divisor <= ranges.LARGEST_SCALE:
         yield Finding(
-            spec.location("lora.alpha", f"alpha / rank = {alpha / rank:g}; published: 1/16 to 32"),
+            spec.location("lora.alpha", f"alpha / {name} = {alpha / divisor:g}; published: 1/16 to 32"),
             "`alpha` scales the adapter far outside of the range of published runs",
-            write(f"alpha = {2 * rank}", ", or silence the warning with the reason"),
+            write(f"alpha = {max(1, round(2 * divisor))}", ", or silence the warning with the reason"),
             (spec.label("lora.rank"),),
         )
 
@@ -114,7 +133,7 @@ def _betas(spec: Spec) -> Iterator[Finding]:
         return
     # Some optimizers have three betas; the third has no lower limit.
     short = any(beta < least for beta, least in zip(betas, ranges.LEAST_BETAS))
-    swapped = len(betas) > 1 and betas[0] > ranges.LARGEST_BETA and betas[1] < betas[0]
+    swapped = len(betas) > 1 and betas[1] < betas[0]
     if short or swapped:
         yield Finding(
             spec.location("optimizer.betas", "published: 0.9 to 0.95, and 0.95 to 0.999"),

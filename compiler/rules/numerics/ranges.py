@@ -69,11 +69,14 @@ class Range:
 
 
 RATE: Path = "optimizer.lr"
+MOST_EPOCHS = 500
 RANGES = (
     # learning rates: the first range that applies is used
     Range(RATE, 1e-8, 1e-4, "lr = 1e-6", "5e-7 to 5e-6 for kto without adapters", ("kto",), ADAM, FULL,
           handled=LEAST_RATE),
-    Range(RATE, 1e-8, 1e-3, "lr = 2e-5", "2e-7 to 5e-4 for all weights of models from 3B on", optimizers=ADAM,
+    Range(RATE, 1e-8, 2e-4, "lr = 1e-6", "5e-7 to 2e-5 for all weights of models from 3B on",
+          ("dpo", "orpo", "cpo", *ONLINE), ADAM, FULL, least=LARGE, handled=LEAST_RATE),
+    Range(RATE, 1e-8, 9e-4, "lr = 2e-5", "2e-7 to 5e-4 for all weights of models from 3B on", optimizers=ADAM,
           adapters=FULL, least=LARGE, handled=LEAST_RATE),
     Range(RATE, 1e-8, 1e-2, "lr = 1e-6", "2e-7 to 1e-2 for dpo without adapters", ("dpo",), ADAM, FULL,
           handled=LEAST_RATE),
@@ -102,6 +105,7 @@ RANGES = (
     Range("optimizer.weight_decay", 0, 1, "weight_decay = 0.1", "0 to 0.5", (), ADAM),
     Range("optimizer.clip", 1e-3, INFINITE, "clip = 1", "0.1 to 2", handled=LEAST_CLIP),
     Range("optimizer.momentum", 0, 0.9995, "momentum = 0.9", "0.9 to 0.99"),
+    Range("optimizer.update_proj_gap", 5, INFINITE, "update_proj_gap = 200", "50 to 1000"),
     Range("optimizer.scale", 1e-3, 1e3, "scale = 0.25", "0.25 to 128"),
     Range("schedule.warmup", 0, 0.5, "warmup = 3%", "3 to 10 % of the run"),
     Range("schedule.power", 0.1, 10, "power = 1", "0.5 to 2", handled=-1),
@@ -141,7 +145,10 @@ RANGES = (
     # settings of the batch and of the data
     Range("batch.seq", 16, INFINITE, "seq = 2048", "512 to 131072", handled=1),
     Range("batch.gbs", 1, 2**17, "gbs = 128", "8 to 4096"),
-    Range("train.epochs", 0, 500, "for 3 epochs", "1 to 150"),
+    Range("train.epochs", 0, 30, "for 1 epochs", "1 to 6 for preferences", (*PREFERENCES, "reward"), least=LARGE),
+    Range("train.epochs", 0, MOST_EPOCHS, "for 3 epochs", "1 to 150"),
+    Range("strategy.allgather_bucket", 1e5, INFINITE, "allgather_bucket = 500000000", "50M to 1B elements"),
+    Range("strategy.reduce_bucket", 1e5, INFINITE, "reduce_bucket = 500000000", "50M to 1B elements"),
     Range("data.holdout", 0, 0.5, "holdout = 5%", "1 to 20 % of the rows"),
 )  # fmt: skip
 """The ranges, in the order in which they are reported. Of several ranges for a setting the first that applies is used.
@@ -157,5 +164,3 @@ LEAST_SCALE, LARGEST_SCALE = 1 / 64, 128
 """Bounds of alpha / rank. Published are 1/16 (rank 256, alpha 16) to 32 (rank 1, alpha 32)."""
 LEAST_BETAS = (0.5, 0.8)
 """The least plausible betas of Adam. Published are 0.9 to 0.95, and 0.95 to 0.999."""
-LARGEST_BETA = 0.99
-"""The largest plausible first beta of Adam."""

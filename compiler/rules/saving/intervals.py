@@ -1,16 +1,23 @@
-"""Rules about `every` of `save`, `eval` and `track`, compared with the length of the run (XP709, XP710)."""
+"""Rules about intervals and patience, compared with the length of the run (XP709 to XP711)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xpc.compiler.language.setting import AmountPath
-from xpc.compiler.rules.core.conditions import written
+from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.setting import AmountPath, IntegerPath, Path
+from xpc.compiler.plan.evaluations import evaluations
+from xpc.compiler.rules.core.conditions import any_of, chosen, enabled, has_value, written
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.rules.numerics.batch import total_steps
 from xpc.compiler.spec import Spec
 
-WHEN = written("save.every", "eval.every", "track.every")
+WHEN = any_of(
+    written("save.every", "eval.every", "track.every", "optimizer.update_proj_gap"),
+    enabled("method.sync_reference"),
+    has_value("eval.patience"),
+    chosen("schedule", "reduce_lr_on_plateau"),
+)
 
 NEVER_COMES: tuple[tuple[AmountPath, str], ...] = (
     ("save.every", "the run saves no checkpoint before its end"),
@@ -18,6 +25,17 @@ NEVER_COMES: tuple[tuple[AmountPath, str], ...] = (
     ("track.every", "the run logs no loss before its end"),
 )
 """The intervals, each with what happens if the run ends before the first one is over."""
+OF_STEPS: tuple[tuple[IntegerPath, Path, str], ...] = (
+    ("method.sync_reference.every", "method.sync_reference", "the reference is never updated"),
+    (
+        "optimizer.update_proj_gap",
+        "optimizer.update_proj_gap",
+        "the gradients are always projected as in the first step",
+    ),
+)
+"""Intervals that are numbers of steps, each with the setting that is marked if a default is meant, and with what
+happens if the run ends before the first one is over.
+"""
 FEW_STEPS, MANY = 10, 100
 """A checkpoint every few steps means an interval below `FEW_STEPS` and more than `MANY` checkpoints."""
 
@@ -25,15 +43,17 @@ FEW_STEPS, MANY = 10, 100
 @rule("XP709", "interval-past-the-end", "warning")
 def past_the_end(spec: Spec) -> Iterator[Finding]:
     """An interval of `save`, `eval` or `track` must not be longer than the run: a run of 100 steps with `save
-    "out/run" every=500` saves no checkpoint before its end.
+    "out/run" every=500` saves no checkpoint before its end. The same holds for the updates of a moving reference
+    (`sync_reference`) and of a projection (`update_proj_gap`).
 
     Why it is bad: a run that is stopped starts again from the beginning, and there is no curve of its loss or of its
-    evaluations, although the spec asks for it.
+    evaluations, although the spec asks for it. A reference that should move stays the first model.
 
     Without this rule: nothing is reported. At the end of the run, transformers saves a checkpoint; transformers 5.23
     also evaluates, and 4.52 does not.
 
-    Source: transformers 5.23 and 4.52 `trainer_callback.py` (`DefaultFlowCallback`); confirmed by running it.
+    Source: transformers 5.23 and 4.52 `trainer_callback.py` (`DefaultFlowCallback`); confirmed by running it; trl 1.16
+    `callbacks.py` (`SyncRefModelCallback`).
     """
     steps = total_steps(spec)
     if not steps:
@@ -48,6 +68,16 @@ def past_the_end(spec: Spec) -> Iterator[Finding]:
             spec.location(path, f"the run has {steps} step{'' if steps == 1 else 's'}"),
             f"{text}: the first of its intervals is longer than the run",
             write(f"every = {max(1, steps // 4)}", ", or `every = epoch`"),
+        )
+    for number, marked, text in OF_STEPS:
+        gap = spec.get(number)
+        if gap is None or gap <= steps or not spec.written(marked):
+            continue
+        name = number.rpartition(".")[2]
+        yield Finding(
+            spec.location(number if spec.written(number) else marked, f"{gap} steps; the run has {steps}"),
+            f"{text}: `{name}` is longer than the run",
+            f"write `{name} = {max(1, steps // 4)}`, or leave `{marked.rpartition('.')[2]}` out",
         )
 
 
@@ -72,4 +102,38 @@ def every_few_steps(spec: Spec) -> Iterator[Finding]:
             spec.location("save.every", number),
             f"the run saves a checkpoint after every {'step' if every.value == 1 else f'{every.value} steps'}",
             write("every = 5%" if steps is not None else "every = 500", ", or `every = epoch`"),
+        )
+
+
+@rule("XP711", "patience-longer-than-the-run", "warning")
+def patience_past_the_end(spec: Spec) -> Iterator[Finding]:
+    """`patience` must be smaller than the number of evaluations in the run. This applies to `eval.patience`, which ends
+    a run early, and to the patience of `schedule reduce_lr_on_plateau`, which is 10 if it is not written.
+
+    Why it is bad: the first evaluation is the best one until then, and each further one can only be counted once. So a
+    run with 5 evaluations never ends early with a patience of 5, and its learning rate never falls.
+
+    Without this rule: nothing is reported; the run trains to its end at the same rate.
+
+    Source: transformers 5.23 and 4.52 `trainer_callback.py` (`EarlyStoppingCallback`); torch 2.13 `lr_scheduler.py`
+    (`ReduceLROnPlateau.step`).
+    """
+    often = evaluations(spec, total_steps(spec)) if spec.evaluates and spec.get("eval.every") != NEVER else None
+    if not often:
+        return
+    ends, falls = spec.get("eval.patience"), spec.get("schedule.patience")
+    if ends is not None and ends >= often:
+        yield Finding(
+            spec.location("eval.patience", f"{often} evaluation{'' if often == 1 else 's'} in the run"),
+            "the run never ends early: `patience` is not smaller than the number of its evaluations",
+            f"write `patience = {max(1, often // 3)}`, or evaluate more often",
+        )
+    if spec.text("schedule") == "reduce_lr_on_plateau" and (10 if falls is None else falls) >= often - 1:
+        yield Finding(
+            spec.location(
+                "schedule" if falls is None or not spec.written("schedule.patience") else "schedule.patience",
+                f"{often} evaluation{'' if often == 1 else 's'} in the run",
+            ),
+            "the learning rate never falls: `patience` is not smaller than the number of evaluations after the first",
+            f"write `patience = {max(0, often // 3 - 1)}`, or evaluate more often",
         )

@@ -85,15 +85,16 @@ SHORTEST_WAIT = 60
 
 @rule("XP657", "timeout-of-seconds", "warning")
 def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
-    """`nccl_timeout` should be at least a minute if several processes train.
+    """`nccl_timeout` should be at least a minute if several processes train, and so should the `timeout` of a vLLM
+    server.
 
     Why it is bad: all processes wait while one of them loads a model, writes a checkpoint or evaluates, and each of
-    these can take longer than a few seconds.
+    these can take longer than a few seconds. A vLLM server loads a model, too, before it answers.
 
     Without this rule: the first time that a process waits for the others longer than the timeout, a collective
-    operation fails and the run ends.
+    operation fails and the run ends. A run that waits too shortly for its server ends with ConnectionError.
 
-    Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`.
+    Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`; trl 1.16 `vllm_client.py`.
     """
     timeout = spec.integer("launch.nccl_timeout")
     if spec.hardware.world > 1 and timeout < SHORTEST_WAIT and spec.written("launch.nccl_timeout"):
@@ -101,6 +102,13 @@ def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
             spec.location("launch.nccl_timeout"),
             f"processes wait only {timeout} s for each other",
             write("nccl_timeout = 30m"),
+        )
+    waits = spec.get("method.vllm.timeout")
+    if isinstance(waits, int | float) and waits < SHORTEST_WAIT and spec.written("method.vllm.timeout"):
+        yield Finding(
+            spec.location("method.vllm.timeout"),
+            f"the run waits only {waits:g} s for its vLLM server",
+            write("timeout = 240s"),
         )
 
 

@@ -1,4 +1,6 @@
-"""Rules about the environment variables, labels and mounts that `launch` sets for a run (XP910 to XP912)."""
+"""Rules about the environment variables, cores, labels and mounts that `launch` sets for a run (XP910 to XP912, XP915
+and XP916).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from collections.abc import Iterator
 
 from xpc.compiler.files.secrets import is_secret
 from xpc.compiler.rules.core.conditions import has_value
-from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
-WHEN = has_value("launch.env", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts")
+WHEN = has_value(
+    "launch.env", "launch.cpus", "launch.extra_args", "launch.tolerations", "launch.node_selector", "launch.mounts"
+)
 
 RESERVED = (
     "PYTHON", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK",
@@ -90,6 +94,70 @@ def secret(spec: Spec) -> Iterator[Finding]:
                     f"`{name[:60]}` has the name of a secret",
                     "remove it; the run reads HF_TOKEN and the like from the environment of its launch",
                 )
+
+
+@rule("XP915", "variable-against-the-spec", "warning")
+def against_the_spec(spec: Spec) -> Iterator[Finding]:
+    """A variable in `env` must not contradict another setting: CUDA_VISIBLE_DEVICES needs a GPU for each process of a
+    node, WANDB_MODE and WANDB_DISABLED must not switch off the tracker that `track` names, and HF_HUB_OFFLINE=1 cannot
+    be combined with `hub`.
+
+    Why it is bad: a process without a GPU ends the run, a tracker that is off records nothing, and a run without the
+    hub cannot push to it.
+
+    Without this rule: "CUDA error: invalid device ordinal" when the run starts. With WANDB_MODE=disabled nothing is
+    reported. With WANDB_DISABLED transformers 4 says that wandb is not installed, and transformers 5 ignores it. With
+    HF_HUB_OFFLINE=1 huggingface_hub raises an exception when the trainer is built.
+
+    Source: CUDA's documentation of its environment variables; transformers issue 39878; huggingface_hub `constants.py`;
+    read, not run.
+    """
+    for text in spec.names("launch.env"):
+        name, _, value = text.partition("=")
+        found = _contradicted(spec, name, value)
+        if found is not None:
+            yield Finding(
+                spec.location("launch.env", found[0]),
+                f"`{text[:60]}` contradicts the spec",
+                f"leave `{name}` out, or {found[1]}",
+            )
+
+
+def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
+    """What the spec says against the variable, and what to write if the variable is meant. None if they agree."""
+    on = value.lower() not in ("", "0", "false", "no", "off")
+    if name == "CUDA_VISIBLE_DEVICES" and spec.hardware.gpu is not None:
+        visible = len([one for one in value.split(",") if one.strip() and one.strip() != "-1"])
+        if visible < spec.hardware.processes:
+            return (
+                f"{visible} GPU{'' if visible == 1 else 's'} for {spec.hardware.processes} processes",
+                f"write `hardware {max(1, visible)} x {spec.hardware.gpu.name}`",
+            )
+    off = (name == "WANDB_DISABLED" and on) or (name == "WANDB_MODE" and value == "disabled")
+    if off and "wandb" in spec.names("track"):
+        return "`track` names wandb", "write `track none`"
+    if name == "HF_HUB_OFFLINE" and on and spec.flag("save.hub"):
+        return "the run pushes to the hub", "leave `hub` out"
+    return None
+
+
+@rule("XP916", "fewer-cores-than-processes", "warning")
+def few_cores(spec: Spec) -> Iterator[Finding]:
+    """`cpus`, the cores of a node, must not be smaller than the number of processes on the node.
+
+    Why it is bad: each process needs a core to start the kernels of its GPU and to read its rows.
+
+    Without this rule: nothing is reported; the processes share the cores, and the GPUs wait.
+
+    Source: `sbatch --cpus-per-task`; the limits of a pod.
+    """
+    cpus = spec.get("launch.cpus")
+    if isinstance(cpus, int) and spec.written("launch.cpus") and cpus < spec.hardware.processes:
+        yield Finding(
+            spec.location("launch.cpus", f"{spec.hardware.processes} processes on a node"),
+            f"{spec.hardware.processes} processes share {cpus} core{'' if cpus == 1 else 's'}",
+            write(f"cpus = {8 * spec.hardware.processes}"),
+        )
 
 
 @rule("XP912", "not-of-its-shape")

@@ -1,4 +1,4 @@
-"""Rules about offloading model states to the host's memory (XP405, XP406)."""
+"""Rules about offloading model states to the host's memory (XP405, XP406, XP963)."""
 
 from __future__ import annotations
 
@@ -85,3 +85,29 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
             f"write `optimizer adamw`, or leave `offload` out{keep}",
             related,
         )
+
+
+@rule("XP963", "offload-beyond-the-host", "warning")
+def beyond_the_host(spec: Spec) -> Iterator[Finding]:
+    """`host_memory`, the memory of a node, must hold what `offload` keeps there: of full training with AdamW under ZeRO
+    12 bytes for each parameter, divided by the number of nodes.
+
+    Why it is bad: the states are allocated before the first step.
+
+    Without this rule: the kernel or the scheduler kills the run ("OOM killed"), without a message of Python.
+
+    Source: Rajbhandari et al. 2021, arXiv:2104.07857, section 4.
+    """
+    given, facts = spec.get("launch.host_memory"), spec.model.facts
+    offloads = spec.get("strategy.offload") in ("optimizer", "cpu") and spec.zero_stage
+    if not isinstance(given, int) or facts is None or not offloads or spec.lora or spec.flag("freeze"):
+        return
+    if spec.text("optimizer").startswith("adamw"):
+        needs = facts.params * 12 / 2**30 / spec.hardware.nodes
+        if needs > given:
+            yield Finding(
+                spec.location("launch.host_memory", f"{needs:,.0f} GiB of optimizer states on each node"),
+                f"the memory of a node cannot hold the states of {spec.model.name} that `offload` keeps there",
+                write(f"host_memory = {round(needs * 1.3)}"),
+                (spec.label("strategy.offload", "the offload"),),
+            )

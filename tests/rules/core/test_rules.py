@@ -18,7 +18,7 @@ EACH = [pytest.param(case, id=case.title, marks=() if FIRST[case.code] is case e
 """The fast tier takes the first case of each code. tests/pipeline/test_goldens.py has the messages of every case."""
 
 
-BESIDE = {"XP208"}
+BESIDE = {"XP208", "XP711"}
 """Other findings that a case about data may have, because its data has only one or two rows, far fewer than a batch."""
 
 

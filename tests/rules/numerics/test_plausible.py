@@ -25,8 +25,10 @@ def grpo(setting: str) -> str:
 SMALL = "train qwen2.5-0.5b on infinity-instruct"
 LABELLED = "train qwen2.5-0.5b on trl-lib/kto-mix-14k"
 CASES = [
-    ("lr of a large model", SFT, "optimizer adamw(lr=0.002)", "optimizer adamw(lr=0.001)"),
+    ("lr of a large model", SFT, "optimizer adamw(lr=0.002)", "optimizer adamw(lr=5e-4)"),
     ("lr of a small model", SMALL, "optimizer adamw(lr=0.01)", "optimizer adamw(lr=0.005)"),
+    ("lr of dpo and a large model", PAIRS, "method dpo\noptimizer adamw(lr=5e-4)",
+     "method dpo\noptimizer adamw(lr=2e-5)"),
     ("lr 1e-9", SFT, "optimizer adamw(lr=1e-9)", "optimizer adamw(lr=1e-8)"),
     ("lr of full training", SFT, "lora\noptimizer adamw(lr=1e-6)", "lora\noptimizer adamw(lr=2e-6)"),
     ("lr of qlora", SFT, "qlora\noptimizer adamw(lr=0.02)", "qlora\noptimizer adamw(lr=0.003)"),
@@ -53,6 +55,10 @@ CASES = [
     ("clip", SFT, "optimizer adamw(clip=1e-6)", "optimizer adamw(clip=0.001)"),
     ("momentum", SMALL, "optimizer sgd(lr=0.01, momentum=0.9999)", "optimizer sgd(lr=0.01, momentum=0.99)"),
     ("scale", SMALL, "optimizer galore_adamw(scale=1e6)", "optimizer galore_adamw(scale=0.25)"),
+    ("steps between projections", SMALL, "optimizer galore_adamw(update_proj_gap=1)",
+     "optimizer galore_adamw(update_proj_gap=50)"),
+    ("bucket", SMALL, "strategy zero2(allgather_bucket=500)", "strategy zero2(allgather_bucket=50M)"),
+    ("bucket of gradients", SMALL, "strategy zero2(reduce_bucket=500)", "strategy zero2(reduce_bucket=50M)"),
     ("power", SMALL, "schedule polynomial(power=0)", "schedule polynomial(power=2)"),
     ("rope", SMALL, "model(rope=yarn(factor=1000))", "model(rope=yarn(factor=4))"),
     ("dropout", SFT, "lora(dropout=0.9)", "lora(dropout=0.5)"),
@@ -93,6 +99,8 @@ CASES = [
     ("seq", SFT, "batch(seq=8)", "batch(seq=16)"),
     ("gbs", SFT, "batch(gbs=1048576)", "batch(gbs=4096)"),
     ("epochs", f"{SFT} for 1000 epochs", "", None),
+    ("epochs of preferences", f"{PAIRS} for 50 epochs", "method dpo", None),
+    ("epochs by steps", f"{SFT} for 10000000 steps", "batch(gbs=128)", None),
     ("holdout", SFT, "data(holdout=95%)\neval(every=epoch)", "data(holdout=5%)\neval(every=epoch)"),
     ("large alpha", SFT, "lora(rank=8, alpha=5000)", "lora(rank=8, alpha=1024)"),
     ("alpha of rslora", SFT, None, "lora(rank=512, alpha=1, rslora=true)"),
