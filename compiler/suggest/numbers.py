@@ -141,7 +141,7 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
     word = re.compile(r"[\w.-]+").match(line, at)
     clause = CLAUSE.match(line[:at])
-    if word is None:
+    if word is None or found.edits:  # a number such as `.1` has its edit already
         return found
     from xpc.compiler.suggest.known_names import known_choice
     from xpc.compiler.suggest.meaning import choice

@@ -45,6 +45,8 @@ def first(text: str, root: str | None = None) -> Diagnostic:
         ("merge_and_unload", "save(merge)"),
         ("strategy zero3 {\n  sequence_parallel_size = 2\n}", "strategy zero3 {\n  context_parallel = 2\n}"),
         ("precision 16", "precision fp16"),
+        ("lora(dropout=.1)", "lora(dropout=0.1)"),
+        ("lora(dropout=.2)", "lora(dropout=0.2)"),
         ("target trl 1.16", "target trl-1.16"),
         ("data.seed=3", "data(seed=3)"),
         ("validation_ds.micro_batch_size=2\ndata(holdout=5%)", "eval(micro=2)\ndata(holdout=5%)"),
