@@ -101,8 +101,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("lora.rslora", k.FLAG, "scale the adapters by alpha over the square root of the rank", inner=True),
     Setting("lora.dora", k.FLAG, "also train the lengths of the weights' columns (DoRA)", inner=True),
     Setting("lora.init", k.CHOICE, "initial weights of the adapters: a part of the adapted layer's weights (pissa, "
-            "olora), the main directions of its inputs (eva), or normal random numbers (gaussian)",
-            choices=("pissa", "olora", "eva", "gaussian"), bare=False, inner=True),
+            "olora), what rounding them to 4 bits loses (loftq), the main directions of its inputs (eva), or random "
+            "numbers (gaussian)",
+            choices=("pissa", "olora", "loftq", "eva", "gaussian"), bare=False, inner=True),
     Setting("lora.init_iterations", k.INT, "compute PiSSA's decomposition approximately, with this many iterations, "
             "which is faster", low=1, high=1000, inner=True, example="16"),
     Setting("lora.init_rows", k.INT, "number of training rows, from the first, that EVA reads; default 256", low=1,
@@ -340,7 +341,6 @@ TABLE: tuple[Setting, ...] = (
 )  # fmt: skip
 
 CHOICE_REFUSED = {
-    ("lora.init", "loftq"): "write eva: LoftQ replaces the base by a rounded copy, which the adapter needs when loaded",
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
 """Choices that the libraries have and the language refuses. Each has a help that says why."""

@@ -163,7 +163,7 @@ def lora_section(spec: Spec) -> Adapter | None:
         "quant_type": "nf4",
     }
     compares = spec.compares and spec.text("method") in spec.stack.facts.adapter_references
-    if compares and spec.changes_base:
+    if compares and spec.starts_apart:
         made["reference"] = True
     if spec.flag("save.merge"):
         made["merge"] = True

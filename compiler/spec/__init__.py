@@ -184,6 +184,13 @@ class Spec(Getters):
         return self.get("lora.init") in ("pissa", "olora")
 
     @property
+    def starts_apart(self) -> bool:
+        """Whether the model without its adapters is not the model with which training starts: PiSSA and OLoRA subtract
+        the initial adapter from the base, and LoftQ's initial adapter corrects the base in 4 bits.
+        """
+        return self.changes_base or self.get("lora.init") == "loftq"
+
+    @property
     def owns_optimizer(self) -> bool:
         """Whether DeepSpeed creates the optimizer. It is then DeepSpeed's AdamW, which has one group of parameters and
         one learning rate.

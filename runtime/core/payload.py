@@ -143,12 +143,13 @@ class AdapterShape(TypedDict):
     lr_ratio: NotRequired[float | None]
     embedding_lr: NotRequired[float | None]
     init: NotRequired[str]
-    """The initial weights, if they are not peft's usual ones: "pissa", "olora", "eva" or "gaussian"."""
+    """The initial weights, if they are not peft's usual ones: "pissa", "olora", "loftq", "eva" or
+    "gaussian"."""
     init_iterations: NotRequired[int]
     init_rows: NotRequired[int]
     reference: NotRequired[bool]
-    """Whether the method compares with the base, and `init` changes the base: the reference then has an adapter of its
-    own, with the initial weights."""
+    """Whether the method compares with the base, and the model without adapters is not the initial one (PiSSA, OLoRA,
+    LoftQ): the reference then has an adapter of its own, with the initial weights."""
     block_size: NotRequired[int | None]
     merge: NotRequired[bool]
     """Whether the merged model is saved next to the adapters."""

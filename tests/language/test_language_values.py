@@ -94,7 +94,7 @@ def test_a_wrong_unit_or_number_is_an_error(clause, code):
     assert next(one for one in found.problems if one.code == code).help
 
 
-@pytest.mark.parametrize(("init", "why"), [("loftq", "a rounded copy"), ("corda", "passes over the data")])
+@pytest.mark.parametrize(("init", "why"), [("corda", "passes over the data")])
 def test_a_refused_start_of_adapters_says_why_and_names_another(init, why):
     found = checked(f"train qwen2.5-0.5b on infinity-instruct for 1 epochs\nlora(init={init})\n")
     problem = only(found, "XP106")

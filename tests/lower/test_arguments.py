@@ -194,6 +194,7 @@ ROWS = {
         Row("lora(init=eva)", {".lora.init": "eva", ".lora.init_rows": 256}),
         Row("lora(init=eva, init_rows=64)", {".lora.init_rows": 64}),
         Row("lora(init=olora)", {".lora.init": "olora"}),
+        Row("qlora(init=loftq)", {".lora.init": "loftq", ".lora.bits": 4}),
         Row("lora(init=gaussian)", {".lora.init": "gaussian"}),
         Row("oft", {".lora.kind": "oft", ".lora.block_size": 32, ".lora.rank": None, ".lora.dropout": 0}),
         Row("oft(rank=8, dropout=0.1, bits=4)",

@@ -208,13 +208,15 @@ def initial(draft: Draft, entry: Entry | None) -> None:
     elif word in ("loftq", "corda"):
         draft.error(
             entry,
-            "LoftQ replaces the base by a rounded copy, and a spec cannot do this"
+            "PEFT's LoftQ trains over a rounded copy of the base in 16 bits, and a bundle over the base in 4 bits"
             if word == "loftq"
             else "CorDA needs a pass over its own data before the run, and a spec cannot do this",
-            "write `lora(init = eva)`, or leave it out: then the adapters start as usual",
+            "write `qlora(init = loftq)`, or leave it out: then the adapters start as usual"
+            if word == "loftq"
+            else "write `lora(init = eva)`, or leave it out: then the adapters start as usual",
         )
     else:
-        draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, eva or gaussian")
+        draft.error(entry, "the language initializes adapters as PEFT does, or by pissa, olora, loftq, eva or gaussian")
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")

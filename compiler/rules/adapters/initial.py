@@ -51,11 +51,11 @@ def of_another(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP143", "init-that-changes-the-reference", reads=("method.beta", "method.reference_free"))
 def changes_the_reference(spec: Spec) -> Iterator[Finding]:
-    """Before trl 1, a method that compares with a reference model, such as dpo, cannot start from PiSSA or OLoRA. With
-    adapters, the reference is the base model: the trained model with its adapters switched off. PiSSA and OLoRA change
-    the base: they subtract the initial adapter from its weights. So the reference would lack what the initial adapter
-    contains. With trl 1.16, the bundle gives the reference a frozen copy of the initial adapter, and the reference is
-    the published base.
+    """Before trl 1, a method that compares with a reference model, such as dpo, cannot start from PiSSA, OLoRA or
+    LoftQ. With adapters, the reference is the base model: the trained model with its adapters switched off. PiSSA and
+    OLoRA change the base: they subtract the initial adapter from its weights. LoftQ's initial adapter corrects the
+    rounding of the base. So the reference would lack what the initial adapter contains. With trl 1.16, the bundle gives
+    the reference a frozen copy of the initial adapter, and the reference is the model with which training starts.
 
     Why it is bad: the reference would be a damaged model.
 
@@ -66,13 +66,14 @@ def changes_the_reference(spec: Spec) -> Iterator[Finding]:
     `tuners/lora/layer.py` (`pissa_init`, `olora_init`); confirmed by running it.
     """
     init, method = spec.get("lora.init"), spec.text("method")
-    if not spec.changes_base or not spec.compares or method in spec.stack.facts.adapter_references:
+    if not spec.starts_apart or not spec.compares or method in spec.stack.facts.adapter_references:
         return
     other = able(lambda one: method in one.facts.adapter_references)
     online = ", or write `beta = 0`, which needs no reference" if spec.online else ""
     yield Finding(
-        spec.location("lora.init", "changes the base"),
-        f"{method} compares with the base model, and {init} changes the weights of the base model",
+        spec.location("lora.init", "changes the base" if spec.changes_base else "corrects the base"),
+        f"{method} compares with the base model, and {init} "
+        + ("changes the weights of the base model" if spec.changes_base else "starts from a corrected one"),
         (f"write `target {other}`, or leave `init` out" if other else "leave `init` out") + online,
         (spec.label("method", "the method"), spec.label("target", "the target")),
     )
@@ -83,21 +84,23 @@ def divided(spec: Spec) -> Iterator[Finding]:
     """PiSSA and OLoRA decompose the weights of the base before the first step, so these weights must be neither
     quantized nor sharded by FSDP. ZeRO-3 may shard them, because it can gather them one by one. EVA runs the model on
     rows of the data before the first step. So EVA needs weights that are not sharded at all, and rows that are not
-    split by `context_parallel`. EVA's base may be quantized.
+    split by `context_parallel`. EVA's base may be quantized. LoftQ decomposes what the weights lose when they
+    are rounded to 4 bits. So LoftQ needs a base of 4 bits (`qlora`), which is not sharded.
 
     Why it is bad: no process has the complete weights, or the weights are 4-bit or 8-bit codes, which cannot be
-    decomposed.
+    decomposed. For LoftQ, nothing was taken away.
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
     OLoRA subtracts its initial adapter and quantizes the base again, so the saved adapter does not fit the published
-    base. Under FSDP, all processes but the first decompose weights that are not loaded yet.
+    base. Under FSDP, all processes but the first decompose weights that are not loaded yet. AttributeError for LoftQ
+    over a base that is not quantized.
 
     Source: peft 0.21, 0.18 and 0.17 `tuners/lora/layer.py`, `tuners/lora/eva.py`; confirmed by running it.
     """
     init = spec.get("lora.init")
     if init in (None, "gaussian"):
         return
-    if spec.sharded_by_fsdp or (init == "eva" and spec.zero_stage == 3):
+    if spec.sharded_by_fsdp or (init in ("eva", "loftq") and spec.zero_stage == 3):
         yield Finding(
             spec.location("lora.init", "needs complete weights"),
             f"{spec.text('strategy')} shards the weights that {init} reads",
@@ -111,6 +114,15 @@ def divided(spec: Spec) -> Iterator[Finding]:
             "leave `init` out, or `context_parallel`",
             (spec.label("strategy.context_parallel"),),
         )
+    if init == "loftq" and spec.bits != 4:
+        yield Finding(
+            spec.location("lora.init", "corrects the rounding to 4 bits"),
+            f"loftq has nothing to correct: the base {'has 8 bits' if spec.bits else 'is not rounded'}",
+            "write `bits = 4`, or leave `init` out"
+            if spec.bits
+            else "leave `init` out: only the base of qlora is rounded",
+            (spec.label("lora.bits") or spec.label(spec.adapter, "the base"),),
+        )
     if spec.bits and spec.changes_base:
         yield Finding(
             spec.location("lora.init", "decomposes the weights"),
@@ -122,15 +134,16 @@ def divided(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP145", "init-of-other-layers", reads=("lora.targets",))
 def other_layers(spec: Spec) -> Iterator[Finding]:
-    """PiSSA, OLoRA and EVA initialize adapters on linear layers inside the decoder. They cannot initialize adapters on
-    embeddings, on the output head (which may share its weight with the embeddings), or on experts that are one stacked
-    parameter. OLoRA also cannot initialize adapters on GPT-2's Conv1D layers.
+    """PiSSA, OLoRA, LoftQ and EVA initialize adapters on linear layers inside the decoder. They cannot initialize
+    adapters on embeddings, on the output head (which may share its weight with the embeddings), or on experts that are
+    one stacked parameter. OLoRA and LoftQ also cannot initialize adapters on GPT-2's Conv1D layers.
 
     Why it is bad: these adapters would not start with the initial weights that `init` states.
 
     Without this rule: peft silently gives adapters on embeddings their usual initial values. If the head is tied to the
     embeddings, peft also subtracts the head's initial adapter from the embeddings. For stacked experts, peft raises
     AttributeError. OLoRA on Conv1D ends with RuntimeError in the first step.
+    LoftQ would compare weights of different shapes.
 
     Source: peft 0.21 `tuners/lora/layer.py` (`Embedding`, `ParamWrapper`, `olora_init`); confirmed by running it.
     """
@@ -155,22 +168,22 @@ def other_layers(spec: Spec) -> Iterator[Finding]:
             "name layers of the attention in `targets`: `targets = [q_proj, v_proj]`, or leave `init` out",
             (spec.label("lora.parameters") or spec.label("lora.targets", "the modules"), spec.model.label),
         )
-    elif init == "olora" and family in CONVOLUTIONS:
+    elif init in ("olora", "loftq") and family in CONVOLUTIONS:
         yield Finding(
             spec.location("lora.init", f"the layers of {family} are Conv1D"),
-            f"olora cannot decompose the layers of {family}",
-            write("init = pissa", ", or leave `init` out"),
+            f"{init} cannot decompose the layers of {family}",
+            write("init = pissa" if init == "olora" else "init = eva", ", or leave `init` out"),
             (spec.model.label,),
         )
 
 
 @rule("XP146", "init-of-a-high-rank", reads=("lora.rank", "lora.targets"))
 def high_rank(spec: Spec) -> Iterator[Finding]:
-    """An adapter that starts from PiSSA, OLoRA or EVA (`init`) must not have a higher `rank` than the layer's input
-    size. For PiSSA and OLoRA, `rank` must not exceed the output size either.
+    """An adapter that starts from PiSSA, OLoRA, LoftQ or EVA (`init`) must not have a higher `rank` than the layer's
+    input size. For all but EVA, `rank` must not exceed the output size either.
 
-    Why it is bad: each rank starts with another component of the layer: a component of its weight (PiSSA, OLoRA) or of
-    its inputs (EVA). The layer does not have as many components as `rank`.
+    Why it is bad: each rank starts with another component of the layer: a component of its weight (PiSSA, OLoRA), of
+    what its weight lost (LoftQ), or of its inputs (EVA). The layer does not have as many components as `rank`.
 
     Without this rule: with PiSSA or OLoRA, peft silently makes a smaller adapter than adapter_config.json states, and
     the saved adapter cannot be loaded. EVA never ends: it waits until as many principal components as the rank

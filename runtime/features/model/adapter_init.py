@@ -1,10 +1,11 @@
-"""Initialize LoRA adapters from the base's weights (PiSSA, OLoRA) or from the first rows (EVA).
+"""Initialize LoRA adapters from the base's weights (PiSSA, OLoRA, LoftQ) or from the first rows (EVA).
 
 PiSSA and OLoRA take a part of each adapted weight out of the base and into the adapter: W = W' + s B0 A0. The run
 trains A and B on W'. It saves an adapter of twice the rank, [B, -B0] [A; A0], which adds s (B A - B0 A0) to W, so every
 saved adapter loads on the published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``).
 A resumed run splits the saved adapter and takes the same part out of the base again. A method such as dpo compares with
-the published base, W' + s B0 A0: its reference is a frozen adapter with A0 and B0.
+the published base, W' + s B0 A0: its reference is a frozen adapter with A0 and B0. So is the reference of LoftQ
+(`loftq.py`), whose adapter corrects a base in 4 bits and changes nothing in it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from ...core.errors import RunError, say
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
 from .adapters import ADAPTER, REFERENCE, add_reference
+from .loftq import initialize_from_rounding
 
 CHANGES_THE_BASE = ("pissa", "olora")
 MOST_PASSES = 100
@@ -47,6 +49,7 @@ class AdapterInitTrainer(FaultTolerant):
     """Trainer methods for a run with `lora(init = ...)`."""
 
     bundle: Bundle
+    model: Any
 
     def train(self, resume_from_checkpoint: str | None = None, **options: Any) -> Any:
         """Initialize the adapters, or restore the base of the checkpoint, before the model is wrapped; then train."""
@@ -62,11 +65,22 @@ class AdapterInitTrainer(FaultTolerant):
             convert(model, start)
             if compares(self.bundle):
                 initialize_reference(layers, start)
+        elif name == "loftq":
+            self._initialize_by_loftq(layers, resume_from_checkpoint is None)
         elif resume_from_checkpoint is None:
             initialize_from_rows(self.bundle, self)
         if resume_from_checkpoint is None:
             say(f"adapters of {len(layers)} layers are initialized by {name}")
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **options)  # type: ignore[misc]
+
+    def _initialize_by_loftq(self, layers: Mapping[str, Any], begins: bool) -> None:
+        """Initialize the adapters and the reference, or after a checkpoint the reference alone."""
+        if begins or compares(self.bundle):
+            initialize_from_rounding(self.bundle, self.model, layers)
+        if compares(self.bundle):
+            start = {key: weight.detach().to("cpu", copy=True) for key, weight in matrices(layers)}
+            initialize_reference(layers, start)
+            self.model.save_pretrained = partial(self.model.save_pretrained, selected_adapters=[ADAPTER])
 
 
 def adapted_layers(model: Any) -> Iterator[tuple[str, Any]]:
@@ -122,7 +136,7 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
 
 
 def compares(bundle: Bundle) -> bool:
-    """Whether the method compares with the base, and PiSSA or OLoRA changes the base."""
+    """Whether the method compares with the base, and PiSSA, OLoRA or LoftQ initializes the adapters."""
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
 

@@ -463,7 +463,7 @@ def test_initial_weights_of_adapters(value: str, init: str | None, iterations: i
     assert (lora.get("init"), lora.get("init_iterations")) == (init, iterations)
 
 
-@pytest.mark.parametrize(("value", "why"), [("loftq", "a rounded copy"), ("corda", "over its own data")])
+@pytest.mark.parametrize(("value", "why"), [("loftq", "over a rounded copy"), ("corda", "over its own data")])
 def test_initial_weights_that_are_refused(value: str, why: str) -> None:
     model = f"peft_config=LoraConfig(r=4, target_modules='all-linear', init_lora_weights={value!r}),"
     found = script(SFT.format("2e-5").replace("train_dataset", f"{model} train_dataset"))

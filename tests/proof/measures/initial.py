@@ -54,3 +54,9 @@ def rows(run: Any) -> dict[str, Any]:
     config.eva_config = EvaConfig()
     batches = [next(iter(run.trainer.get_train_dataloader()))]
     return {"layers": len(get_eva_state_dict(run.trainer.model, batches, config, show_progress_bar=False))}
+
+
+def rounding(run: Any) -> dict[str, Any]:
+    """Read from each adapted layer what its 4-bit base needs to be compared with the published weight."""
+    layers = [one for one in run.trainer.model.modules() if "default" in (getattr(one, "lora_A", None) or ())]
+    return {"layers": len([one.get_base_layer().weight.quant_state for one in layers])}

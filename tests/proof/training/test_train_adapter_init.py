@@ -6,6 +6,7 @@ The tests check their first weights, the saved files, loading on the published b
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -163,3 +164,58 @@ def test_eva_needs_as_many_tokens_as_the_rank(warm: Warm, ground: str, tmp_path:
     assert (
         "the first 1 rows have fewer than 64 trained tokens, the rank of the adapters" in answer["out"] + answer["err"]
     )
+
+
+ROUNDING = """
+import json, sys, torch
+from bitsandbytes.functional import dequantize_4bit
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+out, base, rank, scale = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+four = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, quantization_config=four), out)
+weights, worst, gain, longer = load_file(base + "/model.safetensors"), 0.0, 1.0, 0.0
+for name, layer in model.named_modules():
+    if "default" not in (getattr(layer, "lora_A", None) or ()):
+        continue
+    rounded = dequantize_4bit(layer.weight.data, layer.weight.quant_state).float()
+    lost = weights[name.removeprefix("base_model.model.") + ".weight"].float() - rounded
+    part = scale * layer.lora_B["default"].weight @ layer.lora_A["default"].weight
+    best = torch.linalg.svdvals(lost)[rank:].norm()
+    worst = max(worst, ((lost - part).norm() / best - 1).item())
+    gain = min(gain, 1 - (best / lost.norm()).item())
+    for one in layer.lora_magnitude_vector.values():
+        longer = max(longer, (one.weight / (rounded + part).norm(dim=1) - 1).abs().max().item())
+print(json.dumps({"worst": worst, "gain": gain, "longer": longer}))
+"""
+
+
+def still(*more: str, **around: str) -> str:
+    """A spec of a small run whose rate is so low that four steps leave the initial weights as they are."""
+    return small(*more, **around).replace("adamw(lr=1e-3)", "adamw(lr=1e-9)")
+
+
+@pytest.mark.parametrize("more", ["", "dora", "ddp"])
+def test_loftq_begins_with_what_the_rounding_took_away(warm: Warm, ground: str, tmp_path: Path, more: str) -> None:
+    world = 2 if more == "ddp" else 1
+    shape = f"{SHAPE}, init=loftq" + (", dora" if more == "dora" else "")
+    text = still(f"qlora({shape})", method="sft", strategy="ddp" if world == 2 else "one",
+                 save='save "out" every=2')  # fmt: skip
+    done, again = warm.twice(text, f"loftq-{more}", DEFAULT, str(tmp_path), world)
+    assert "adapters of 6 layers are initialized by loftq" in done.output
+    seen = warm.program(DEFAULT, ROUNDING, done.out, os.path.join(ground, "tiny"), str(RANK), str(SCALE))[0]
+    assert seen["worst"] < 1e-3 < seen["gain"]
+    assert seen["longer"] < 1e-3
+    assert "initialized" not in again.output
+    was, now = (tensors(os.path.join(one.out, "adapter_model.safetensors")) for one in (done, again))
+    assert was == now
+
+
+def test_the_reference_of_dpo_begins_as_loftq_does(warm: Warm, tmp_path: Path) -> None:
+    """The loss of the first step is ln 2, also after a resume, and the frozen reference is not saved."""
+    text = still("method dpo", f"qlora({SHAPE}, init=loftq)", method="dpo", save='save "out" every=2')
+    done, again = warm.twice(text, "loftq-dpo", DEFAULT, str(tmp_path), 1)
+    assert done.values("loss") == pytest.approx([math.log(2)] * 4, abs=1e-4)
+    assert again.values("loss") == pytest.approx([math.log(2)] * 4, abs=1e-4)
+    assert not os.path.exists(os.path.join(done.out, "ref"))

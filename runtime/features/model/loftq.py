@@ -1,0 +1,78 @@
+"""Initialize LoRA adapters by LoftQ, from the difference between the published weights and the base in 4 bits.
+
+Each pair of matrices is the best approximation of what the rounding to 4 bits took away: s B A = W - Q(W) on `rank`
+directions. The base does not change, so the saved adapter loads on the published base in 4 bits. peft's
+``replace_lora_weights_loftq`` computes the same matrices where s is 1, and leaves s out otherwise: with an alpha of
+twice the rank, the first step would be as far from the published weights as without LoftQ. It also runs only on a GPU.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from ...core.errors import RunError, first_line
+from ...core.feature import Bundle
+from .adapters import ADAPTER
+
+
+def initialize_from_rounding(bundle: Bundle, model: Any, layers: Mapping[str, Any]) -> None:
+    """Initialize the layers' adapters from the published weights, which are read one by one.
+
+    Raises RunError for a layer whose published weight is not in the model's files, or has another shape.
+    """
+    import torch
+    from bitsandbytes.functional import dequantize_4bit
+
+    plan = bundle.lora
+    assert plan is not None
+    rank = plan["rank"]
+    with ExitStack() as stack:
+        read = _reader(bundle, model, stack)
+        for name, layer in layers.items():
+            base = layer.get_base_layer().weight
+            rounded = dequantize_4bit(base.data, base.quant_state).to(torch.float32)
+            published = read(name).to(rounded)
+            if published.shape != rounded.shape:
+                raise RunError(
+                    f"LoftQ compares {name}, of shape {[*rounded.shape]}, with a published weight of shape "
+                    f"{[*published.shape]}; write `init = eva`, or leave `init` out"
+                )
+            with torch.no_grad():
+                scale = layer.scaling[ADAPTER]
+                left, sizes, right = torch.linalg.svd((published - rounded) / scale, full_matrices=False)
+                root = sizes[:rank].sqrt()
+                up, down = left[:, :rank] * root, root[:, None] * right[:rank]
+                layer.lora_A[ADAPTER].weight.copy_(down)
+                layer.lora_B[ADAPTER].weight.copy_(up)
+                if ADAPTER in layer.lora_magnitude_vector:  # DoRA: otherwise the first step would scale the columns
+                    magnitude = torch.linalg.norm(rounded + scale * up @ down, dim=1)
+                    layer.lora_magnitude_vector[ADAPTER].weight.copy_(magnitude)
+
+
+def _reader(bundle: Bundle, model: Any, stack: ExitStack) -> Callable[[str], Any]:
+    """A function that reads the published weight of an adapted layer, by the layer's name in the PeftModel."""
+    from safetensors import safe_open
+    from transformers.utils import cached_file
+    from transformers.utils.hub import get_checkpoint_shard_files
+
+    place, options = bundle.model_path, {"revision": bundle.loading()["revision"]}
+    try:
+        one = cached_file(place, "model.safetensors", _raise_exceptions_for_missing_entries=False, **options)
+        files = [one]
+        if one is None:
+            index = cached_file(place, "model.safetensors.index.json", **options)
+            files, _ = get_checkpoint_shard_files(place, index, **options)
+        opened = [stack.enter_context(safe_open(file, framework="pt", device="cpu")) for file in files]
+    except OSError as error:
+        raise RunError(f"LoftQ reads {place} from model.safetensors: {first_line(error)}") from error
+    weights = {name: one for one in opened for name in one.keys()}  # noqa: SIM118 - not a dict
+    body = f"{model.get_base_model().base_model_prefix}."
+
+    def read(layer: str) -> Any:
+        name = layer.removeprefix("base_model.model.") + ".weight"
+        found = name if name in weights else name.removeprefix(body)
+        if found not in weights:
+            raise RunError(f"LoftQ finds no {name} in the files of {place}; write `init = eva`, or leave `init` out")
+        return weights[found].get_tensor(found)
+
+    return read
