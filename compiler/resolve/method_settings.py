@@ -221,7 +221,7 @@ class MethodCheck:
                 "XP114", read, label, help=self.help_for(name, base).replace('.py"', f'.py:{function}"')
             )
             return None
-        defined = _defined(read.data)
+        wanted, defined = FILE_VALUES[path][0], _defined(read.data)
         if isinstance(defined, str):
             self.problems.report("XP114", f"`{read.name}` is not Python: {defined}", label)
             return None
@@ -229,6 +229,15 @@ class MethodCheck:
             near = nearest(function, defined)
             help = f"write `{name}:{near}`" if near else f"define `{function}` at the top level of `{name[:80]}`"
             self.problems.report("XP114", f"`{name[:80]}` defines no `{function[:60]}`", label, help=help)
+            return None
+        kind = defined[function]
+        if kind not in (None, wanted):
+            self.problems.report(
+                "XP114",
+                f"`{function[:60]}` in `{name[:80]}` is a {kind}, and `{path.rpartition('.')[2]}` takes a {wanted}",
+                label,
+                help=f'name a {wanted} of the file, such as `"{FILE_VALUES[path][1]}"`',
+            )
             return None
         return evolve(one, file=self.keep(read), function=function, sha256=read.digest)
 
@@ -250,9 +259,9 @@ def _location(item: Item, node: Node | None) -> Label:
     return Label(item.label.source, node.name.span if isinstance(node, Call) and named else node.span)
 
 
-def _defined(data: bytes) -> list[str] | str:
-    """The names that a Python file defines at its top level, found in its syntax tree. If the file cannot be parsed, a
-    sentence that says why.
+def _defined(data: bytes) -> dict[str, str | None] | str:
+    """The names that a Python file defines at its top level, found in its syntax tree, each with its kind: function,
+    class or value; None if the kind is not known. If the file cannot be parsed, a sentence that says why.
     """
     import ast
     import warnings
@@ -265,19 +274,24 @@ def _defined(data: bytes) -> list[str] | str:
         return f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
     except (ValueError, RecursionError, MemoryError) as error:
         return str(error) or "nested too deep"
-    names: list[str] = []
+    names: list[tuple[str, str | None]] = []
     todo: list[ast.AST] = list(tree.body)
     while todo:
         node = todo.pop(0)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.append(node.name)
+            kind = "class" if isinstance(node, ast.ClassDef) else "function"
+            names.append((node.name, None if node.decorator_list else kind))
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            names += [(one.asname or one.name).partition(".")[0] for one in node.names]
+            names += [((one.asname or one.name).partition(".")[0], None) for one in node.names]
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             bound = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names += [one.id for one in bound if isinstance(one, ast.Name)]
+            value = isinstance(node.value, ast.Constant | ast.Dict | ast.List | ast.Set | ast.Tuple | ast.JoinedStr)
+            names += [(one.id, "value" if value else None) for one in bound if isinstance(one, ast.Name)]
         elif isinstance(node, ast.If | ast.Try | ast.With):
             todo += [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt | ast.ExceptHandler)]
         elif isinstance(node, ast.ExceptHandler):
             todo += node.body
-    return names
+    kinds: dict[str, str | None] = {}
+    for name, kind_of in names:
+        kinds[name] = None if name in kinds else kind_of
+    return kinds

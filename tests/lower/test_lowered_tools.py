@@ -24,6 +24,9 @@ def search(query: str) -> str:
 class Maze:
     def reset(self, **row): ...
     def get_reward(self): return 1.0
+
+WORDS = {"red": "a colour"}
+finds = search
 """
 BOTH = 'tools=["own.py:search"], environment="own.py:Maze"'
 
@@ -74,6 +77,10 @@ def test_other_stacks_have_no_tools(tmp_path: Path, target: str) -> None:
         ('environment="own"', "XP107", "`own` does not name a Python file and a class in it"),
         ("tools=[search]", "XP104", "`tools`"),
         ("tools=search", "XP104", "`tools`"),
+        ('tools="own.py:Maze"', "XP114", "`Maze` in `own.py` is a class, and `tools` takes a function"),
+        ('tools="own.py:WORDS"', "XP114", "`WORDS` in `own.py` is a value, and `tools` takes a function"),
+        ('environment="own.py:search"', "XP114", "is a function, and `environment` takes a class"),
+        ('rewards=["own.py:Maze"]', "XP114", "`Maze` in `own.py` is a class, and `rewards` takes a function"),
         ('tools="gone.py:search"', "XP114", "gone.py"),
         ('environment=["own.py:Maze", "own.py:Maze"]', "XP104", "a run has one environment"),
         ('tools=["own.py:search"], tool_timeout=0s', "XP107", "tool_timeout"),
@@ -81,8 +88,14 @@ def test_other_stacks_have_no_tools(tmp_path: Path, target: str) -> None:
     ],
 )
 def test_what_names_no_tool_is_refused(tmp_path: Path, settings: str, code: str, message: str) -> None:
-    found = checked(tools(tmp_path, f"rewards=format, {settings}"), str(tmp_path))
+    stated = settings if settings.startswith("rewards") else f"rewards=format, {settings}"
+    found = checked(tools(tmp_path, stated), str(tmp_path))
     assert any(one.code == code and message in one.message for one in found.problems), found.problems
+
+
+def test_a_name_whose_kind_is_not_known_may_be_a_tool(tmp_path: Path) -> None:
+    files = compiled(tools(tmp_path, 'rewards=format, tools="own.py:finds"'), str(tmp_path))
+    assert json.loads(files["trainer_args.json"])["method"]["tools"]["functions"][0]["function"] == "finds"
 
 
 def test_other_methods_have_no_tools(tmp_path: Path) -> None:

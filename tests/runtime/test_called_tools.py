@@ -46,6 +46,29 @@ def test_a_tool_that_does_not_end_is_an_error_for_the_model(tool: Any, capsys: p
     assert f"the tool {tool.__name__} raised TimeoutError" in capsys.readouterr().out
 
 
+def test_a_result_without_a_text_of_its_own_is_an_error_for_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its text would be its address in memory, which differs from run to run."""
+    made: list[Any] = [object(), (one for one in "ab"), map(str, [1])]
+    for one in made:
+        with pytest.raises(TypeError, match="which is not a text"):
+            tools.limited(lambda given: given, 5)(one)
+    assert "it returned an object of type object, which is not a text" in capsys.readouterr().out
+    for kept in (None, 3, {"a": [1]}, ("b",), Path("c"), "d"):
+        assert tools.limited(lambda given: given, 5)(kept) == kept
+
+
+@pytest.mark.parametrize(("made", "what"), [("class Adder: ...", "a class"), ("Adder = object()", "of type object")])
+def test_a_tool_that_is_no_function_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str, what: str
+) -> None:
+    space: dict[str, Any] = {}
+    exec(made, space)
+    monkeypatch.setattr(tools, "of_file", lambda bundle, one, what: space["Adder"])
+    stated = {"seconds": 5, "functions": [{"function": "Adder"}], "environment": None}
+    with pytest.raises(RunError, match=rf"the tool Adder is .*{what}, and the model calls functions"):
+        tools.loaded.__wrapped__(SimpleNamespace(plan={"method": {"tools": stated}}))
+
+
 def test_what_a_tool_raises_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     def broken(x: int) -> int:
         raise SystemExit(3) if x else KeyError("colour")

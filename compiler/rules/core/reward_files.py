@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from functools import cache
 
 
@@ -61,6 +62,14 @@ def methods(code: bytes, name: str) -> list[str] | None:
     return [one.name for one in found.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of functions inside it."""
+    for one in ast.iter_child_nodes(function):
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield one
+            yield from _own(one)
+
+
 def undescribed(code: bytes, name: str) -> str | None:
     """Return what a tool's docstring or type hints lack for transformers' `get_json_schema`. None if nothing is missing
     or the function cannot be read. Functions whose name begins with an underscore are not tools.
@@ -68,6 +77,8 @@ def undescribed(code: bytes, name: str) -> str | None:
     found = _function(code, name)
     if found is None or name.rpartition(".")[2].startswith("_"):
         return None
+    if any(isinstance(one, ast.Yield | ast.YieldFrom) for one in _own(found)):
+        return "yields, and its result is a generator instead of a text"
     given = found.args
     arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
     if "." in name:

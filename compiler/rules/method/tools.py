@@ -18,17 +18,20 @@ WHEN = any_of(
     has_value("method.tool_timeout"),
 )
 
+DESCRIBED = "write a docstring with `Args:` and a line `name: what it is` for each argument, and types"
+
 
 @rule("XP160", "tool-without-a-description", reads=CALLED)
 def undescribed(spec: Spec) -> Iterator[Finding]:
     """A tool, and every method that the model may call, must have a type for each argument and a docstring whose
-    `Args:` section describes each argument. xpc reads the file without executing it, so a decorated or imported
-    function is checked only at the launch.
+    `Args:` section describes each argument. It must return its result, not yield it. xpc reads the file without
+    executing it, so a decorated or imported function is checked only at the launch.
 
-    Why it is bad: transformers writes the tool's description into the prompt from its docstring and types.
+    Why it is bad: transformers writes the tool's description into the prompt from its docstring and types. The model
+    reads the result as a text, and the text of a generator is its address in memory.
 
     Without this rule: the first generation raises DocstringParsingException or TypeHintParsingException, after the
-    model is loaded.
+    model is loaded. With a generator, nothing is reported.
 
     Source: transformers 5.23 `utils/chat_template_utils.py` (`get_json_schema`); confirmed by running it.
     """
@@ -41,10 +44,11 @@ def undescribed(spec: Spec) -> Iterator[Finding]:
             for each in called:
                 why = None if each.endswith((".reset", ".get_reward")) else undescribed(code, each)
                 if why is not None:
+                    answers, short = not why.startswith("yields"), each.rpartition(".")[2]
                     yield Finding(
                         evolve(spec.location(path), text=f"`{each}` {why}"),
-                        f"`{each.rpartition('.')[2]}` cannot be described to the model: it {why}",
-                        "write a docstring with `Args:` and a line `name: what it is` for each argument, and types",
+                        f"`{short}` cannot {'be described to' if answers else 'answer'} the model: it {why}",
+                        DESCRIBED if answers else "return one text",
                     )
 
 

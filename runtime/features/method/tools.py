@@ -22,6 +22,8 @@ from ..launch.time_limit import TooSlow, time_limit
 from .rewards import of_file
 
 Function = Callable[..., Any]
+NO_TEXT = (object.__repr__, type(_ for _ in ()).__repr__)
+"""How Python prints an object without a text of its own, such as a generator: by its address in memory."""
 START, SCORE = "reset", "get_reward"
 """Methods of an environment that trl calls. The model may call any other method without a leading underscore."""
 
@@ -72,7 +74,13 @@ def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
     """The tool functions and the environment class of the bundle, each call with a time limit. Raises RunError."""
     stated = bundle.plan["method"]["tools"]
     seconds = float(stated["seconds"])
-    tools = [limited(of_file(bundle, one, "tools"), seconds) for one in stated["functions"]]
+    tools = []
+    for one in stated["functions"]:
+        tool = of_file(bundle, one, "tools")
+        if not inspect.isroutine(tool):
+            what = "a class" if isinstance(tool, type) else f"an object of type {type(tool).__name__}"
+            raise RunError(f"the tool {one['function']} is {what}, and the model calls functions; write a function")
+        tools.append(limited(tool, seconds))
     if stated["environment"] is None:
         return tools, None
     found = of_file(bundle, stated["environment"], "environment")
@@ -173,7 +181,10 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
     @wraps(function)
     def tool(*args: Any, **given: Any) -> Any:
         try:
-            return call(*args, **given)
+            returned = call(*args, **given)
+            if type(returned).__str__ is object.__str__ and type(returned).__repr__ in NO_TEXT:
+                raise TypeError(f"it returned an object of type {type(returned).__name__}, which is not a text")
+            return returned
         except Exception as error:
             if not reported:
                 reported.append(name)
