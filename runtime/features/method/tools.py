@@ -22,7 +22,7 @@ from ..launch.time_limit import TooSlow, time_limit
 from .rewards import of_file
 
 Function = Callable[..., Any]
-NO_TEXT = (object.__repr__, type(_ for _ in ()).__repr__)
+NO_TEXT: tuple[Any, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
 """How Python prints an object without a text of its own, such as a generator: by its address in memory."""
 START, SCORE = "reset", "get_reward"
 """Methods of an environment that trl calls. The model may call any other method without a leading underscore."""
@@ -182,8 +182,9 @@ def limited(function: Function, seconds: float, checked: Callable[[Any], str | N
     def tool(*args: Any, **given: Any) -> Any:
         try:
             returned = call(*args, **given)
-            if type(returned).__str__ is object.__str__ and type(returned).__repr__ in NO_TEXT:
-                raise TypeError(f"it returned an object of type {type(returned).__name__}, which is not a text")
+            kind: Any = type(returned)
+            if kind.__str__ is object.__str__ and kind.__repr__ in NO_TEXT:
+                raise TypeError(f"it returned an object of type {kind.__name__}, which is not a text")
             return returned
         except Exception as error:
             if not reported:
