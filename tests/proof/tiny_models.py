@@ -159,7 +159,9 @@ def adapters(plan: dict[str, Any], method: str) -> Any:
         return MissConfig(r=plan["rank"], miss_dropout=plan["dropout"], **common)
     if plan["kind"] == "loha":
         return LoHaConfig(r=plan["rank"], alpha=plan["alpha"], **common)
+    # a bundle computes LoftQ itself, and peft's own would need a GPU
+    init = True if plan.get("init") == "loftq" else plan.get("init") or True
     return LoraConfig(r=plan["rank"], lora_alpha=plan["alpha"], lora_dropout=plan["dropout"],
                       use_rslora=plan["rslora"], use_dora=plan["dora"], target_parameters=plan["parameters"],
-                      init_lora_weights=plan.get("init") or True,
+                      init_lora_weights=init,
                       **common)  # fmt: skip

@@ -57,6 +57,15 @@ def rows(run: Any) -> dict[str, Any]:
 
 
 def rounding(run: Any) -> dict[str, Any]:
-    """Read from each adapted layer what its 4-bit base needs to be compared with the published weight."""
-    layers = [one for one in run.trainer.model.modules() if "default" in (getattr(one, "lora_A", None) or ())]
+    """Load the base with the bits of the bundle, add its adapters, and read from each adapted layer what is needed to
+    compare its weight with the published one.
+    """
+    from peft import get_peft_model
+    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+    lora = run.plan["lora"]
+    more = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True)} if lora["bits"] == 4 else {}
+    base = AutoModelForCausalLM.from_pretrained(tiny_models.model(run.family), **more)
+    model = get_peft_model(base, tiny_models.adapters(lora, "sft"))
+    layers = [one for one in model.modules() if "default" in (getattr(one, "lora_A", None) or ())]
     return {"layers": len([one.get_base_layer().weight.quant_state for one in layers])}

@@ -18,7 +18,7 @@ PROOFS: tuple[Proof, ...] = (
     Proof("Q21", "XP144", case="XP144-fsdp", variant="fsdp", needs="several GPUs"),
     Proof("Q21", "XP144", case="XP144-bits", at="load", measure="adapters.packed", raises="TypeError",
           match="initialize PiSSA under", variant="bits"),
-    Proof("Q21", "XP144", case="XP144-loftq", at="init", measure="initial.rounding", raises="AttributeError",
+    Proof("Q21", "XP144", case="XP144-loftq", at="load", measure="initial.rounding", raises="AttributeError",
           match="quant_state", variant="loftq", legal=on_cpu("qlora(init=loftq)", **SMALL)),
     Proof("Q64", "XP145", at="init", measure="initial.embeddings", expect={"usual": True}),
     Proof("Q64", "XP145", case="XP145-experts", at="init", raises="AttributeError", match="no attribute 'weight'",
