@@ -47,9 +47,9 @@ def on_each_node(spec: Spec, command: str) -> list[str]:
     if nodes == 1:
         return [command]
     ranks: list[int | None] = [*range(nodes)] if nodes <= SHOWN else [0, 1, None, nodes - 1]
-    first = "" if spec.text("launch.rendezvous") == "static" else ", which is the host of the rendezvous"
+    which = "" if spec.text("launch.rendezvous") == "static" else ", the host of the rendezvous"
     return [
-        f"# One command on each of the {nodes} nodes. Replace {ADDRESS} by the address of node 0{first}",
+        f"# One command on each of the {nodes} nodes. Replace {ADDRESS} by the address of node 0{which}",
         f"# (`hostname -I` prints it there), and {PORT} by a port that is free there. Both are the same on every node.",
         *("# ..." if one is None else _numbered(one, command) for one in ranks),
     ]

@@ -25,8 +25,8 @@ OPTIMIZER = (
             "peak learning rate of embeddings, head, norms and biases, which AdamW trains (muon)", low=0, high=1,
             inner=True),
     Setting("optimizer.adjust_lr", k.CHOICE,
-            "Muon multiplies a matrix's rate by 0.2 x sqrt(longer side), so that rates for AdamW fit, or (original) "
-            "by sqrt(rows / columns), but at least by 1", choices=("match_rms_adamw", "original"), inner=True,
+            "factor of a matrix's rate in Muon: 0.2 x sqrt(longer side), for rates as with AdamW (match_rms_adamw), "
+            "or sqrt(rows / columns), at least 1 (original)", choices=("match_rms_adamw", "original"), inner=True,
             bare=False),
     Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
             choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt", "cosine_with_restarts",

@@ -165,7 +165,7 @@ def _of_run(folder: str, label: Label, workspace: Workspace, problems: Problems)
         help += f"; copy config.json and the tokenizer into `{made}`, and train `{made}`"
         if not sharded and not workspace.kind(f"{folder}/zero_to_fp32.py"):
             help = (
-                "name the output folder of the run, which has the final weights, or a checkpoint with complete weights"
+                "name a folder with complete weights: the output folder of the finished run, or one of its checkpoints"
             )
         problems.report("XP935", f"`{folder[:80]}` is a checkpoint with sharded weights only", label, help=help)
     return True

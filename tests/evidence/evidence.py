@@ -34,7 +34,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "no proof in tests/proof/violations"
+NO_PROOF = "not proven in the libraries (tests/proof/violations)"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",

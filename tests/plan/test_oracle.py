@@ -116,7 +116,7 @@ def test_a_family_without_coefficients_on_a_stack_is_unknown_there() -> None:
             attention = "eager" if "full/bf16/sdpa" not in measured.get(name, ["full/bf16/sdpa"]) else "sdpa"
             found = memory(evolve(load, facts=model, family=name, stack=stack, attention=attention))
             assert isinstance(found, str) == (name not in measured), (stack, name)
-            if measured:  # a new stack may be added before its memory is measured
+            if measured:  # a stack of library versions may be added before the memory of its families is measured
                 assert (name in measured) == (load_stack(stack).family(name) is not None), (stack, name)
         assert isinstance(memory(evolve(load, family="no-family", stack=stack)), str)
     assert isinstance(memory(evolve(load, stack="no-stack")), str)

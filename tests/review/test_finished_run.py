@@ -178,7 +178,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_value_of_another_type(location, name):
-    """A sealed summary with such values once ended `verify` with a traceback."""
+    """A sealed summary with a value of a wrong type once ended `verify` with a traceback."""
     path = finished(location) / "summary.json"
     facts = json.loads(path.read_text().rpartition(',\n  "seal"')[0] + "\n}")
     for value in STRANGE[name]:

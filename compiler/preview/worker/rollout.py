@@ -12,8 +12,8 @@ def played(session: Session, row: Mapping[str, Any], name: str) -> tuple[dict[st
     """Call each tool of a run once with made-up arguments. Returns the made-up completion and the findings.
 
     The completion is a dict: `calls` (with results, as text), `text` (the rendered conversation as a list of [text,
-    whether it counts in the loss]), `reward` (of the environment), and `prompt` (its number of tokens). ``name`` is the
-    row's name in messages.
+    whether it counts in the loss]), `reward` (of the environment), and `prompt` (its number of tokens). The findings
+    name the row by ``name``.
     """
     tools = importlib.import_module("trainer.features.method.tools")
     problems = tools.Tools().before_rows(session.bundle, session.tokenizer)

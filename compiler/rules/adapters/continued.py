@@ -128,7 +128,8 @@ def other_bits(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported, and the loss starts higher than it ended in the earlier run.
 
-    Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare; confirmed by running it.
+    Source: arXiv 2305.14314, and peft 0.21 `peft_model.py`, which does not compare the two bases; confirmed
+    by running it.
     """
     adapter = spec.continued
     if adapter is None or adapter.bits == 0 or adapter.bits == spec.bits:

@@ -118,10 +118,10 @@ def scaled_against_the_loss(spec: Spec) -> Iterator[Finding]:
 @rule("XP688", "upper-range-below-the-lower", "warning")
 def upper_below_lower(spec: Spec) -> Iterator[Finding]:
     """`epsilon_high` should not be smaller than `epsilon`: DAPO's clip-higher raises the upper range, as in `epsilon =
-    0.2` and `epsilon_high = 0.28`. For cispo, both have another meaning.
+    0.2` and `epsilon_high = 0.28`. For the loss cispo, both settings mean something else.
 
-    Why it is bad: likely tokens of worse completions may be pushed down further than rare tokens of better ones may
-    rise, so exploration ends early. Usually the two numbers stand in the wrong order.
+    Why it is bad: the update may lower the probability of a token further than it may raise one, so exploration ends
+    early. Usually the two numbers are in the wrong order.
 
     Without this rule: nothing is reported.
 

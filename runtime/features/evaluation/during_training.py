@@ -100,7 +100,7 @@ class EvaluatingTrainer(FaultTolerant):
             raise signals.Stopped from None
 
     def name_best(self, folder: str) -> None:
-        """Correct the path of the best checkpoint, which transformers expects in the staging folder."""
+        """Set the path of the best checkpoint to its final folder; transformers sets it to the staging folder."""
         if not self.state.best_global_step:
             return
         best, before = f"checkpoint-{self.state.best_global_step}", self.state.best_model_checkpoint
