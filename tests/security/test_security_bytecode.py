@@ -15,6 +15,8 @@ from compile_support import compiled, put, xpc
 
 from xpc.compiler.files.bundle import write
 
+pytestmark = pytest.mark.slow
+
 PLANTED = "open({mark!r}, 'a').write({name!r} + '\\n')"
 PROGRAMS = {
     "stage": ["--help"],

@@ -18,6 +18,8 @@ from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def seconds():

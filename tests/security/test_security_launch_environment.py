@@ -17,6 +17,8 @@ from xpc.runtime.core import checkpoints, preflight
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.launch.local_files import find
 
+pytestmark = pytest.mark.slow
+
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID", "PYTHONOPTIMIZE")
 PYTHON = "#!/usr/bin/env bash\nenv\n"
 

@@ -15,6 +15,8 @@ from tiers import every_fourth
 from xpc.compiler.files import file_memory
 from xpc.compiler.files.bundle import BundleError, write
 
+pytestmark = pytest.mark.slow
+
 KEY = "-----BEGIN OPENSSH KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA\n"
 SECRETS = {
     "home/.ssh/id_ed25519": KEY,

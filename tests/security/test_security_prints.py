@@ -19,6 +19,8 @@ from tiers import slow_but
 
 from xpc.compiler.render.visible import cells, visible
 
+pytestmark = pytest.mark.slow
+
 OUTPUT = "compiler/render/output.py"
 GENERATORS = {
     "compiler/explain/reference.py", "compiler/explain/stack_pages.py", "compiler/language/build.py",

@@ -21,6 +21,8 @@ from xpc.compiler.review.pull_request import Entry, entries
 from xpc.compiler.review.repository import Commit, find
 from xpc.compiler.review.spec_finder import specs_of_commit, specs_of_work_tree
 
+pytestmark = pytest.mark.slow
+
 BEFORE = spec().replace("xpc 1\n", 'xpc 1\nextends "base.xp"\n')
 AFTER = BEFORE.replace("gbs=128", "gbs=256")
 BASE = "xpc 1\nseed 7\n"

@@ -17,6 +17,8 @@ from xpc.compiler.files import file_memory
 from xpc.compiler.files.secrets import TOKENS, find, is_secret, masked, suspect
 from xpc.compiler.render import FORMATS, render
 
+pytestmark = pytest.mark.slow
+
 PLANTED = {
     "HF_TOKEN": "hf_" + "Ab1" * 12,
     "HUGGING_FACE_HUB_TOKEN": "hf_" + "Cd2" * 12,

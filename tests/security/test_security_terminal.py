@@ -12,6 +12,8 @@ from xpc.compiler.files.bundle import write
 from xpc.runtime.core import errors
 from xpc.runtime.core.errors import RunError, findings
 
+pytestmark = pytest.mark.slow
+
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2066\x7f"
 FORMATS = ("full", "concise", "json", "github", "sarif")
 

@@ -13,6 +13,8 @@ from browser import WIDTHS, in_browser, in_frames
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.tuning import command
 
+pytestmark = pytest.mark.slow
+
 SPEC = """xpc 1
 train {model} on infinity-instruct:0625 for 1 epochs
 hardware 8 x h100-80gb
