@@ -183,7 +183,7 @@ def test_rewards_that_are_refused(written: str, source: str, code: str, tmp_path
         "from functools import partial\ntag_count = partial(print)\n",
         "from .x import y as tag_count\n",
         "try:\n    import a\nexcept ImportError:\n    def tag_count(): ...\n",
-        "if True:\n    tag_count: object = None\n",
+        "if True:\n    tag_count: object = print\n",
     ],
 )
 def test_ways_to_define_a_reward(source: str, tmp_path: object) -> None:

@@ -107,7 +107,7 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
     known = always | {"deepspeed", "liger-kernel"}
     # A bundle requires each of these packages only if its spec uses the package.
     optional = {"huggingface-hub", "kernels", "peft", "math-verify", "latex2sympy2-extended", "lm-eval", "PIL"}
-    optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao"}
+    optional |= {"wandb", "mlflow", "swanlab", "clearml", "torchao", "bitsandbytes"}
     for target in stacks.names():
         loaded = stacks.load(target)
         assert loaded is not None
@@ -121,6 +121,7 @@ def test_everything_that_the_runtime_imports_is_pinned() -> None:
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 seen.add(node.module.partition(".")[0])
     foreign = {name.replace("_", "-") for name in seen - set(sys.stdlib_module_names)}
-    # torch requires jinja2, accelerate requires psutil, transformers requires tokenizers, and datasets requires numpy,
-    # pyarrow and tqdm.
-    assert foreign <= known | optional | {"jinja2", "psutil", "numpy", "pyarrow", "tokenizers", "tqdm"}
+    # torch requires jinja2, accelerate requires psutil, transformers requires tokenizers and safetensors, and datasets
+    # requires numpy, pyarrow and tqdm.
+    required = {"jinja2", "psutil", "numpy", "pyarrow", "tokenizers", "safetensors", "tqdm"}
+    assert foreign <= known | optional | required
