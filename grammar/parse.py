@@ -66,7 +66,9 @@ def _first(found: list[Diagnostic]) -> tuple[Diagnostic, ...]:
 
 
 def _without(text: str, hidden: tuple[Span, ...]) -> str:
-    """Replace characters that are already reported by spaces, so that they do not cause a second error."""
+    """Replace the characters of `hidden` with spaces. An error about them is already reported, and they must not cause
+    a second one.
+    """
     if not hidden:
         return text
     characters = list(text)

@@ -129,7 +129,7 @@ def stub_feature(base: Any) -> Any:
         """Rewards that return 0, and a tiny teacher."""
 
         def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-            """Add the stand-ins to the constructor's arguments."""
+            """Add stand-ins for the rewards and the teacher to the arguments of the trainer's constructor."""
             plan = bundle.plan["method"]
             if plan["rewarded"]:
                 from .features.method.rewards import ignore_token_types

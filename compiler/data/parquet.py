@@ -41,7 +41,7 @@ def footer(tail: Callable[[int], bytes]) -> tuple[list[str], int] | None:
 
 def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
     """The columns of a Parquet file with the keys inside them, such as `id` and `messages[].role`. None if they cannot
-    be read. `tail` is the same function as for `footer`.
+    be read. `tail(n)` must return the last n bytes of the file.
     """
     return _read(tail, _keys)
 

@@ -20,8 +20,8 @@ UNDECIDED = "undecided"
 
 @record
 class KeyOutcome:
-    """What became of one imported key: `outcome` is MAPPED, EXTRA, IRRELEVANT and so on, `to` the line of the spec,
-    `why` the reason.
+    """How one key was imported. `outcome` is MAPPED, EXTRA, IRRELEVANT or another such name. `to` is the line that the
+    key became in the spec, and `why` is the reason.
     """
 
     key: str

@@ -1,5 +1,5 @@
-"""Convert the values of kinds that only settings of methods, adapters and chat templates have, such as `[sigmoid,
-sft(weight=1)]`.
+"""Convert values of kinds that only the settings of methods, adapters and chat templates use. An example is a list of
+losses, `[sigmoid, sft(weight=1)]`.
 """
 
 from __future__ import annotations

@@ -57,8 +57,10 @@ BLOCK = Kind("block", "a block of settings", "{ }")
 
 @record
 class Amount:
-    """A number with a unit that decides what the number means: `count` (steps, rows), `share` (0 to 1), `absolute`,
-    `epoch`, `never`.
+    """A number and its unit, which decides what the number means.
+
+    The unit `count` means steps or rows, and `share` is a share (0 to 1), such as 3 % of the run. `absolute` is the
+    value itself, as in `min_lr = 1e-6`. `epoch` and `never` have no number.
     """
 
     unit: str

@@ -126,13 +126,14 @@ def in_forward(load: Load) -> float:
 
 
 def in_backward(load: Load) -> float:
-    """The temporary bytes of one layer's backward pass that do not depend on the number of tokens.
+    """The largest temporary memory of one layer's backward pass, in bytes, as far as it does not depend on the number
+    of tokens.
 
-    For stacked experts, they are the gradients of the copies with added adapters: first the gradient of the down
-    projections, then that of the gate and up projections, which are two thirds of the stack. For a quantized base, one
-    weight at a time exists in the computed dtype (bitsandbytes 0.50 `autograd/_functions.py`, `MatMul4Bit`,
-    `MatMul8bitLt`; FSDP gathers the packed weights). LoHa computes one of its two products again, and has the gradient
-    of the other product in float32 and in the computed dtype (tuners/loha/layer.py).
+    For stacked experts, peft adds the adapters to a copy of the weights, and the memory is the gradient of this copy:
+    first of the down projections, then of the gate and up projections, which are two thirds of the copy. For a
+    quantized base, one weight at a time is unpacked to the computed dtype (bitsandbytes 0.50 `autograd/_functions.py`,
+    `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights). LoHa computes one of its two products again, and the
+    gradient of the other product exists twice, in float32 and in the computed dtype (tuners/loha/layer.py).
     """
     tuned = load.adapters
     if tuned is None:

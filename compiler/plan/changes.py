@@ -214,8 +214,8 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
 def _alternatives(
     spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str, assumed: Assumptions | None
 ) -> list[Change]:
-    """The changes of a tier that reach the wanted verdict, fastest first. Each has the largest micro-batch that does
-    so.
+    """The changes that contain the settings of a tier (such as offloading) and reach the wanted verdict, fastest first.
+    Each change has the largest micro-batch with which it reaches the verdict.
     """
     found: list[Change] = []
     base = changed(spec, tier)

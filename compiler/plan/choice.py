@@ -262,8 +262,8 @@ def _held(spec: Spec) -> tuple[Load, float] | None:
 def _choice_of(
     spec: Spec, best: Candidate, found: list[Candidate], unset: Collection[Path], tried: list[str]
 ) -> Choice:
-    """The choice that stands for the best combination. Each value has its calculation as text, and the calculations of
-    the alternatives for comparison.
+    """Return the best combination of settings as a Choice. Each value has its calculation as text, together with the
+    calculations of the alternatives.
     """
     gpu, usual = spec.hardware.gpu, spec.text("strategy")
     assert gpu is not None  # the plan chooses nothing for runs on the CPU

@@ -51,8 +51,8 @@ def find_data(
 
 def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Problems) -> tuple[list[Row], bool]:
     """Return a pair. The first part is the sources: those of the `data` block that the `train` line names, or, if there
-    is no such block, the dataset in the `train` line. The second part tells whether another finding already explains
-    why the name in this line is unknown.
+    is no such block, the dataset in the `train` line. The second part is true if a finding was reported that already
+    explains why the name in the `train` line is unknown.
     """
     rows, explained = [Row(data, label)], False
     block, header = loaded.data_name, label.source

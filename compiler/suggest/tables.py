@@ -33,8 +33,8 @@ def synonyms() -> dict[str, str]:
 
 @cache
 def components() -> dict[str, str]:
-    """The first words of other tools' names for components, each with the clause of xpc: `method` for `rollout`, as in
-    `rollout_max_tokens`.
+    """Words at the start of other tools' names, each with the clause of xpc that corresponds to it. For example,
+    `rollout` in `rollout_max_tokens` corresponds to `method`.
     """
     found: dict[str, list[str]] = read_table(__file__, "synonyms.toml")["components"]
     return {word: clause for clause, heads in found.items() for word in heads}

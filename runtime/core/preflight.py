@@ -44,7 +44,9 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
 
 
 def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
-    """Findings on this node. `alone` is true for the single process of a node before the launch."""
+    """The findings of one process on this node. `alone` is true in the check before the launch, which is a single
+    process.
+    """
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
     if local_rank == 0 and versions(bundle):  # libraries of other versions give unreliable answers
         return found

@@ -16,7 +16,9 @@ class Ulysses(Feature):
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"transformers\.integrations\.deepspeed")
 
     def before_training(self, bundle: Bundle, trainer: Any) -> None:
-        """Correct the loader and the loss of transformers' trainer. Raises RunError if accelerate's setup differs."""
+        """Correct the loader and the loss of transformers' trainer. Raises RunError unless accelerate splits a sequence
+        over as many processes as the bundle states.
+        """
         size, mesh = bundle.run["context_parallel"], trainer.accelerator.parallelism_config
         if getattr(mesh, "sp_size", 1) != size:
             raise RunError(

@@ -211,7 +211,7 @@ def location(tmp_path_factory) -> str:
 
 
 def ours(command: str) -> list[str]:
-    """The words of a command, with the page's names replaced by ours."""
+    """The words of a command on a page, with the page's names of files replaced by the names of this test's files."""
     words = shlex.split(
         LEFT_OUT.get(command, command).replace("--model_name_or_path ...", LAUNCH.partition("sft.py ")[2].strip())
     )

@@ -330,7 +330,9 @@ def sound(out: str) -> list[str]:
 
 
 def result(out: str) -> dict[str, Any]:
-    """What disturbances must not change in a run's result: the weights bit for bit, every event, and the counts."""
+    """The part of a run's result that interruptions must not change: the weights bit for bit, every event, and the
+    counts.
+    """
     with open(os.path.join(out, "summary.json"), encoding="utf-8") as handle:
         summary = json.load(handle)
     kept = ("steps", "epochs", "sequences", "tokens", "first_loss", "last_loss")

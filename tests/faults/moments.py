@@ -81,9 +81,10 @@ def stopped(here: Runs, bundle: str, folder: str, chance: random.Random, wanted:
 
 
 def owes(going: Going, bundle: str) -> bool:
-    """Whether the run still has to make the evaluation at the step of its newest checkpoint.
+    """Whether the run was stopped before it finished the evaluation at the step of its newest checkpoint.
 
-    A start that is stopped during this evaluation has trained no step.
+    After such a stop, the next start first repeats the evaluation. If it is stopped again in this evaluation, it has
+    trained no step and has written no checkpoint.
     """
     arguments = payload(bundle)["arguments"]
     step = int(checkpoints(going.out)[-1].split("-")[1])

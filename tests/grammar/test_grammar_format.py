@@ -24,7 +24,7 @@ def read(text):
 
 
 def formatted(text):
-    """Format a text, and check the promises that hold for every text."""
+    """Format a text. Check that its meaning and its comments stay, and that formatting again changes nothing."""
     file = read(text)
     once = format_file(file)
     again = read(once)

@@ -1,8 +1,8 @@
-"""Published measurements that were collected last, in two halves, and their section of docs/plan-accuracy.md.
+"""Read the published measurements that were collected last, and write their section of docs/plan-accuracy.md.
 
-`points.aside` decides the half by the digest of a row's source. The first half may widen ranges and correct formulas;
-nothing is fitted to the second half. `lengths` marks runs with unpacked rows of different lengths: `length` is the mean
-length, with padding if the trainer counts it.
+The measurements have two halves. `points.aside` decides the half by the digest of a row's source. The first half may
+widen ranges and correct formulas; nothing is fitted to the second half. `lengths` marks runs with unpacked rows of
+different lengths: `length` is the mean length, with padding if the trainer counts it.
 """
 
 from __future__ import annotations

@@ -186,7 +186,9 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
-    """500 tokens on an H100 were once predicted up to 30 times too fast. The CPU's time was fitted to other rows."""
+    """If each GPU has few tokens in a step, the CPU's work limits the speed. The plan once ignored this and predicted
+    steps of 500 tokens on an H100 up to 30 times too fast. These rows were not used to fit the CPU's time.
+    """
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
     assert len(rows) == later.inside(rows) == 3
     loops = [row for row in later.speed_rows() if row["group"] == "moe"]

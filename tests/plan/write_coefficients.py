@@ -53,8 +53,8 @@ def write(
 
 
 def before_now(stack: str, family: str, versions: dict[str, str]) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
-    """A family's rows in the table, and the errors of those that are not exact. Both are empty unless the rows
-    were measured with the installed library versions.
+    """Return a pair from the coefficients file: the measured rows of a family by mode, and for each row that fits the
+    measurement only roughly, its error. Both are empty if the rows were measured with other library versions.
     """
     path = coefficients.table_of(stack)
     if not os.path.exists(path):

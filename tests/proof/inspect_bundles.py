@@ -224,7 +224,9 @@ def sharded(variables: dict[str, str]) -> dict[str, Any]:
 
 
 def rates(args: Any, steps: int = TOTAL) -> list[float]:
-    """The learning rates of a run of TOTAL steps: before the first steps, and after the last of them."""
+    """The learning rates of the first `steps` steps of a run of TOTAL steps: the rate before the first step, and the
+    rate after each step. A schedule that reads a metric has only the first of these rates.
+    """
     import torch
     from transformers import get_scheduler
 

@@ -118,8 +118,8 @@ class SmallRun:
 
     @cached_property
     def rows(self) -> Any:
-        """The training rows in the shape of the bundle's first source, or in all shapes if a checked bundle has
-        several.
+        """The training rows, in the shape of the bundle's first source. If the job checks a bundle with sources of
+        several shapes, the rows have all these shapes.
         """
         sources = self.plan["data"]["sources"]
         if self.job.get("checked") and not self.job.get("library") and not self.job["shape"]:

@@ -282,10 +282,12 @@ def defaults(recipe: str) -> dict[str, Any]:
 def unlike(
     recipe: str, target: str, found: View | None = None, keys: Mapping[str, Any] | None = None
 ) -> dict[str, tuple[Any, Any]]:
-    """Every value that differs between recipe and bundle, by key, as a pair: the published value, and the bundle's.
+    """Every value that differs between a recipe and its bundle, by key, as a pair: the published value, and the
+    bundle's value.
 
-    `found` is another bundle to compare, and `keys` other published values. A key `unset:NAME` is an argument that the
-    recipe leaves out: the default of the recipe's versions is compared, unless they do not have the argument.
+    `found` replaces the recipe's bundle, and `keys` replaces the published values. A key `unset:NAME` is an argument
+    that the recipe does not set. Its published value is the default in the library versions of the recipe; it is
+    skipped if these versions have no such argument.
     """
     found, keys = found or view(recipe, target), keys or published(recipe)
     out: dict[str, tuple[Any, Any]] = {}

@@ -1,7 +1,8 @@
-"""The built-in chat templates render what the published ones render, and mark what TRL's training variants mark.
+"""The built-in chat templates render conversations as the published templates do. They mark the tokens that TRL's
+training variants mark.
 
-The published texts are those that TRL ships for its comparisons, and the renderings of the recipes' templates.
-Mistral's and Vicuna's are written out in Python.
+Some published templates are files that TRL ships. Of the others, renderings.json has digests of the published
+renderings. This file writes the text of Mistral's template itself, and test_templates.py that of Vicuna's.
 """
 
 from __future__ import annotations

@@ -81,7 +81,10 @@ def test_ddp_looks_for_unused_parameters_only_where_experts_may_go_unused() -> N
     ],
 )
 def test_the_older_stack_names_what_is_gathered_again_after_the_forward_pass(strategy: str, name: str) -> None:
-    """torch's ShardingStrategy: the names with ZERO2 and GRAD_OP keep the weights until the backward pass."""
+    """fsdp1 keeps the weights gathered until the backward pass with two values of its sharding strategy,
+    `SHARD_GRAD_OP` and `HYBRID_SHARD_ZERO2`. With the other values, it gathers them again. Source: torch's
+    `ShardingStrategy`.
+    """
     text = spec(OLD, "nodes 2", strategy=strategy, batch="gbs=128 micro=8")
     yaml = compiled(text)["accelerate.yaml"].decode()
     assert f'fsdp_sharding_strategy: "{name}"\n' in yaml

@@ -315,8 +315,8 @@ TRAINED = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca 
 
 @pytest.fixture
 def house(tmp_path, monkeypatch):
-    """A repository with specs that inherit everything from a base, even `train`, a sweep over one of them, and
-    committed bundles.
+    """A repository with three kinds of files: specs that inherit everything from a base, even their `train` line; a
+    sweep over this base; and a committed bundle.
     """
     monkeypatch.chdir(tmp_path)
     git("init", "-q", "-b", "main")

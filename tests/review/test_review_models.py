@@ -125,7 +125,9 @@ def test_pipes_and_links_to_nothing_are_not_waited_for(location: Path) -> None:
 
 
 def test_a_new_file_in_a_folder_of_the_model(location: Path) -> None:
-    """Transformers uses `additional_chat_templates/tool_use.jinja` for rows with tools."""
+    """A new file in the model's folder is reported if transformers reads it: for rows with tools, transformers uses the
+    template `additional_chat_templates/tool_use.jinja`.
+    """
     compiled("a.bundle")
     committed(".")
     put(location, {"models/tiny/additional_chat_templates/tool_use.jinja": "x"})

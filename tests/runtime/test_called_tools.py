@@ -47,7 +47,9 @@ def test_a_tool_that_does_not_end_is_an_error_for_the_model(tool: Any, capsys: p
 
 
 def test_a_result_without_a_text_of_its_own_is_an_error_for_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its text would be its address in memory, which differs from run to run."""
+    """A tool must not return an object that can be written only as its address in memory, because this address differs
+    from run to run.
+    """
     made: list[Any] = [object(), (one for one in "ab"), map(str, [1])]
     for one in made:
         with pytest.raises(TypeError, match="which is not a text"):

@@ -137,7 +137,9 @@ def test_a_weight_that_is_narrowed_without_a_word_stops_the_run(tmp_path: Path) 
 
 
 def test_four_bits_on_a_cpu_still_send_gradients_back_after_an_evaluation() -> None:
-    """In the step after an evaluation, adapters in lower layers learn as they would have before it."""
+    """After an evaluation, a 4-bit layer on a CPU still passes the same gradient to its input as before the evaluation.
+    So the adapters of lower layers still learn.
+    """
     import bitsandbytes
     import torch
 

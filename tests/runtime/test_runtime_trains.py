@@ -138,8 +138,8 @@ print([max(float((x - y).abs().max()) for x, y in zip(first, other)) for other i
 def test_recomputing_and_a_smaller_micro_batch_train_the_same_weights(
     tmp_path: Path, stacks: Stacks, target: str
 ) -> None:
-    """Recomputation changes no bit of the weights. With another micro-batch and the same global batch, gradients are
-    summed in another order.
+    """With recomputation, the trained weights are equal to the last bit. With a smaller micro-batch and the same global
+    batch, they are equal except for rounding, because gradients are summed in another order.
     """
     left = []
     known = load(target)

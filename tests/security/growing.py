@@ -182,7 +182,9 @@ def manifest(n: int) -> bytes:
 
 
 def manifests(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read a manifest of a bundle."""
+    """Return a function that prepares a measurement for the size n. The measured work is reading a bundle's manifest of
+    this size.
+    """
 
     def sized(n: int) -> Work:
         data = make(n).encode()

@@ -108,8 +108,8 @@ def test_visible_text_is_no_command() -> None:
 # EVIL[0] is a comment of the language, so c.xp is legal, and preview, rehearse and tune load the libraries for it.
 @pytest.mark.parametrize("evil", slow_but(EVIL, lambda evil: evil == EVIL[1]))
 def test_no_command_prints_a_command_of_a_runner(evil: str, tmp_path: Path) -> None:
-    """Lines, names, values, comments and file names of a spec contain runner commands. No command of a reviewer prints
-    one of them as a command.
+    """The lines, names, values, comments and file names of a spec contain workflow commands, such as `::error::`. xpc
+    prints them in a form that the GitHub runner does not execute.
     """
     quoted = json.dumps(evil)
     name = evil.replace("/", "") + ".xp"

@@ -203,7 +203,9 @@ def test_a_repository_of_somebody_else_runs_nothing(tmp_path: Path, mark: Path) 
 
 
 def test_the_planted_commands_would_run(tmp_path: Path, mark: Path) -> None:
-    """This shows that the other tests can fail: git alone runs the remote's command when an object is missing."""
+    """Without xpc's protection, git runs the remote's command when an object is missing, so the other tests here can
+    fail.
+    """
     top = two_commits(tmp_path / "work")
     configure(top / ".git", mark, str(top))
     subprocess.run(["git", "cat-file", "-t", MISSING], cwd=top, capture_output=True, check=False)

@@ -1,4 +1,6 @@
-"""Names with one typing mistake, and public names of other libraries, get an answer of their own."""
+"""The help for a misspelt setting contains the correct name. Every argument of the libraries has an answer: a setting,
+an `extra` argument, or a reason.
+"""
 
 from __future__ import annotations
 

@@ -189,8 +189,8 @@ def fits(tool: str, typed: str, text: str, found: Diagnostic, right: str) -> boo
 
 
 def leads_astray(text: str, found: Diagnostic, typed: str) -> bool:
-    """Whether the check still refuses the name or the value after the suggested form is typed, with the value of the
-    spec.
+    """Whether the check still refuses the spec after a user follows the help: the form that the help suggests replaces
+    the unknown name, and the value stays.
     """
     match = re.search(r"write `([^`]*)`", found.help or "")
     if (

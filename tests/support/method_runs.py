@@ -228,8 +228,8 @@ class Warm:
         return self.run(self.compiled(text, name), cwd, target, world, **variables)
 
     def launch(self, bundle: str, cwd: str, *words: str, **variables: str) -> Run:
-        """Run the bundle's launch.sh and wait until it has ended. Each Python interpreter that it starts is a fork of
-        the warm one.
+        """Run the bundle's launch.sh and wait until it has ended. Each Python interpreter that launch.sh starts is a
+        fork of an interpreter that has already imported the libraries.
         """
         python = self.of(payload(bundle)["target"]).python
         return launch(bundle, cwd, *words, PYTHON=python, **variables)

@@ -90,8 +90,8 @@ def _all_learned(read: Read) -> Iterator[Verdict]:
 
 
 def _wrong_turns(read: Read) -> Iterator[Verdict]:
-    """Report a turn of another role that counts in the loss with `assistant_only`, and an answer that does not. Answers
-    that the row excludes from the loss are not reported.
+    """With `assistant_only`, report a turn of the user or the system that bears loss, and an answer that bears no loss.
+    Answers that the row excludes from the loss are not reported.
     """
     learned = Counter(turn for turn, one in zip(read.kept_turns, read.one.learned, strict=True) if one)
     if not read.session.stated.get("assistant_only_loss") or not learned or all(read.one.learned):

@@ -48,8 +48,8 @@ def without_digests(one: Run, other: Run) -> str:
 
 
 def unused_digest(one: Run, other: Run) -> str:
-    """A file whose digests in the two manifests differ, although it belongs to no local model of its run, so that the
-    launch does not compare it; empty if there is none.
+    """A file whose digests differ between the manifests of two runs, and that is not a file of a run's local model. The
+    launch does not check the digest of such a file. Empty if there is no such file.
     """
     was, now = (
         {name: stated for name, stated in run.models.items() if not name.startswith(_folders(run))}

@@ -71,8 +71,8 @@ def _verified(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _tracked(repository: Repository, specs: Specs) -> FolderContents:
-    """The tracked specs, bundles (the outermost, so the sweep of a member) and finished runs. Paths are relative to the
-    top of the repository.
+    """The specs, bundles and finished runs that git tracks. A bundle inside another bundle, such as a member of a
+    sweep, is not listed itself. Paths are relative to the top of the repository.
     """
     index = repository.index()
     names = set(index)

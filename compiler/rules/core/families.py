@@ -65,8 +65,8 @@ def flash_is_exact(spec: Spec) -> bool:
 
 
 def stateful_family(spec: Spec) -> str | None:
-    """The family of a model that is not in the registry, if the family's source in transformers carries a state from
-    token to token; else None.
+    """The model's family, if its layers have a recurrent state, as mamba's do; otherwise None. If the family is
+    unknown, it is guessed from the hub id.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return spec.model.model_type if spec.stack.carries(spec.model.model_type) else None

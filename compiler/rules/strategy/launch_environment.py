@@ -124,7 +124,9 @@ def against_the_spec(spec: Spec) -> Iterator[Finding]:
 
 
 def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
-    """What the spec says against the variable, and what to write if the variable is meant. None if they agree."""
+    """Return a pair: what in the spec contradicts an environment variable, and the setting to write if the variable is
+    right. None if nothing contradicts it.
+    """
     on = value.lower() not in ("", "0", "false", "no", "off")
     if name == "CUDA_VISIBLE_DEVICES" and spec.hardware.gpu is not None:
         visible = len([one for one in value.split(",") if one.strip() and one.strip() != "-1"])

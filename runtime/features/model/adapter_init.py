@@ -1,11 +1,11 @@
 """Initialize LoRA adapters from the base's weights (PiSSA, OLoRA, LoftQ) or from the first rows (EVA).
 
-PiSSA and OLoRA take a part of each adapted weight out of the base and into the adapter: W = W' + s B0 A0. The run
-trains A and B on W'. It saves an adapter of twice the rank, [B, -B0] [A; A0], which adds s (B A - B0 A0) to W, so every
-saved adapter loads on the published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``).
-A resumed run splits the saved adapter and takes the same part out of the base again. A method such as dpo compares with
-the published base, W' + s B0 A0: its reference is a frozen adapter with A0 and B0. So is the reference of LoftQ
-(`loftq.py`), whose adapter corrects a base in 4 bits and changes nothing in it.
+PiSSA and OLoRA move a part of each adapted weight W from the base into the adapter: W = W' + s B0 A0. The run trains A
+and B on W'. The saved adapter has twice the rank, [B, -B0] [A; A0]. It adds s (B A - B0 A0) to W, so it loads on the
+published base (peft converts in the same way, ``path_initial_model_for_weight_conversion``). A resumed run splits the
+saved adapter and takes the same part out of the base again. A method such as dpo compares with the published base, W' +
+s B0 A0: its reference is a frozen adapter with A0 and B0. LoftQ (`loftq.py`) also has a frozen adapter as its
+reference. Its adapters correct the rounding of a 4-bit base, and it leaves the base unchanged.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -58,7 +58,7 @@ class ContinuedAdapter(Feature):
         )
 
     def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
-        """Load the weights into the trainer's adapter."""
+        """Load the weights of the earlier run's adapter into the trainer's adapter."""
         if not is_reference(bundle):
             load_weights(bundle, trainer.model)
 
@@ -89,7 +89,7 @@ def with_reference(bundle: Bundle, model: Any) -> Any:
 def load_weights(bundle: Bundle, model: Any, adapter: str = ADAPTER) -> None:
     """Load the weights of the other run's adapter into an adapter of the model. Raises RunError if they do not fit.
 
-    The dtypes are those of a new run, and the same weights are trained.
+    The model's adapter keeps its own dtypes, and the same weights stay trainable, as in a run with a new adapter.
     """
     import torch
     from peft import load_peft_weights, set_peft_model_state_dict

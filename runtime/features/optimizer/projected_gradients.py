@@ -20,8 +20,9 @@ class ProjectedGradients(Feature):
     """Hooks for a run with GaLore or APOLLO, which project gradients."""
 
     def before_model(self, bundle: Bundle) -> None:
-        """Allow the optimizers' classes, because transformers loads optimizer.pt with `weights_only`, which refuses
-        them. Filter both packages' warning that their AdamW is deprecated, because the spec cannot change it."""
+        """Let torch load optimizer.pt: transformers loads it with `weights_only`, which refuses the projectors'
+        classes. Hide the warning of galore_torch and apollo_torch that their AdamW is deprecated: the spec cannot
+        change it."""
         import torch
 
         warnings.filterwarnings("ignore", category=FutureWarning, message="This implementation of AdamW is deprecated")

@@ -303,7 +303,9 @@ class Publisher:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _upload(self, what: str, folder: str, to: str | None, message: str, new: bool = False, **more: Any) -> None:
-        """Push one commit. A failure is reported now and again at the end; training continues."""
+        """Push one commit. If it fails, the failure is reported immediately and once more after the training, which
+        continues.
+        """
         where = to or "main"
         try:
             if new:

@@ -1,5 +1,6 @@
-"""Conditions of a script that its text does not decide, and for which an import knows more than that: what the script
-writes itself, and what a branch changes.
+"""Conditions on files and columns that the text of a script alone does not decide. An import decides two kinds: a file
+that the script itself writes does not exist yet, and a branch that only removes columns does not change the draft. For
+other conditions, it asks for a decision.
 """
 
 from __future__ import annotations

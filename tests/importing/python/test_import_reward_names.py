@@ -1,5 +1,5 @@
-"""A reward function may use a name that only the script's main block sets. `--rewards` writes the name, too; if nothing
-sets the name, the import reports it.
+"""A reward function may use a name that only the script's main block sets. `--rewards FILE` then writes this assignment
+into FILE, next to the function. If nothing sets the name, the import reports it.
 """
 
 from __future__ import annotations

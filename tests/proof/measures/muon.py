@@ -11,7 +11,7 @@ from small_run import REPOSITORY
 
 
 def _installed(run: Any) -> Any:
-    """The trainer with its bundle's optimizer, set to one step."""
+    """Give the trainer the optimizer of its bundle, and limit the run to one step. Return the trainer."""
     sys.path.append(REPOSITORY)
     from runtime.features.optimizer.muon import MuonTrainer
 

@@ -230,7 +230,9 @@ def _joined(batch: Any, kind: str) -> Any:
 
 
 def advantages(run: Any) -> dict[str, Any]:
-    """Whether advantages grow with the rewards. The rewards have a standard deviation of about 50."""
+    """Whether large rewards (0 and 100, so a standard deviation of about 50) give large advantages. Advantages that are
+    divided by the standard deviation stay near 1.
+    """
     trainer = run.trainer
     trainer.reward_funcs = [lambda completions, **given: [100.0 * (at % 2) for at in range(len(completions))]]
     trainer.model.train()

@@ -100,7 +100,9 @@ def test_explain_lists_the_rules_of_a_setting():
 
 
 def test_a_field_of_a_record_is_not_the_setting_of_its_name():
-    """XP431 calls `evolve`, which reads the names of all fields of a record, such as `hardware` of `Spec`."""
+    """The setting `hardware` is not listed for XP431. This rule calls `evolve`, which reads every field of the record
+    `Spec`, and one of these fields is also named `hardware`.
+    """
     assert "hardware" not in codes()["XP431"][1]
     assert "hardware" in codes()["XP330"][1]
 

@@ -170,8 +170,10 @@ def item(machine: Machine, value: object, key: object, node: ast.AST) -> object:
 
 
 def _changed_in_a_loop(owner: Object, read: Object, each: object) -> object:
-    """The item of `owner` that is `read`, after a loop set every item (`each`), as in `rows[name] =
-    rows[name].map(function)`; `read` itself if no loop did.
+    """Return an item of `owner` after the loops of the script.
+
+    `read` is the item as it was before any loop. `each` is what a loop assigned to every item, as in `rows[name] =
+    rows[name].map(function)`. If no loop assigned anything, the result is `read`.
     """
     if isinstance(each, Unknown):
         return Unknown(each.why, each.location, read)

@@ -66,7 +66,7 @@ class Name:
 
     @property
     def last(self) -> str:
-        """The part after the last dot, such as `bfloat16`."""
+        """The part of the path after the last dot, such as `bfloat16`."""
         return self.path.rpartition(".")[2]
 
 

@@ -259,7 +259,8 @@ def enter(space: int) -> None:
 
 
 def as_command(requested: dict[str, Any], files: list[int]) -> str:
-    """Make this fork look like the program that the client was to start, and return the path of that program.
+    """Give this fork the arguments, the folder, the environment and the open files of the program that the client
+    started. Return the path of that program.
 
     ``requested`` has the program's arguments, folder and environment; ``files`` are the client's open file descriptors.
     """
