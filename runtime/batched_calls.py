@@ -200,7 +200,8 @@ class Recorder:
         return PLACES["token_bytes"](self.tokenizer._tokenizer)
 
     def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
-        """The result of ``function`` for each of ``places``. The texts that its calls tokenize are encoded together.
+        """The results of ``function`` for these row numbers, one result per number. The texts that the calls tokenize
+        are encoded together.
 
         Raises NotBatched if this is impossible, for example because the calls differ when the function runs again.
         """

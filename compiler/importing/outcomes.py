@@ -1,4 +1,4 @@
-"""What an import reports: what became of each imported key, messages, and what a person must decide."""
+"""The result of an import: the outcome of each key, the messages, and the decisions that are left to a person."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """Read the adapter that `lora.from` names, and set the settings that the spec does not state from it. Returns None
+    """Read the adapter that `lora.from` names. Its settings replace those that the spec does not state. Returns None
     after an error.
     """
     value = values["lora.from"]

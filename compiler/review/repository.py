@@ -314,8 +314,8 @@ def stored_file(repository: Repository, path: str, digest: str, size: int) -> st
 
 
 def _entries(listed: bytes, name: str) -> Iterator[tuple[str, str]]:
-    """Split each entry of git's output, which is separated by NUL. An entry has a text, a tab and a path. Raises
-    UsageError if there are too many.
+    """Split git's output into pairs of a text and a path. NUL ends each entry, and a tab separates the text from the
+    path. Raises UsageError if there are too many entries.
     """
     if listed.count(b"\0") > MOST_FILES:
         raise UsageError(f"{name} has more than {MOST_FILES:,} files, too many for xpc")

@@ -185,8 +185,8 @@ class Spec(Getters):
 
     @property
     def starts_apart(self) -> bool:
-        """Whether the model without its adapters is not the model with which training starts: PiSSA and OLoRA subtract
-        the initial adapter from the base, and LoftQ's initial adapter corrects the base in 4 bits.
+        """Whether training does not start with the weights of the base. PiSSA and OLoRA subtract the initial adapter
+        from the base, and LoftQ's initial adapter corrects the rounding of a 4-bit base.
         """
         return self.changes_base or self.get("lora.init") == "loftq"
 

@@ -331,7 +331,9 @@ def _switch(block: Block) -> tuple[str, str] | None:
 
 
 def _clause(name: str) -> str | None:
-    """The clause that corresponds to the name of a block (`lora` to `peft`), or None."""
+    """The clause for a block that another tool names, such as `lora` for the block `peft`. None if no clause
+    corresponds to the block.
+    """
     intended = meaning(name, exact=True)
     if intended is None:
         intended = meaning(name)

@@ -206,8 +206,8 @@ def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
 
 
 def _in_part(part: str, legal: Iterable[str]) -> list[str]:
-    """The last parts of those paths that lead into a part of the model. The part may be called as in the model
-    (`self_attn`), or `attention`, which is accepted for every family.
+    """The last parts of those paths that lead into a half of a layer, attention or MLP. `part` is the name that the
+    model's family has for this half (`self_attn`), or `attention` or `mlp`, which are accepted for every family.
     """
     names = {part, *PARTS.get(PART_OF.get(part, ""), ())}
     return [path.rpartition(".")[2] for path in legal if not names.isdisjoint(path.lower().split(".")[:-1])]

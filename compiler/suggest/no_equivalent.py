@@ -30,7 +30,7 @@ def _table(kind: str) -> dict[str, str]:
 
 @cache
 def _phrases(kind: str) -> tuple[tuple[str, str], ...]:
-    """The names of one kind in no_equivalent.txt, as pairs of name and text."""
+    """The names under one kind of heading in no_equivalent.txt, such as `none`, as pairs: the name, and the answer."""
     out: list[tuple[str, str]] = []
     for block in read_text(__file__, "no_equivalent.txt").split("\n\n")[1:]:
         first, *lines = block.strip().split("\n")

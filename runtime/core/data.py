@@ -61,7 +61,9 @@ def mapped(bundle: Bundle, tokenizer: Any, source: Mapping[str, Any], split: str
 
 
 def row_maker(bundle: Bundle, source: Mapping[str, Any], chat: bool) -> Callable[[Any, int], dict[str, Any]]:
-    """Return the function that converts a stored row, with its number, to trl's row. ``chat``: a template exists."""
+    """Return the function that converts a stored row, with its number, to trl's row. ``chat`` is true if the tokenizer
+    has a chat template.
+    """
     convert = bundle.row_format().to_row
     for feature in bundle.features:
         convert = feature.row_converter(bundle, convert)

@@ -35,11 +35,11 @@ save "out" every={every}
 
 @frozen
 class Case:
-    """One run. Runs of the same `group` compute the same, so their losses are compared; `needs` is a required package.
+    """One run. The runs of a `group` should have the same losses, so their losses are compared. `needs` is a package
+    that the run needs.
 
-    `cards` is the number of GPUs: FSDP over one process shards nothing, and the compiler refuses it. `rows` names the
-    file of the data. `micro` is the number of sequences per GPU; 0 lets the compiler choose, and None takes the
-    campaign's number.
+    `cards` is the number of GPUs. FSDP needs two, because the compiler refuses it for one. `rows` names the file of the
+    data. `micro` is the number of sequences per GPU; 0 lets the compiler choose, and None takes the campaign's number.
     """
 
     name: str

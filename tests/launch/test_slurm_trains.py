@@ -135,7 +135,9 @@ def nodes(cluster: Cluster, job: dict[str, str]) -> list[str]:
 
 
 def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
-    """Wait until a job has requeued itself, and Slurm may start it again on a node that it has used."""
+    """Wait until a job has requeued itself. Then wait two seconds more, because Slurm does not restart a job on a node
+    within the second in which it ended there.
+    """
     try:
         until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again", 150)
     except TimeoutError:

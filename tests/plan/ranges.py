@@ -153,7 +153,7 @@ def narrowest(found: Sequence[Run]) -> tuple[float, float]:
 
 
 def ranges(found: Sequence[Run]) -> dict[str, list[float]]:
-    """The ranges by kind. A range of a special kind contains the base range."""
+    """The range of each kind of run. Each of these ranges contains the range of the kind `base`."""
     base = narrowest([one for one in found if one.kind == "base"])
     out = {"base": base}
     for kind in sorted({one.kind for one in found} - {"base"}):

@@ -1,5 +1,5 @@
-"""Properties of a GPU's bundle that its training step on a CPU keeps. Without this module, variant.py would replace
-them: accumulation, bf16, ZeRO, flash attention's arithmetic.
+"""Keep properties of a GPU's bundle in a training step on a CPU: gradient accumulation, bf16, ZeRO, and the arithmetic
+of flash attention. Without this module, variant.py would replace these properties.
 
 The only half precision is bf16, because torch has no gradient scaler for fp16 without a GPU. Quantized weights are
 loaded by the runtime's own loader.
@@ -17,8 +17,8 @@ FLASH = "flash_attention_2"
 
 
 def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that keep the value of the GPU's bundle, exactly or nearly. Other parts of the plan are
-    changed so that they fit.
+    """Change the plan so that it can run on a CPU. Return the arguments that keep the value that they have for the GPU,
+    or get the nearest value that a CPU can run.
     """
     values, run, more = plan["arguments"], plan["run"], dict[str, Any]()
     for name, most in (("dataloader_num_workers", 1), ("dataloader_prefetch_factor", 4)):  # imports the stack

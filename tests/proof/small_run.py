@@ -50,7 +50,9 @@ class SmallRun:
 
     @cached_property
     def launched(self) -> dict[str, Any]:
-        """What `accelerate launch` would start: launcher, processes, nodes and the variables that it exports."""
+        """What `accelerate launch` would start for the bundle: the launcher, its processes, and their environment
+        variables.
+        """
         return inspect_bundles.launched(self.folder)
 
     @cached_property

@@ -65,7 +65,7 @@ def percent(share: float) -> str:
 
 
 def by_the_bundle(folder: Path, parts: list[Part], seed: int, holdout: int | float | None, more: str = "") -> Any:
-    """The rows that the runtime of the compiled bundle builds from the same data."""
+    """Compile a mixture of these parts, and return the rows that its bundle's runtime builds."""
     lines = ["xpc 1", "", 'train "model" on mix for 1 epochs', "", "hardware cpu", "", "data mix {"]
     for name, weight in parts:
         take = "" if weight is None else f"    take = {percent(weight)}\n"

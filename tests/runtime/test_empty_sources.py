@@ -1,4 +1,4 @@
-"""Sources and evaluation sets without rows, and streams that end before the run does."""
+"""Sources and evaluation sets without rows are refused. A stream that ends before the run does begins again."""
 
 from __future__ import annotations
 

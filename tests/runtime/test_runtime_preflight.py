@@ -25,7 +25,9 @@ def made(tmp_path: Path, pins: str = "") -> Bundle:
 
 
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> list[str]:
-    """Run the checks for two GPUs; return their findings. ``changes`` are differences from two idle V100s."""
+    """Run the preflight checks on a node with two idle V100s, and return the findings. ``changes`` replaces facts about
+    these GPUs, such as their free memory.
+    """
     torch = pytest.importorskip("torch")
     bundle = made(tmp_path)
     bundle.run.update(device="cuda", gpu=V100, processes_per_node=2, world_size=2)

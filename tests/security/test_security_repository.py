@@ -32,7 +32,9 @@ HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-au
 
 
 def config(mark: Path, top: str) -> str:
-    """A configuration that sets every git setting which names a command and which reading commands might use."""
+    """A git configuration that names a command in every setting of which git may execute the command while it reads the
+    repository.
+    """
     run = f"touch {mark}"
     return f"""[core]
 \trepositoryformatversion = 1

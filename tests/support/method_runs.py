@@ -103,8 +103,8 @@ class Small:
 
     @property
     def nightly(self) -> bool:
-        """Whether only `make slow` trains this run. On other stacks, `make test` trains every method in one process,
-        and two methods with adapters.
+        """Whether `make test` leaves this run to `make slow`. `make test` includes all runs on the default stack. On
+        the other stacks, it includes every method in one process without adapters, and sft and grpo with adapters.
         """
         two = self.method in ("sft", "grpo") and self.adapter
         return self.target != DEFAULT and (self.world == 2 or bool(self.adapter)) and not two

@@ -231,8 +231,9 @@ def _copy(
 
 
 def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str]) -> None:
-    """Report globals of the rewards that a function of the script sets (`global categories`), unless the function is in
-    the file of the rewards, too. The file has the values from before the script calls that function.
+    """Report a global variable that the rewards read and that another function of the script sets (`global
+    categories`). The file of the rewards has the value that the variable had before this function was called. Nothing
+    is reported if the function itself is in the file of the rewards.
     """
     called = {one.node.name for one in machine.functions if one.called and isinstance(one.node, ast.FunctionDef)}
     for where, node in _statements(machine, label):

@@ -26,7 +26,7 @@ class Renderer:
         self.tokenizer, self.processor = tokenizer, processor
 
     def __call__(self, conversation: Any, *given: Any, **options: Any) -> Any:
-        """Call the tokenizer's method with the converted messages."""
+        """Call the tokenizer's `apply_chat_template` with the converted messages."""
         batch = bool(conversation) and not isinstance(conversation[0], Mapping)
         turns = [with_parts(one) for one in conversation] if batch else with_parts(conversation)
         return type(self.tokenizer).apply_chat_template(self.tokenizer, turns, *given, **options)

@@ -6,7 +6,7 @@ from ...core.fault_tolerance import FaultTolerant
 
 
 class NonemptyGroupsTrainer(FaultTolerant):
-    """Trainer methods for a run whose weights may all be in one group."""
+    """Trainer methods for a run that may leave one of the optimizer's groups of weights empty."""
 
     def create_optimizer(self, *args: Any) -> Any:
         """transformers' optimizer without its empty groups.

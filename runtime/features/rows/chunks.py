@@ -73,5 +73,7 @@ class Chunks(Feature):
     """Hooks for a run that splits long texts."""
 
     def truncation_limit(self, bundle: Bundle, most: int | None) -> int | None:
-        """None if all rows are plain texts, which lose no token. In a mixture of shapes, other rows are truncated."""
+        """The length for the truncation of rows. None if all rows are plain texts, which are split instead. In a
+        mixture of shapes, the rows of other shapes are truncated.
+        """
         return most if any(one.get("kind") for one in bundle.sources()) else None
