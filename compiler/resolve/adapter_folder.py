@@ -30,8 +30,8 @@ CHANGES_THE_BASE = ("corda", "loftq", "olora", "pissa")
 
 
 def read_adapter(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> AdapterFolder | None:
-    """Read the adapter that `lora.from` names, and take from it the settings that the spec leaves out. Returns None after
-    an error.
+    """Read the adapter that `lora.from` names, and take from it the settings that the spec leaves out. Returns None
+    after an error.
     """
     value = values["lora.from"]
     path, label = str(value.value), value.origin.label

@@ -81,9 +81,8 @@ def test_ddp_looks_for_unused_parameters_only_where_experts_may_go_unused() -> N
     ],
 )
 def test_the_older_stack_names_what_is_gathered_again_after_the_forward_pass(strategy: str, name: str) -> None:
-    """fsdp1 keeps the weights gathered until the backward pass with two values of its sharding strategy,
-    `SHARD_GRAD_OP` and `HYBRID_SHARD_ZERO2`. With the other values, it gathers them again. Source: torch's
-    `ShardingStrategy`.
+    """With `SHARD_GRAD_OP` and `HYBRID_SHARD_ZERO2`, the weights stay gathered until the backward pass. With
+    `FULL_SHARD` and `HYBRID_SHARD`, they are gathered again. Source: torch's `ShardingStrategy`.
     """
     text = spec(OLD, "nodes 2", strategy=strategy, batch="gbs=128 micro=8")
     yaml = compiled(text)["accelerate.yaml"].decode()

@@ -32,9 +32,7 @@ HOOKS = ("reference-transaction", "post-index-change", "query-watchman", "pre-au
 
 
 def config(mark: Path, top: str) -> str:
-    """A git configuration that names a command in every setting of which git may execute the command while it reads the
-    repository.
-    """
+    """A git configuration with a command in each setting whose command git may run while it only reads a repository."""
     run = f"touch {mark}"
     return f"""[core]
 \trepositoryformatversion = 1

@@ -11,7 +11,7 @@ Read = Callable[..., dict[str, Any]]
 
 
 class NamedRoles(Feature):
-    """Hooks for a run whose rows name the speakers of turns in their own words, such as `human` and `gpt`."""
+    """Hooks for a run whose spec says which names of speakers stand for which roles (`user_roles = [customer]`)."""
 
     def row_converter(self, bundle: Bundle, to_row: Read) -> Read:
         """A function that replaces speakers' names by the spec's roles, and then calls ``to_row``."""
