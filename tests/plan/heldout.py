@@ -133,7 +133,7 @@ WHAT = {
     "longest_row": "the card, of the longest row that still ran",
     "torchtune": "active; a model and a loss of its own",
     "deepspeed_gist": "allocated; a loop of its own that keeps earlier micro-batches",
-    "gpu_test": "not told; a trainer of its own over transformers 4.49",
+    "gpu_test": "unknown; a trainer of its own over transformers 4.49",
     "fms_models": "allocated, fms-hf-tuning of Mistral 7B, Mixtral, Llama 2 70B and PowerLM 3B, of transformers 4.45",
 }
 """How the peak of each group was measured, and on what."""
