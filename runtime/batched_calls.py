@@ -102,7 +102,7 @@ class Text:
         """Whether the function relied on a 1 in the assistant mask."""
 
     def names(self) -> list[str]:
-        """The names of the values that a call with this text returns."""
+        """The names of the values that a call of the tokenizer with this text returns."""
         return [*self.options.names, *([MASK] if self.spans is not None else [])]
 
     def answer(self, values: dict[str, Any], encoding: Any, lengths: Any) -> None:

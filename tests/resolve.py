@@ -51,7 +51,9 @@ is assumed to need torch and einops, as its setup.py states; whether it builds i
 
 
 def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
-    """Say in words what a set has in addition to the packages and versions of every bundle of its stack."""
+    """List, as text, those packages and versions of a bundle that are not in the requirements that all bundles of its
+    stack share.
+    """
     base = stack.requirements()
     return ", ".join(f"{name} {pins[name]}" for name in sorted(pins) if base.get(name) != pins[name]) or "nothing"
 

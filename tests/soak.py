@@ -55,7 +55,9 @@ def pieces(seed: int) -> dict[str, list[str]]:
 
 
 def main() -> int:
-    """Run pieces in turn until the minutes are over; the last piece is finished."""
+    """Run pieces (such as the fuzzer) in turn until the given number of minutes has passed. The last piece is not
+    interrupted.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--out", default="soak")

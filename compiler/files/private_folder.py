@@ -1,8 +1,8 @@
 """Small JSON files that xpc stores for its own use, in a cache folder that only the user can write to.
 
-The folder stays open while it is used. It must not be a link, nor contain links. Only regular files of the user are
-read, and only entries are deleted. Commands need no entry: one that cannot be read counts as missing, and one that
-cannot be written is not stored.
+The folder stays open while it is used. It must not be a link, nor contain links. Each file in it is an entry. Only
+regular files that belong to the user are read, and no file other than an entry is deleted. Every command also works
+without entries: an entry that cannot be read counts as missing, and an entry that cannot be written is not stored.
 """
 
 from __future__ import annotations

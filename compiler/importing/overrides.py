@@ -156,7 +156,7 @@ def machines(draft: Draft, found: Machines, overrides: Overrides) -> None:
 
 def machine(text: str) -> str:
     """Check the value of `--hardware`, and return it as it is written in a spec: `8x h100-80gb` becomes `8 x
-    h100-80gb`. Raises ValueError with a legal value.
+    h100-80gb`. Raises ValueError, whose message suggests a legal value.
     """
     found = re.fullmatch(r"\s*(?:(\d{1,4})\s*x\s*)?([\w.-]+)\s*", text)
     if found is None or not 0 < int(found[1] or 1) <= 1024:

@@ -85,8 +85,8 @@ def _defaults(spec: Spec, stated: Mapping[str, Json], other: Stack, cell: Callab
 
 @cache
 def _changed_defaults(stack: Stack, config: str, other: Stack, theirs: str) -> Mapping[str, tuple[Field, Field]]:
-    """The arguments of a class that have another default in another stack. Each has a pair: its field in this stack,
-    and its field in the other stack.
+    """The arguments of a configuration class whose defaults differ between two stacks. The result maps the name of an
+    argument to a pair: its field in the first stack, and its field in the other stack.
     """
     here, there = stack.fields(config), other.fields(theirs)
     pairs = ((new, there.get(name) or there.get(other.rename(name) or "")) for name, new in here.items())

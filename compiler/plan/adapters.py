@@ -72,7 +72,9 @@ def recomputed_too(load: Load) -> float:
 
 
 def _of_an_input(load: Load) -> float:
-    """Bytes of one element of an 8-bit layer's input: 4 if the norms, or all numbers, are float32; otherwise 2."""
+    """Bytes of one element of an 8-bit layer's input. The element is float32 (4 bytes) if the norms are float32, or if
+    the run computes in float32; otherwise it has 2 bytes.
+    """
     return 4.0 if load.widened or load.element == 4 else 2.0
 
 

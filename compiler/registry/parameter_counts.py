@@ -92,8 +92,8 @@ def llama(
 
 
 def _plain(c: Config) -> Shape:
-    """The shape of Mistral and Phi-3: Llama without biases. Phi-3 joins several matrices into one, which does not
-    change the number of parameters.
+    """The shape of Mistral and Phi-3: like Llama's, but never with biases. Phi-3 joins several matrices into one, which
+    does not change the number of parameters.
     """
     s = _dimensions(c)
     return evolve(s, layer_params=_attention(s) + _mlp(s) + 2 * s.hidden, outside=_embeddings(s) + s.hidden)

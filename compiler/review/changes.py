@@ -177,7 +177,9 @@ def _renamed(removed: Sequence[Run], new: Sequence[Run]) -> list[tuple[str, str]
 
 
 def _identity(run: Run) -> bytes:
-    """A member's spec.xp without its comments and its own name."""
+    """The text of a member's spec.xp, without comments, and with MEMBER in place of the member's name. A renamed member
+    of a sweep keeps this text.
+    """
     text = run.read(["spec.xp"]).get("spec.xp", b"").decode("utf-8", "surrogateescape")
     return COMMENT.sub("", text).replace(run.name, MEMBER).encode("utf-8", "surrogateescape")
 

@@ -195,8 +195,8 @@ class UncheckedOperand:
     tree: BundleTree | None = None
 
     def check(self, name: str) -> Operand:
-        """Check the spec as if its file were called `name`. If both arguments are checked under one name, different
-        names of files do not count as a difference.
+        """Check the spec under the file name `name`. `xpc diff` checks both of its specs under one name, so that a
+        difference between their file names is not reported.
         """
         if self.workspace is None:
             return _members(self.folder)

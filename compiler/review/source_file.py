@@ -104,9 +104,9 @@ def _compared(path: str, imported: str, has: str | None) -> str:
 
 
 def _value(spec: Spec, path: str, draft: Draft) -> str | None:
-    """The value of a setting as it is written in a spec; None if the spec has no value. If the value is the name of a
-    file's copy in the bundle, it is replaced by the name that the import gave the file, provided that both have the
-    same contents.
+    """The value of a setting as it is written in a spec; None if the spec has no value. If the value names a copy of a
+    file in the bundle (`files/...`), and the imported draft has a file with the same contents, the draft's name for the
+    file is returned.
     """
     value = spec.get(path_of(path))
     if value is None:

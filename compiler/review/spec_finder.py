@@ -38,8 +38,8 @@ class Specs:
     copies: tuple[str, ...] = ()
 
     def reading(self, changed: Iterable[str]) -> list[str]:
-        """The specs that a change affects by their text: a spec, its lock or one of its bases has changed, or a base is
-        in a submodule that has changed.
+        """The specs that a change affects because a file that belongs to the spec's text has changed: the spec, its
+        lock, one of its bases, or a submodule that contains a base.
         """
         found = set(changed)
         return [

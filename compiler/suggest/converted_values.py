@@ -226,8 +226,8 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """Whether each of the written losses is a loss of some method. For rewards, whether each is built in, or a function
-    in a file.
+    """For the losses in a spec, whether each is a loss of some method. For the rewards in a spec, whether each is a
+    built-in reward, or a function in a file.
     """
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":

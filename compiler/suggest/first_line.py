@@ -87,7 +87,9 @@ def rewrite_first_line(found: Diagnostic) -> Diagnostic:
 
 
 def sentence_of(line: str) -> str | None:
-    """A first line in the order of the language. None if the parts of the line are not clear."""
+    """Rewrite a first line in the order `train MODEL on DATA for LENGTH with OPTIONS`. None if it is not clear which
+    part of the line is which.
+    """
     parts = parsed(line)
     if parts is None:
         return None

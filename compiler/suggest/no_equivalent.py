@@ -147,8 +147,8 @@ def _family(name: str) -> str | None:
 
 
 def no_such_choice(setting: str, choice: str) -> str:
-    """How a help begins for a choice that has no equivalent (`method ppo`): "it has no equivalent, because ...". "" for
-    any other choice.
+    """The beginning of the `help` line for a choice that has no equivalent, such as `method ppo`: "it has no
+    equivalent, because ...". "" for any other choice.
     """
     why = loose_reason(f"{setting} {choice}")
     return "" if why is None else f"{NO_EQUIVALENT.removeprefix('leave it out: ')}{why}; "

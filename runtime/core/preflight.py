@@ -16,8 +16,8 @@ DONE = "XPC_PREFLIGHT"
 
 
 def without_libraries(bundle: Bundle) -> list[str]:
-    """Findings of checks that need no library, made before the launch. With several nodes, they are made later. Raises
-    Finished."""
+    """Before the launch, return the findings of all checks that need no library. On several nodes the result is empty,
+    because one process of each node makes these checks later. Raises Finished if this run is already done."""
     output_folder.check_unfinished(bundle)
     if bundle.run["nodes"] > 1:
         return []

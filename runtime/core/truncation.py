@@ -34,8 +34,8 @@ def watching(bundle: Bundle) -> Iterator[TokenCounts]:
 
 
 def settle(bundle: Bundle, counted: TokenCounts, given: int, prepared: Any) -> None:
-    """Report how many rows were truncated, and how many of ``given`` were dropped. Raises RunError if no row has a
-    token to learn."""
+    """Report how many rows were truncated, and how many rows were dropped. ``given`` is the number of rows before the
+    trainer prepared them. Raises RunError if no row has a token to learn."""
     counted.left_out = max(0, given - len(prepared))
     for feature in bundle.features:
         feature.tokens_counted(bundle, counted, prepared)

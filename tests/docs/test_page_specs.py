@@ -134,8 +134,8 @@ def _inline() -> list[tuple[str, str]]:
 
 
 def _locations(text: str) -> Iterator[str]:
-    """Specs that contain the text where a reader would write it: in the body, in the sentence, and in each clause that
-    has a setting of this name.
+    """Return specs that contain the text at each place where a reader of a page could write it: on its own line, after
+    `with` in the first line, and in each clause that has a setting of this name.
     """
     if text.startswith("train "):
         yield text + "\n"

@@ -41,7 +41,7 @@ def text(*words: str) -> str:
 
 
 def refused(word: str) -> bool:
-    """Whether the rule refuses this argument in `extra_args`."""
+    """Whether the rule XP913 refuses this argument in `extra_args`."""
     found = check_text(text(word).encode(), "spec.xp", Workspace("."))
     return "XP913" in [problem.code for problem in found.problems]
 

@@ -59,7 +59,9 @@ def typos(word: str) -> Iterator[str]:
 
 
 def misspelt(text: str) -> Iterator[tuple[str, str]]:
-    """A spec with one misspelt name, for each name and typo, together with the misspelt name."""
+    """For each name of the spec, yield copies of the spec in which the name has one typo. Each copy comes with the
+    misspelt name.
+    """
     file = parse(Source("t.xp", text))[0]
     locations = {
         span.start: word for span, word in names((*(file.train.options if file.train else ()), *file.statements))

@@ -1,5 +1,5 @@
-"""Hostile and broken input gives a diagnostic or a correct bundle, never a traceback, executed text, or a file
-elsewhere.
+"""Hostile and broken input gives a diagnostic or a correct bundle. It never gives a traceback, it is never executed,
+and it never writes a file outside of the bundle.
 """
 
 import json

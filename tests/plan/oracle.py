@@ -245,7 +245,9 @@ def solve(rows: list[dict[str, float]], values: list[float]) -> tuple[dict[str, 
 
 
 def off_by(family: str, shape: tuple[int, ...], rank: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """For each mode, measured / predicted - 1 of the bytes that a period saves, at the longest measured row."""
+    """The relative error of the prediction for each mode: measured / predicted - 1. Both are the bytes that one period
+    of the layer pattern saves for gradients, at the largest of LENGTHS.
+    """
     from xpc.compiler.plan.coefficients import saved as predicted
 
     known, length, how = facts(family, shape), LENGTHS[-1], modes(family)

@@ -1,4 +1,6 @@
-"""An SVG plot of predicted against measured peaks. Both axes are logarithmic; a point on the diagonal is exact."""
+"""An SVG plot of predicted against measured peaks of GPU memory. Both axes are logarithmic; a point on the diagonal is
+exact.
+"""
 
 from __future__ import annotations
 

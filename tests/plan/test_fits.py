@@ -147,7 +147,7 @@ def test_what_an_evaluation_holds_grows_with_its_own_rows(more: str, packing: st
 
 
 def test_kto_keeps_one_sequence_of_a_sample() -> None:
-    """The second forward pass, for the divergence, is computed without gradients (trl 1.16 `_compute_kl_logps`)."""
+    """The second forward pass of KTO has no gradients, so it keeps no activations (trl 1.16 `_compute_kl_logps`)."""
     more = "zero3\nmodel { attn = flash2 }\nmemory(checkpointing=false)"
     kept = {
         method: plan(spec_of(written(more=f"{more}\n{method}", batch="gbs=64 micro=2 seq=2048"))).memory

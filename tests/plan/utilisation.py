@@ -138,8 +138,8 @@ def trainers(table: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def of_other_models() -> list[Row]:
-    """Runs of fms-hf-tuning with dense models that `tuned` does not have, and with the two kinds of adapter training
-    that it lacks: without fused kernels, and slowed down by PEFT's float32 casts.
+    """Runs of fms-hf-tuning with other models than the runs of `tuned`: dense models that are trained with adapters in
+    one of two ways: without fused kernels, or slowed down by PEFT's float32 casts.
     """
     kinds = {kind for _, _, kind in tuned()}
     rows = [row for row in points.rows("heldout_speed.jsonl") if row["group"] == "fms_models"]

@@ -1,5 +1,5 @@
-"""The rows of a preview equal those in the batches that TRL's own trainer collates, for methods, stacks, templates,
-packing.
+"""The rows of a preview equal the rows of the batches that TRL's own trainer collates. This is tested for methods,
+stacks, chat templates and packing strategies.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Scale:
         return value, int((counted != -100).sum())
 
     def after(self, loss: float) -> None:
-        """Add the loss that the trainer computed for the micro-batch to the actual sum."""
+        """Add the loss that the trainer has computed for this micro-batch to the sum `seen`."""
         self.seen += loss
         self.steps += 1
         if self.slope and self.trainer.accelerator.sync_gradients:

@@ -1,5 +1,5 @@
-"""Every proof: the illegal spec has the claimed effect, the legal one does not, and the code refuses the
-illegal one.
+"""Test every proof. The illegal spec causes the damage that the rule's docstring states, the legal spec does not, and
+`xpc check` reports the rule's code for the illegal spec only.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ def _number(word: str) -> float | None:
 
 
 def decided(keys: Mapping[str, Any], target: str) -> set[str]:
-    """The names of the arguments whose values the published keys decide."""
+    """The names of the arguments whose values are set by these keys of a published configuration."""
     out: set[str] = set()
     for key in keys:
         entry = NAMES.get(key, {})

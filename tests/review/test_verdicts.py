@@ -240,7 +240,9 @@ OF_RUN: Sequence[Edit] = (
 def nothing_wrong(
     edits: Sequence[Edit], kind: str, one: str, folder: str, location: Callable[[random.Random], str]
 ) -> None:
-    """Apply each edit to a copy and check the verdict in both directions; an unedited copy is the same run."""
+    """Apply random edits to copies of a folder. Each time, compare the original with the copy, and the copy with the
+    original: both verdicts must be the one that the edit returns.
+    """
     draw = random.Random(f"{kind} 32")
     copy = folder + ".copy"
     for _ in range(EDITS):

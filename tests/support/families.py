@@ -310,8 +310,8 @@ def unbalanced(model_type: str) -> str | None:
 
 
 def renamed(model_type: str) -> bool:
-    """Whether transformers saves this family's weights under other names than the model has, or has a conversion of
-    names for it.
+    """Whether names of weights in a saved model.safetensors differ from the model's own names, or transformers has a
+    table that converts names for this family.
     """
     import tempfile
 

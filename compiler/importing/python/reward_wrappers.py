@@ -212,8 +212,8 @@ def _constant(value: object) -> bool:
 
 
 def forwarding(name: str, value: Function, made: str, columns: bool) -> str:
-    """The source of a function with the parameters of the script's, which calls what the factory makes. With `columns`,
-    it gets the columns that the script computes.
+    """The source of a function that has the same parameters as the script's function, and passes them on to the
+    function that the factory makes. With `columns`, the function also gets the columns that the script computes.
     """
     given = parameters(value)
     passed = [f"{one.arg}={one.arg}" for one in [*given.args, *given.kwonlyargs]]

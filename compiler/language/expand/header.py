@@ -1,4 +1,6 @@
-"""Read the settings that the header lists after `with`. The value and the settings of a name follow the name."""
+"""Read the settings that the header lists after `with`. In `with seed 7 track wandb name="x"`, the names are `seed` and
+`track`; each is followed by its value and by its own settings.
+"""
 
 from __future__ import annotations
 

@@ -70,8 +70,8 @@ OFF = ("off", "no", "none", "false", "disabled")
 
 
 def followed_by(last: Operand, node: Ref, text: str) -> ExtraWord | None:
-    """The finding for the word `node` after the item `last`, if the word is a unit (`every=10 steps`) or a switch
-    (`packing off`). None if it is neither.
+    """Return a finding if the word `node.name` after the item `last` is a unit (`every=10 steps`) or turns a switch on
+    or off (`packing off`); otherwise None.
     """
     if isinstance(last, Setting) and units.is_unit(node.name):
         count = text[last.value.span.start : last.value.span.end]

@@ -38,8 +38,8 @@ def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
 
 
 def without_digests(one: Run, other: Run) -> str:
-    """A file of a local model that has a digest in one run, while the other run is a bundle without any digest of that
-    model; empty if there is none.
+    """Find a local model whose files have digests in one run, while the other run is a bundle without digests of them.
+    Return the path of one of these files, or "".
     """
     for was, now in _shared(one, other):
         if (one.tree is not None and now and not was) or (other.tree is not None and was and not now):

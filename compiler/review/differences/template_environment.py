@@ -22,7 +22,7 @@ class Generation(Extension):
     tags = {"generation"}  # noqa: RUF012 - jinja2's own form
 
     def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        """Parse the block between the tag and its end, and return its body."""
+        """Parse everything from `{% generation %}` to `{% endgeneration %}`, and return what is between these tags."""
         next(parser.stream)
         return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
 

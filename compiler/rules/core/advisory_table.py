@@ -104,7 +104,9 @@ def _ragged(spec: Spec) -> bool:
 
 
 def _corrects_truncated(spec: Spec) -> bool:
-    """Whether vLLM's probabilities are corrected although `top_p`, `top_k` or `min_p` exclude tokens from sampling."""
+    """Whether TRL corrects for the difference between the probabilities of vLLM and of the trainer
+    (`vllm_importance_sampling_correction`), although `top_p`, `top_k` or `min_p` exclude tokens from sampling.
+    """
     top_p = spec.get("method.top_p")
     left_out = (top_p is not None and top_p < 1) or bool(spec.get("method.top_k")) or bool(spec.get("method.min_p"))
     return left_out and spec.extra_value("trl", "vllm_importance_sampling_correction") is not False

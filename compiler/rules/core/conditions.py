@@ -32,7 +32,7 @@ def has_value(*paths: Path) -> Condition:
 
 
 def enabled(*paths: FlagPath) -> Condition:
-    """True if one of the flags is on."""
+    """A condition that is true if at least one of these settings, which are flags, is on."""
     return lambda spec: any(map(spec.flag, paths))
 
 

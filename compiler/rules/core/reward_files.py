@@ -34,7 +34,7 @@ def _function(code: bytes, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef 
 
 def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None:
     """Return the names of a function's parameters, the names without a default, and whether the function has
-    `**kwargs`. None if the file has no such plain function.
+    `**kwargs`. None if the file has no function of this name, or defines the name in another way, such as by a class.
     """
     found = _function(code, name)
     if found is None:

@@ -95,8 +95,8 @@ def gradients_summed(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP447", "scaled-before-reduce-scatter")
 def scaled_before_reduction(spec: Spec) -> Iterator[Finding]:
-    """`prescale_gradients`, or a `gradient_predivide_factor` other than 1, cannot be used with ZeRO-2 and 3, which
-    reduce-scatter gradients without scaling them first.
+    """`prescale_gradients`, or a `gradient_predivide_factor` other than 1, cannot be used with ZeRO-2 and 3, because
+    ZeRO-2 and 3 do not scale gradients before the reduce-scatter.
 
     Why it is bad: the run ends before its first step.
 

@@ -385,7 +385,9 @@ def _arguments(value: Any, path: str, number: int, marks: Markers) -> Any:
 
 
 def _tool(tool: Any, marks: Markers) -> Any:
-    """A tool with markers in its name and its description."""
+    """A copy of a tool, with markers in its name and its description. The markers show whether the chat template writes
+    both.
+    """
     if not isinstance(tool, dict):
         return tool
     if isinstance(tool.get("function"), dict):

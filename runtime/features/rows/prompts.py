@@ -291,7 +291,7 @@ class PromptRows(Feature):
         return rows
 
     def row_format(self, bundle: Bundle) -> RowFormat:
-        """The format for every shape, with or without a prompt."""
+        """The format that reads rows of every shape, whether or not they have a prompt."""
         return FORMAT
 
     def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:

@@ -334,7 +334,7 @@ class Draft:
         return self.draw.choice(names)
 
     def _repair(self) -> None:
-        """Make a tidy spec consistent, as somebody with experience would write it."""
+        """Change a tidy spec as an experienced user would, so that its settings fit together."""
         batch, modern = self.inside["batch"], self.gpu is not None and self.gpu.capability >= (8, 0)
         if "schedule" not in self.heads:
             self.inside.pop("schedule", None) if self.inside.get("schedule") and self.chance(0.5) else None

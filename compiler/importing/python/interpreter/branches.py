@@ -98,8 +98,8 @@ class Journal:
         return skipped
 
     def apply(self, writes: Writes) -> None:
-        """Make the changes of this branch again, after they were undone. This is done if the script continues only
-        after this branch.
+        """Make the changes of this branch again. They were undone before the other branch was interpreted. This is used
+        if only this branch continues, for example because the other branch raises an exception.
         """
         for (_, key), (container, value) in writes.old.items():
             if isinstance(container, _Items) and isinstance(value, list):
@@ -131,8 +131,8 @@ class _Items(MutableMapping[object, object]):
 
 
 def _merged(join: Join, one: list[object], other: list[object]) -> list[object]:
-    """Merge a list that two branches changed: recorded calls of both branches stay, and lists of different lengths
-    become one unknown item.
+    """Merge a list that two branches changed. If all items are recorded calls, the result has the calls of both
+    branches. Otherwise, if the lengths of the two lists differ, the result has a single unknown item.
     """
     if all(isinstance(each, Object) for each in [*one, *other]):
         known = set(map(id, one))

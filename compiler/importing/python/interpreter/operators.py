@@ -125,7 +125,9 @@ def is_tokens(value: object) -> bool:
 
 
 def _of_tokens(machine: Machine, node: ast.BinOp, left: object, right: object) -> Object | Unknown | None:
-    """Tokens that are joined, or a label for each token of a text (`[-100] * len(tokens)`); None for other values."""
+    """The result of an operator on tokens. `+` joins lists of tokens, and `[-100] * len(tokens)` makes a label for each
+    token. None if the operands are other values.
+    """
     location = machine.location(node)
     if isinstance(node.op, ast.Mult) and isinstance(left, list) and len(left) == 1 and isinstance(right, Unknown):
         known = right.why == LENGTH and is_tokens(right.hidden)

@@ -231,8 +231,8 @@ class Class:
         return [self, *(one for one in self._above() if isinstance(one, Class))]
 
     def _above(self) -> Iterator[object]:
-        """The base classes, each followed by its own base classes. A class of the script occurs once, and there are at
-        most MAX_BASES of them.
+        """Yield the base classes, each followed by its own base classes. A class that the script defines is yielded
+        only once, even if several classes inherit from it. At most MAX_BASES classes of the script are yielded.
         """
         seen, left = {id(self)}, self.bases[::-1]
         while left:
