@@ -41,7 +41,9 @@ class Launch:
 
     @classmethod
     def ask(cls, number: int, _: FrameType | None) -> None:
-        """Signal handler: pass a stop request on to the launch. A Ctrl-C reaches the launch without this."""
+        """Signal handler: pass a stop request on to the launch. SIGINT is not passed on, because a Ctrl-C in the
+        terminal also reaches the launch directly.
+        """
         cls.stopped = True
         if number != signal.SIGINT and cls.process is not None and cls.process.poll() is None:
             cls.process.send_signal(number)

@@ -186,7 +186,9 @@ def draw(folder: str, say: Callable[[str], object]) -> str:
 
 
 def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -> str:
-    """The summary's lines about the folder of the weights (with the base of adapters) and that of merged weights."""
+    """The summary's lines about weights: the folder of the final weights (for adapters, also the name of their base),
+    and the folder of the merged weights, if they are saved.
+    """
     place = f"{folder}  (adapters; their base is {base})" if base else folder
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
 

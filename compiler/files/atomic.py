@@ -2,9 +2,9 @@
 process is killed meanwhile.
 
 The new folder is made next to its target under a hidden name, and then renamed. Meanwhile this process holds a lock on
-it, which the kernel releases if the process dies. By the missing lock, the next write to the target recognizes what a
-killed process has left behind: if the target is missing, that write restores the old folder; everything else is
-removed.
+it, which the kernel releases if the process dies. So a hidden folder without a lock was left behind by a killed
+process. The next write to the target cleans up: if the target is missing, it restores the old folder from the hidden
+one; everything else is removed.
 """
 
 from __future__ import annotations

@@ -304,7 +304,7 @@ def read_file(path: str, limit: int) -> bytes:
     device.
 
     There is one exception: /dev/stdin and /dev/fd/N may be pipes, because a shell makes them for `<(...)`. Other pipes
-    and devices are refused. Raises OSError with a sentence.
+    and devices are refused. Raises OSError, whose message is a sentence for the user.
     """
     own = path.startswith(("/dev/fd/", "/proc/self/fd/")) or path == "/dev/stdin"
     kind = os.stat(path).st_mode

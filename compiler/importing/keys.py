@@ -1,4 +1,5 @@
-"""Key tables. They are TOML files. If the name of a tool's key alone decides how it is handled, it has an entry there.
+"""Read key tables: TOML files with the keys of another tool. A key has an entry if its name alone decides how the
+import handles it. For example:
 
     cutoff_len = { renamed = "max_length" }
     plot_loss = { irrelevant = "metrics are written anyway" }

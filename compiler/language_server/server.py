@@ -198,7 +198,7 @@ def defined(server: LanguageServer, params: types.DefinitionParams) -> types.Loc
 
 @SERVER.feature(types.TEXT_DOCUMENT_FORMATTING)
 def formatted(server: LanguageServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-    """The edit with which a document is formatted as by `xpc fmt`. None if the text has syntax errors."""
+    """The edit that formats a document as `xpc fmt` does. None if the text has syntax errors."""
     document = server.workspace.get_text_document(params.text_document.uri)
     source = as_source(document.source)
     tree, wrong = parse(source)

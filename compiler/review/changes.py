@@ -126,8 +126,8 @@ def _value_key(one: Run, other: Run) -> Iterator[object]:
 
 
 def _file_key(one: Run, other: Run) -> Iterator[object]:
-    """The lines in which the files of the old and the new version of a member on disk differ; empty if they are equal.
-    This is the key by which members are grouped.
+    """Compare the files of two versions of a member of a sweep on disk, and yield the lines that differ. Nothing is
+    yielded if the files are equal. Members with equal results are shown as one group.
     """
     names = differing(one.digests, other.digests)
     if one.digests.get("spec.xp") != other.digests.get("spec.xp"):

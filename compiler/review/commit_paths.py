@@ -1,4 +1,6 @@
-"""Paths of a commit, relative to its top folder: those below a folder, and links in them."""
+"""Work on sorted paths of a commit, relative to its top folder: find the paths below a folder, and resolve symbolic
+links in a path.
+"""
 
 from __future__ import annotations
 

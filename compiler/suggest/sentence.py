@@ -89,7 +89,7 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """What to write if a block about the model contains the name of the model. None for any other name."""
+    """If an unknown name in a block `model` is the name of a model, what to write instead; otherwise None."""
     known = registry.find_model(unknown.name) is not None and unknown.node is None
     if clause == "model" and known:  # a block that begins with the model's name: `model qwen2.5-0.5b`
         return f"write `train {unknown.name} on DATA`: the first line names the model"

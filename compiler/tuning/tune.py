@@ -153,7 +153,9 @@ def _name(change: Change) -> str:
 def _read(
     options: argparse.Namespace, spec: CheckedSpec, found: Sequence[Probe], workspace: Workspace
 ) -> tuple[list[str], int]:
-    """Return the lines to print, and the exit status: a table of the probes' measurements, and the best change."""
+    """Return a pair. Its first item is the lines to print: a table of the probes' measurements, and the best change.
+    Its second item is the exit status.
+    """
     # the measurements of a probe stand for the complete run with the same change
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")

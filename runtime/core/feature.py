@@ -119,7 +119,7 @@ class Feature:
         """Called on process 0, once this run has locked its output folder. Raises RunError."""
 
     def libraries_imported(self, bundle: "Bundle") -> None:
-        """Called after transformers and trl, which set warning filters, are imported: filter harmless warnings."""
+        """Filter harmless warnings. Called after transformers and trl are imported, because they set filters, too."""
 
     # Tokenizer, rows and model
 

@@ -74,10 +74,10 @@ def unplanned(row: Row) -> str:
 
 
 def apart() -> list[Row]:
-    """The runs of throughput_points.jsonl that are not llm-foundry's, with the fields of held-out rows.
+    """Runs of throughput_points.jsonl that llm-foundry did not publish, in the form of the rows of heldout_speed.jsonl.
 
-    Only a row's notes say whether the run recomputes. HSDP counts as FSDP within one machine. All LoRA rows count as
-    runs with a fused kernel ("TE+triton").
+    A run recomputes activations if "GC" is in the row's `method`. HSDP counts as FSDP within one machine. All LoRA rows
+    count as runs with a fused kernel ("TE+triton").
     """
     found = []
     for row in points.rows("throughput_points.jsonl"):

@@ -59,5 +59,7 @@ def test_the_plan_counts_what_is_kept(family: str, dtype: torch.dtype) -> None:
 
 
 def test_of_eager_attention_nothing_is_kept() -> None:
-    """With eager attention nothing more is saved (XP483), except one or two empty tensors."""
+    """With eager attention, `checkpointing(selective)` saves no more tensors than full recomputation (XP483), except
+    one or two empty ones.
+    """
     assert abs(held("llama", "eager", torch.float32, True) - held("llama", "eager", torch.float32, False)) < 100

@@ -263,7 +263,8 @@ def table() -> dict[str, object]:
 def seed(known: list[float]) -> list[float]:
     """One run of the seed recipe on V100 in fp32, with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
 
-    Communication and memory reads are taken from A100; the remaining time is that of its matrix products.
+    The weights of communication and of memory reads are those that were fitted to A100. The time that they do not
+    explain gives the weight of the matrix products.
     """
     gpu = find_gpu("v100-32gb")
     assert gpu is not None

@@ -86,8 +86,8 @@ def before(plan: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _little_memory() -> None:
-    """Let psutil report 2 GiB. Continuous batching takes most of the memory that psutil reports, and other runs need
-    it.
+    """Let psutil report that the machine has 2 GiB. Continuous batching takes most of the memory that psutil reports,
+    and would leave too little to other processes of the tests.
     """
     import psutil
 

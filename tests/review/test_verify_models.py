@@ -94,7 +94,9 @@ def test_quick_trusts_size_times_and_inode(location, monkeypatch):
 
 @pytest.mark.parametrize("words", [["--spec", "x.xp", "x.bundle"], ["--all"]])
 def test_quick_reads_no_weights_for_the_spec_and_the_lock(location, monkeypatch, words):
-    """The spec was once compiled with all files read again, and the output did not say how they were compared."""
+    """Test that `verify --quick` compiles the spec without reading the files of local models again, and that the output
+    says how these files were compared. Both were once wrong.
+    """
     monkeypatch.setattr(file_memory, "SETTLED", -1.0)
     # Status 1 means that the lock does not pin packages yet.
     assert run(location, "lock", "x.xp")[0] == 1

@@ -1,4 +1,5 @@
-"""Print the values with which `generate` samples for a model with other values in its generation_config.json.
+"""Print the values with which `generate` really samples, if the caller passes values that differ from those in the
+model's generation_config.json.
 
 python sampled_as_stated.py FOLDER    # prints JSON: the values without and with the runtime's correction
 """

@@ -23,7 +23,7 @@ FREE = "Padding-free training is enabled, but the attention implementation is no
 
 @pytest.fixture
 def printed() -> Iterator[list[str]]:
-    """The messages that reach the handler of the loggers."""
+    """The messages that the tested loggers print. The loggers and their filters are restored after the test."""
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]

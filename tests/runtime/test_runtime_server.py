@@ -51,7 +51,9 @@ def test_the_words_of_each_program() -> None:
 
 
 def test_trl_itself_starts_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command is that of TRL's own script, except for values that are vLLM's defaults and that no bundle states."""
+    """The command that starts vLLM's server has only options that TRL's own script passes as well. TRL's script also
+    passes a few options that no bundle states, with vLLM's defaults as their values.
+    """
     scripts = pytest.importorskip("trl.scripts.vllm_serve", reason="the stack is not installed")
     monkeypatch.setattr(scripts, "is_vllm_available", lambda *_, **__: True)
     arguments = scripts.ScriptArguments(model="org/model", tensor_parallel_size=2, data_parallel_size=4, port=8001)

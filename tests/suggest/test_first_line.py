@@ -1,4 +1,6 @@
-"""A first line with another order, other words or another unit gets the line in the language's order."""
+"""If the first line has another order, other words or another unit than the language, the finding's edit writes it as
+the language does.
+"""
 
 from __future__ import annotations
 

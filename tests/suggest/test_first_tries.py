@@ -223,7 +223,7 @@ ROW = '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "co
 )
 @pytest.mark.parametrize("form", ["", "format = messages\n"])
 def test_missing_file_suggests_a_similar_one_or_none(tmp_path, path, message, help, form):
-    """A file is not suggested only because it ends in `.jsonl`, as the missing one does."""
+    """A similar file name is suggested. A file whose only likeness is the ending `.jsonl` is not suggested."""
     root = put(tmp_path, dict.fromkeys(("messages.jsonl", "pref.jsonl", "eval.jsonl"), ROW))
     text = f'train qwen2.5-0.5b-instruct on "{path}" for 10 steps with 1 x h100-80gb gbs=8 micro=2\ndata {{\n{form}}}\n'
     found = first(text, "XP123", root)

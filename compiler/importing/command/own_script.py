@@ -200,8 +200,8 @@ ADDED = ("batch.", "data.", "optimizer", "schedule", "precision", "memory", "lor
 
 
 def _add(named: Draft, script: Draft) -> None:
-    """Copy to the draft `named` the settings that the code of the script states, each with a warning, and the names of
-    columns.
+    """Add settings from the draft `script`, which was read from the code of the script, to the draft `named`. Each
+    added setting gets a warning. The names of columns are copied, too.
     """
     _columns(named, script)
     for path, written in script.settings.items():

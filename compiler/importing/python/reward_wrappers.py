@@ -168,8 +168,8 @@ def parameters(value: object) -> ast.arguments:
 
 
 def factory(value: object, statements: list[tuple[str, ast.stmt]]) -> ast.FunctionDef | None:
-    """The function at the top of the script that makes this reward and returns it; None if there is none. Only such a
-    function can be called in the file of the rewards: another one may train.
+    """The top-level function of the script that defines this reward and returns it; None if the reward was made in
+    another way. The file of the rewards calls this function, so it must do nothing else, such as training.
     """
     if not isinstance(value, Function) or len(value.scopes) != 2 or isinstance(value.node, ast.Lambda):
         return None

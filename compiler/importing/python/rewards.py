@@ -117,7 +117,9 @@ def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
 
 
 def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> list[tuple[str, str]]:
-    """Set the tools and the environment of a script. Returns the file and name of each function or class to copy."""
+    """Set `method.tools` and `method.environment` from the trainer's arguments in a script. Returns the file and the
+    name of each function or class that must be copied from the script.
+    """
     out: list[tuple[str, str]] = []
     for argument, path in (("tools", "method.tools"), ("environment_factory", "method.environment")):
         given = program.argument(trainer, argument)
@@ -131,7 +133,7 @@ def _called(draft: Draft, trainer: Object, overrides: Overrides, file: str) -> l
             at_top = isinstance(value, Class) or (isinstance(value, Function) and len(value.scopes) == 1)
             if not name or not (at_top or (isinstance(value, Name) and _defined(overrides, name))):
                 why = value.why if isinstance(value, Unknown) else "it is no function or class at the top of the script"
-                draft.error(location, why, "define the reward at the top level of the reward file")
+                draft.error(location, why, "define it at the top level of the script or of the reward file")
                 continue
             if not _defined(overrides, name):
                 out.append((label, name))

@@ -125,8 +125,8 @@ def _images(session: Session, images: Sequence[Mapping[str, Any]]) -> list[dict[
 
 
 def _why_dropped(session: Session, capture: Capture) -> tuple[str, int]:
-    """The reason why the trainer drops a row, and the `seq` with which it would not. This `seq` is 0 if the row is not
-    dropped because of its length.
+    """Return a pair: the reason why the trainer drops a row, and a `seq` with which the trainer would keep it. This
+    `seq` is 0 if the row is not dropped because of its length.
     """
     most = session.core("truncation").limit(session.bundle)
     longest = max(capture.full_lengths(), default=0)

@@ -32,8 +32,8 @@ MASKS = ("assistant_masks", "completion_mask")
 class Scan:
     """Prepares all training rows, or the first rows of each source, with one trainer.
 
-    `rows` is the largest number of rows that are read of a local source, and `of_hub` of a source on the hub. None
-    means that all rows are read. `say` prints the progress.
+    At most `rows` rows are read of each local source, and at most `of_hub` rows of each source on the hub; None means
+    all rows. `say` prints the progress.
     """
 
     def __init__(self, session: Session, rows: int | None, of_hub: int | None, say: Say) -> None:

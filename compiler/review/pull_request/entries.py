@@ -340,7 +340,9 @@ def _cause(path: str, was: Operand, now: Operand) -> tuple[str, ...]:
 
 
 def _bundled(spec: Spec) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    """Return two mappings from names to contents: the files to which a spec refers, and its lists of packages."""
+    """Return two mappings from file names to contents. The first has the files that the spec names, such as templates;
+    the second has the requirements files, which list packages.
+    """
     lists = {name: data for name, data in spec.bundled.items() if installs(name)}
     return {name: data for name, data in spec.bundled.items() if name not in lists}, lists
 

@@ -84,11 +84,11 @@ def divided(spec: Spec) -> Iterator[Finding]:
     """PiSSA and OLoRA decompose the weights of the base before the first step, so these weights must be neither
     quantized nor sharded by FSDP. ZeRO-3 may shard them, because it can gather them one by one. EVA runs the model on
     rows of the data before the first step. So EVA needs weights that are not sharded at all, and rows that are not
-    split by `context_parallel`. EVA's base may be quantized. LoftQ decomposes what the weights lose when they
-    are rounded to 4 bits. So LoftQ needs a base of 4 bits (`qlora`), which is not sharded.
+    split by `context_parallel`. EVA's base may be quantized. LoftQ decomposes the rounding error of a base in 4 bits.
+    So LoftQ needs a base of 4 bits (`qlora`) that is not sharded.
 
     Why it is bad: no process has the complete weights, or the weights are 4-bit or 8-bit codes, which cannot be
-    decomposed. For LoftQ, nothing was taken away.
+    decomposed. For LoftQ, a base that is not rounded has no error to decompose.
 
     Without this rule: RuntimeError for EVA under ZeRO-3 ("must be 2-D"), and TypeError for PiSSA over a quantized base.
     OLoRA subtracts its initial adapter and quantizes the base again, so the saved adapter does not fit the published

@@ -203,7 +203,9 @@ def doubled(state: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any
 
 
 def _load(model: Any, folder: str, *args: Any, **options: Any) -> Any:
-    """Load the trained half of an adapter that this run has saved; peft's ``load_adapter`` would load both halves."""
+    """Load an adapter that this run has saved, without the half that subtracts the initial adapter. peft's
+    ``load_adapter`` would load both halves.
+    """
     from peft import set_peft_model_state_dict
 
     saved, layers = _read(folder), dict(adapted_layers(model))
@@ -221,7 +223,7 @@ def _read(folder: str) -> dict[str, Any]:
 
 
 def _as_saved(name: str) -> str:
-    """The end of a matrix' name in a saved file, in which peft omits the adapter's name."""
+    """Remove the adapter's name from the end of a weight's name, because peft's saved files do not contain it."""
     return name.replace(f".{ADAPTER}", "")
 
 

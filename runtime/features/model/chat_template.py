@@ -1,4 +1,6 @@
-"""Set the chat template of the bundle, which must be unchanged, or of a local model; check that rendering ends."""
+"""Set the tokenizer's chat template to the template in the bundle, after a check that this file is unchanged. If the
+bundle has no template, a local model keeps its own. In both cases, check that the template finishes rendering.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -2,8 +2,8 @@
 
 Each pair of matrices is the best approximation of what the rounding to 4 bits took away: s B A = W - Q(W) on `rank`
 directions. The base does not change, so the saved adapter loads on the published base in 4 bits. peft's
-``replace_lora_weights_loftq`` computes the same matrices where s is 1, and leaves s out otherwise: with an alpha of
-twice the rank, the first step would be as far from the published weights as without LoftQ. It also runs only on a GPU.
+``replace_lora_weights_loftq`` is not used for two reasons. It runs only on a GPU, and it computes B A as if s were 1.
+If alpha is twice the rank, s is 2, and the first step would be as far from the published weights as without LoftQ.
 """
 
 from collections.abc import Callable, Mapping

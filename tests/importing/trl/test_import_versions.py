@@ -1,5 +1,5 @@
-"""The argument names in a TRL file show its version. A default that differs among the possible versions is stated;
-`--trl` selects one.
+"""The argument names in a TRL file show for which versions of TRL it was written. If a default differs among these
+versions, the import reports it in a warning. `--trl` names the version whose defaults are used.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Differential:
         self.needs = {one.code: one.needs for one in proofs if one.needs}
 
     def run(self) -> Report:
-        """Run everything; the temporary folder is removed at the end."""
+        """Check generated specs in the libraries, and train some of them. At the end, remove the temporary folder."""
         begun = time.monotonic()
         report, targets = self.report, tuple(self.lookers)
         try:

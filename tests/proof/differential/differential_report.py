@@ -167,7 +167,9 @@ Not covered:
 
 
 def page(report: Mapping[str, Any], found: str = "") -> str:
-    """The page of a published report; `found` is the text of found.toml."""
+    """Format the results of a published differential run as a page of the documentation. `found` is the text of
+    found.toml, which lists the findings of earlier runs and how each was handled.
+    """
     lines = [INTRODUCTION]
     command = "python tests/proof/differential/differential.py"
     lines += [

@@ -1,7 +1,8 @@
-"""Storing a frozen base in bf16 changes an adapter less than another size of the micro-batch does.
+"""The dtype of a frozen base (bf16 or fp32) changes the trained adapter less than half as much as the size of the
+micro-batch (2 or 4) does.
 
-The default dtype is fp32, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored in fp32, so the
-test also rounds its weights; a checkpoint published in bf16 is not rounded.
+A frozen base is stored in fp32 by default, and `xpc check` proposes bf16 (`note_frozen_dtype`). The tiny base is stored
+in fp32, so the test also rounds its weights; a checkpoint published in bf16 is not rounded.
 """
 
 from __future__ import annotations

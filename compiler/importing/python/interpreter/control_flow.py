@@ -147,8 +147,8 @@ def _for(machine: Machine, node: ast.For | ast.AsyncFor) -> str:
 
 
 def _after_loop(ends: str) -> str:
-    """How the block around a loop ends early, if the body of the loop ends with `ends`. `return` also ends the block;
-    `break` and `continue` end only the loop.
+    """If the body of a loop ends with `ends`, return how this ends the block that contains the loop. `return` also ends
+    that block. `break` and `continue` end only the loop, so the result is "".
     """
     return "" if ends.startswith(LOOP) else ends
 

@@ -56,7 +56,9 @@ def length(machine: Machine, value: list[object], node: ast.AST) -> Object:
 
 
 def part(machine: Machine, value: list[object], ends: list[object], node: ast.AST) -> list[object]:
-    """Compute `rows[start:end]`: the same list, whose row comes from a part of the file."""
+    """Compute `rows[start:end]`. The result is a list with one row, as `rows` is, but this row records that it comes
+    from a part of the file.
+    """
     location = machine.location(node)
     made = Object(f"{ROWS}[:]", [Argument(one, location) for one in ends], {}, location, source_of(value[0]))
     return [_moved(value[0], made)]
