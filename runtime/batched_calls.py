@@ -141,7 +141,9 @@ class Encoding:
 
 
 class WithoutOffsets:
-    """The tokenizers.Tokenizer of a tokenizer, whose method for a batch computes no offsets."""
+    """Wraps a fast tokenizer's tokenizers.Tokenizer. `encode_batch` computes no offsets, because it calls
+    `encode_batch_fast`.
+    """
 
     def __init__(self, core: Any) -> None:
         object.__setattr__(self, "core", core)

@@ -189,8 +189,8 @@ def _files(table: Mapping[str, object]) -> dict[str, str]:
 
 
 def _table(path: str, head: str) -> dict[str, object] | None:
-    """Read a manifest: a TOML file with the tables `files` and `head` (`bundle` or `sweep`). Returns None for other
-    files.
+    """Read a manifest: a TOML file with a table `files` and a second table, whose name is `head` ("bundle" or "sweep").
+    Returns None for other files.
     """
     table = read_toml(path)
     if table is None or not isinstance(table.get("files"), dict):

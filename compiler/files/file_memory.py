@@ -77,7 +77,7 @@ class FileMemory:
 
 
 def user_memory() -> FileMemory | None:
-    """The facts that are stored in the user's cache folder, `~/.cache/xpc/data`. None if the cache is turned off
+    """The `FileMemory` in the user's cache folder, `~/.cache/xpc/data`. None if the cache is turned off
     (XPC_CACHE=off).
     """
     from xpc.compiler.files.private_folder import private_folder

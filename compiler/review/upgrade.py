@@ -77,7 +77,7 @@ class Upgrade:
         return checked.spec, checked.problems
 
     def difference(self, after: CheckedSpec) -> Difference:
-        """The differences between the run before the move and the run `after`."""
+        """The differences between the run before the upgrade and the run `after` it."""
         return compare(Run("", self.before), Run("", after))
 
     def pin(self) -> Difference:

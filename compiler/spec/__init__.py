@@ -250,8 +250,8 @@ class Spec(Getters):
 
     @property
     def drops_masks(self) -> tuple[FlagPath, ...]:
-        """The flags that are on, such as packing, and because of which the stack's trainer (trl 0.18) drops the
-        completion mask and trains on all tokens.
+        """Those of the flags `packing`, `padding_free` and `liger` that are on and make the stack's trainer (trl 0.18)
+        drop the completion mask, so that it trains on all tokens.
         """
         paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
         conflicts = self.stack.facts.completion_only_conflicts

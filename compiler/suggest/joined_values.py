@@ -144,7 +144,9 @@ def _of_words(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
 
 
 def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
-    """Whether a finding is about a further word of a value, and does not report the value itself."""
+    """Whether a finding is about the second or a later word of a value at one of these locations. A finding that
+    reports the value itself does not count.
+    """
     label = found.primary
     return label is not None and not found.message.startswith("a value is one word") and any(
         name == label.source.name and span.start < label.span.start < span.end for name, span in locations

@@ -199,8 +199,8 @@ def conditions() -> str:
 
 
 def explained(one: Entry, rows: list[TableRow], holds: Mapping[str, list[str]]) -> list[str]:
-    """The section of a code on its page: the explanation, with the example before the source, and the proofs of the
-    code's rows.
+    """The section about a code on the page of the rules: the explanation, an example, the source, the stacks on which
+    the rule applies, and the rows of the rule table, each with its proof.
     """
     text, lead, source = markdown(one.text).partition(f"\n\n{SOURCE}")
     for part in PARTS:

@@ -11,7 +11,9 @@ from stacks import payload
 
 
 def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
-    """Wait until a random moment of this start: before its first step, at or after a later step, or during a save."""
+    """Wait until a random moment of a run that has just started: before its first step, at or after a later step, or
+    during a save.
+    """
     steps, lasts = payload(bundle)["arguments"]["max_steps"], here.lasts[bundle]
     first = int(going.before[-1].split("-")[1]) if going.before else 0
     step, where = chance.randint(first + 1, max(first + 1, steps - 1)), chance.choice(["start", "save", "step", "step"])

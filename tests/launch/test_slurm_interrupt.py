@@ -1,4 +1,6 @@
-"""Ctrl-C in a terminal whose srun runs a bundle on another node."""
+"""Press Ctrl-C in the terminal of an srun command whose bundle runs on another node: the run saves a checkpoint and
+ends.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The bundle states values that the libraries' classes would fill in by default, and one mistake in a spec gives one
-error.
+"""A wrong evaluation interval gives one error. An evaluation at the start reads held-out rows, too. Deprecated
+arguments cannot be written in `extra trl`.
 """
 
 import pytest

@@ -200,9 +200,10 @@ def packed(model: Any) -> Any:
 
 
 def only_norms(model: Any) -> Any:
-    """The model with float32 norms and bf16 embeddings, as TRL before 1.0 leaves a 4-bit base in bf16.
+    """Change the norms to float32 and the embeddings to bf16, as TRL before 1.0 does for a bf16 run on a base in 4
+    bits.
 
-    It follows the rules of TRL's peft_module_casting_to_bf16.
+    The code follows the rules of TRL's peft_module_casting_to_bf16.
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.LayerNorm) or "norm" in name:

@@ -109,8 +109,8 @@ def test_a_switch_of_the_closed_form_counts_what_the_module_holds(switch):
 
 
 def test_no_model_type_of_transformers_is_counted_wrongly():
-    """For each model type, the registry gives a message or the count of the real module, from all keys of a saved
-    config.json.
+    """For the other model types of transformers, the registry computes the number of parameters from a saved
+    config.json that has all keys. It returns the real model's number, or a message that the number is unknown.
     """
     pytest.importorskip("transformers")
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING

@@ -1,4 +1,6 @@
-"""Models with layers that do not attend to the complete context, compared with the library that refuses them."""
+"""The compiler knows which models have layers that do not attend to the complete context. The tests compare it with
+accelerate, which refuses context parallelism for such models, and with transformers' configurations.
+"""
 
 import pytest
 

@@ -65,7 +65,7 @@ def surveyed(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
 
 
 def footer(make: Callable[[int], bytes]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read the footer of a Parquet file."""
+    """Return a function of the size n. It returns the work to be timed: reading the footer of a Parquet file."""
 
     def sized(n: int) -> Work:
         found = make(n)

@@ -1,4 +1,6 @@
-"""A misspelt path of a setting, or a getter of another kind, is a type error for mypy and an exception at run time."""
+"""mypy reports a misspelt path of a setting, and a getter that does not fit the kind of the setting. At run time, both
+raise an exception.
+"""
 
 import os
 import subprocess

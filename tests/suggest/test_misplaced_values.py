@@ -1,4 +1,4 @@
-"""A wrong name in parentheses, whose value decides which setting is suggested."""
+"""A setting in parentheses has an unknown or misplaced name, and its value decides which setting the help suggests."""
 
 from __future__ import annotations
 

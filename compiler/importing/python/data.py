@@ -126,7 +126,6 @@ def _step(machine: Machine, out: Data, step: Object) -> None:
 
 
 def _is_number(given: Argument | None, number: float) -> bool:
-    """Whether an argument is this number."""
     return given is not None and isinstance(given.value, int | float) and given.value == number
 
 

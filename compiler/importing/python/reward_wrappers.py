@@ -130,7 +130,7 @@ def called(value: object) -> Function | None:
 
 
 def name_of(value: object, taken: list[str]) -> str:
-    """A name for such a reward that no other reward has."""
+    """A name for a reward that the script makes at run time. No name in `taken` is used again."""
     inner = called(value)
     if isinstance(value, Instance):
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", value.kind.name).lower()

@@ -244,7 +244,7 @@ def continued(draft: Draft, entry: Entry | None) -> None:
 
 
 def new_tokens(draft: Draft, entries: list[Entry]) -> None:
-    """Set the tokens to add to the vocabulary, joined from all given keys."""
+    """Set `model.tokens`, the tokens to add to the vocabulary, from several keys. Repeated tokens are added once."""
     lists = [(entry, [] if entry.off else words(entry)) for entry in entries]
     every = tuple(dict.fromkeys(one for _, names in lists for one in names or ()))
     for entry, names in lists:

@@ -60,7 +60,9 @@ def _bounds(found: re.Match[str]) -> str:
 
 
 def _allowed(bounds: str) -> frozenset[str]:
-    """The versions of versions.json within bounds. An older release than these counts as the oldest of them."""
+    """The versions in versions.json that satisfy the bounds of a requirement, such as `>=0.18,<1`. If a requirement
+    pins an older release than all of them, the oldest version counts, and for a newer release the newest version.
+    """
     known = [tuple(map(int, one.split("."))) for one in numbers()]
     kept = set(known)
     for sign, major, minor, rest in BOUND.findall(bounds):

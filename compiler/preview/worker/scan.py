@@ -239,7 +239,7 @@ class Scan:
         return self._sorted(lambda length: True)[:many]
 
     def cut(self, many: int) -> list[int]:
-        """The first `many` rows that exceed the length limit, as values of the column `ROW`."""
+        """The numbers of the first `many` rows that exceed the length limit, as in the column `ROW`."""
         most = self.session.core("truncation").limit(self.session.bundle)
         return [] if most is None else sorted(self._sorted(lambda length: length > most))[:many]
 

@@ -2,8 +2,8 @@
 pre-commit hooks.
 
 The Action verifies everything in its folders, with `--strict`. A hook verifies what the changed files belong to: the
-bundle, the sweep or the run that contains such a file, and the lock and the bundle of each spec that reads one, for
-example of each spec that extends a changed base.
+bundle, the sweep or the run that contains such a file, and the lock and the bundle of each spec that reads a changed
+file, for example of a spec that extends a changed base.
 """
 
 from __future__ import annotations

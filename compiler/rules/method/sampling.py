@@ -192,7 +192,8 @@ MOST_UPDATES = 64
 
 @rule("XP697", "completions-of-an-old-model", "warning")
 def old_completions(spec: Spec) -> Iterator[Finding]:
-    """A round of completions should be used for a few optimizer steps: `steps_per_generation / accum x iterations`.
+    """The completions of one round of generation should be used for few optimizer steps. The number of these steps is
+    `steps_per_generation / accum x iterations`.
 
     Why it is bad: the completions come from the model before the first of these steps. After many steps they are far
     from what the model would write, the importance ratios are clipped, and the gradient vanishes or misleads.

@@ -15,7 +15,8 @@ class Trackers(Feature):
     """Hooks that report to MLflow, SwanLab and ClearML."""
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set the project, and ClearML's name of the run, which these trackers read only from the environment.
+        """Set the project of MLflow, SwanLab and ClearML, and the name of the run in ClearML. These trackers read both
+        only from environment variables.
 
         CLEARML_TASK_NO_REUSE keeps ClearML from overwriting the last task of the same name (clearml 2.1, task.py,
         ``_create_dev_task``). CLEARML_LOG_MODEL keeps transformers from uploading optimizer states.

@@ -1,4 +1,4 @@
-"""Several evaluation sets by name."""
+"""Give several named evaluation sets to those of trl's trainers that accept only one set."""
 
 from typing import Any
 

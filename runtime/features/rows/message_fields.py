@@ -101,7 +101,7 @@ def _read(
     index: int,
     **how: Any,
 ) -> dict[str, Any]:
-    """Convert a row to trl's form; its first message carries the columns that the chat template reads."""
+    """Convert a row to trl's form. Its first message gets the columns that the chat template reads, such as `tools`."""
     where = f"{name(source)}, row {index}"
     paths = [str(source["path"]), *(one["path"] for one in source.get("files") or ())]
     if source["id"] is not None or any(one.endswith(".parquet") for one in paths):

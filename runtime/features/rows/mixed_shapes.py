@@ -80,8 +80,8 @@ class MixedCounts(TokenCounts):
     """Counts the tokens of all rows of the mixture, after they are joined and before they are truncated or packed."""
 
     def mapped(self, real: Callable[..., Any], rows: Any, *args: Any, **kwargs: Any) -> Any:
-        """Called in place of ``Dataset.map``: map the rows, and count them when they are joined; by then they are
-        tokenized."""
+        """Replaces ``Dataset.map``: map the rows as usual. When the rows of all shapes are joined for the first time,
+        they are tokenized, and their tokens are counted here."""
         import numpy
 
         names = rows.column_names

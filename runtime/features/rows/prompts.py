@@ -93,14 +93,14 @@ def to_row(
 ) -> dict[str, Any]:
     """Convert one stored row to trl's, by the source's shape:
 
-    - prompt_completion: ``prompt`` and ``completion``; with the wording "alpaca", in Alpaca's prompt format;
+    - prompt_completion: ``prompt`` and ``completion``; in Alpaca's prompt format if ``wording`` is "alpaca";
     - preference: ``prompt``, ``chosen`` and ``rejected``; for a reward model, both answers include the prompt;
     - unpaired: ``prompt``, ``completion`` and ``label``;
     - prompt: ``prompt``; if the tokenizer has a chat template (``chat``), a text becomes a user turn, as in Open-R1's
       grpo.py, because instruct models need it.
 
-    With the wording "chat", texts become turns: the prompt a user's, the answers an assistant's. The text of the column
-    ``context``, if any, is appended to a text prompt. Other shapes are converted by chat.py.
+    If the source's ``wording`` is "chat", texts become turns: the prompt a user's, the answers an assistant's. The text
+    of the column ``context``, if any, is appended to a text prompt. Other shapes are converted by chat.py.
     """
     shape, where = source["shape"], f"{name(source)}, row {index}"
     if shape not in SHAPES:

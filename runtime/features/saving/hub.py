@@ -361,7 +361,9 @@ def _status(error: Exception) -> int | None:
 
 
 def _line(error: Exception) -> str:
-    """The first three lines of an error's message as one line. The hub's client writes the status and reason there."""
+    """The first three lines of an error's message as one line. In errors of the hub's client, these lines contain the
+    HTTP status and the reason.
+    """
     lines = [one.strip() for one in str(error).splitlines() if one.strip()]
     text = " ".join(lines[:3]) or type(error).__name__
     return text if len(text) <= 300 else text[:300] + "..."

@@ -179,9 +179,9 @@ def remembered(run: Any) -> dict[str, Any]:
 
 
 def praised(run: Any) -> dict[str, Any]:
-    """Whether the policy learns from completions whose advantages are all positive, as it would without clipping.
-
-    `whole` is true if the gradient stays the same with a higher upper bound of the importance ratio.
+    """Train on completions whose advantages are all positive. `learned` is true if the gradient is not zero. `whole` is
+    true if the gradient is the same with an upper bound of 5 for the importance ratio, so that the bundle's bound clips
+    nothing.
     """
     trainer = run.trainer
     trainer.current_gradient_accumulation_steps = 1

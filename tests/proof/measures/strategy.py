@@ -72,7 +72,9 @@ def mesh(run: Any) -> dict[str, Any]:
 
 
 def mesh_of_the_arguments(run: Any) -> dict[str, Any]:
-    """Build the trainer's configuration class with the file's mesh as an argument. Raises what the class raises."""
+    """Build the trainer's configuration class with an argument for the mesh that accelerate reads from the launch.
+    Raises what the class raises.
+    """
     made = inspect_bundles.config_class(run.plan)(**{**run.plan["arguments"], "use_cpu": True, "bf16": False,
                                             "parallelism_config": inspect_bundles.parallelism(run)})  # fmt: skip
     return {"ranks": made.parallelism_config.cp_size}
