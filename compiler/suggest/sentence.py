@@ -89,7 +89,9 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """If an unknown name in a block `model` is the name of a model, what to write instead; otherwise None."""
+    """What to write instead if a block `model` names the model itself: `model qwen2.5-3b`, or a key such as
+    `model(name_or_path="org/name")`. None for other unknown names.
+    """
     known = registry.find_model(unknown.name) is not None and unknown.node is None
     if clause == "model" and known:  # a block that begins with the model's name: `model qwen2.5-0.5b`
         return f"write `train {unknown.name} on DATA`: the first line names the model"
