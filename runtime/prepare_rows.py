@@ -264,7 +264,7 @@ def _counts(given: int, counted: Any, lengths: Any, prepared: Any) -> dict[str, 
 
 
 def _writing(folder: str, calls: list[dict[str, Any]], tokenizer: Any) -> Mapped:
-    """A replacement of ``Dataset.map`` that writes each result to the folder, and lists the calls."""
+    """A replacement of ``Dataset.map`` that writes each result to the folder, and adds each call to ``calls``."""
     from runpy import run_path
 
     from .core.errors import say

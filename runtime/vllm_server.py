@@ -78,7 +78,9 @@ def command(bundle: Bundle, tensor: int, data: int) -> list[str]:
 
 
 def program(name: str) -> str:
-    """The program's path. Raises RunError when there is none."""
+    """The path of the program `name` (`vllm` or `trl`), or of the program that XPC_VLLM names. Raises RunError if there
+    is no such program.
+    """
     override = os.environ.get("XPC_VLLM")
     next_to = os.path.join(os.path.dirname(sys.executable), name)
     found = shutil.which(override) if override else shutil.which(next_to) or shutil.which(name)

@@ -59,7 +59,9 @@ def additions(stack: stacks.Stack, pins: Mapping[str, str]) -> str:
 
 
 def sets() -> dict[tuple[str, str], str]:
-    """Each distinct set of requirements, by stack and additions to the stack's base, with its lines for uv."""
+    """Each distinct set of requirements, as the text of a requirements file for uv. The key is a pair: the stack, and
+    the packages that the set adds to the stack's base.
+    """
     found = {}
     for name, text in emitted():
         stack = stacks.load(name)

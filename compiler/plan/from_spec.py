@@ -114,7 +114,7 @@ def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:
 
     Muon has one state for each weight of a hidden matrix. Under ZeRO-1 and ZeRO-2 it has two, because DeepSpeed also
     keeps the momentum of an unfinished step (zero/stage_1_and_2.py). Muon's other weights are trained with AdamW, which
-    has two. With `freeze`, every weight counts as two.
+    has two. With `freeze`, every weight is assumed to have two.
     """
     name = spec.text("optimizer")
     if name != "muon":

@@ -160,7 +160,7 @@ def of_another_chip(work: Work, measured: Sequence[float], share: float, least: 
 
 
 def seconds(work: Work, weights: Sequence[float], chip: float = 1.0) -> float:
-    """Seconds per token. `chip` is how much longer products and attention take than on the measured chip
+    """Seconds per token. Products of matrices and attention take `chip` times as long as on the measured chip
     (`of_another_chip`).
     """
     found = [weight * part for weight, part in zip(weights, parts(work))]
@@ -186,7 +186,7 @@ def range_of(kinds: Sequence[str]) -> tuple[float, float]:
 
 
 def speed(work: Work, generation: int, precision: str, trainer: str, kinds: Sequence[str] = ()) -> Speed | None:
-    """The predicted speed; None if no run on that generation of GPUs and in that precision was measured.
+    """The predicted speed. None if no run with this precision was measured on this generation of GPUs.
 
     `trainer` is "full", "lora" or "qlora", followed by " fused" if Liger's or other fused kernels run, or by " casts"
     if norms of a quantized base are float32. `kinds` are properties of the run that make the prediction less certain;

@@ -41,8 +41,8 @@ def show_json(text: str) -> None:
 
 
 def show_rendered(text: str, to: TextIO | None = None) -> None:
-    """Print the result of `render` unchanged. Everything foreign in it is already escaped, and it contains colours and
-    commands of xpc.
+    """Print the result of `render` unchanged. `render` has already escaped every text of the user. Escaping the result
+    again would damage the colours and the commands for GitHub's runner that `render` adds.
     """
     (to or sys.stdout).write(text)
 

@@ -120,7 +120,7 @@ class Derivation(OpenSpec):
                 derive_method.own_defaults(self, method)
 
     def _sequence(self) -> None:
-        """Set the sequence length to its default. If the model's context is shorter than the default, to the length of
+        """If `seq` is not set and the model's context is shorter than the default of `seq`, set `seq` to the length of
         the context.
         """
         row = BY_PATH["batch.seq"]

@@ -25,7 +25,7 @@ LARGEST = 2**63 - 1
 
 
 def known(table: Mapping[str, Any], *keys: str) -> None:
-    """Check that a TOML table has only these keys."""
+    """Check that a TOML table has no other keys than `keys`. Raises ValueError."""
     other = [key for key in table if key not in keys]
     if other:
         raise ValueError(f"has an unknown entry `{other[0][:40]}`")

@@ -194,9 +194,9 @@ def _shown(path: str, value: Value | None) -> str:
 
 
 def _structure(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
-    """The changes that are not in the table of settings: those of the model, the data sources and `extra`. The second
-    list has the data sources whose rows are the same but are read in another way, for example with another chat
-    template.
+    """Return two lists of changes that no row of the table of settings covers. The first has changes of the model, the
+    data sources and `extra`. The second has data sources whose rows are the same but are read in another way, for
+    example with another chat template.
     """
     names = [each.model.location for each in (one, other)]
     found = [Change("model", names[0], names[1])] if names[0] != names[1] else []

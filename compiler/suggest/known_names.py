@@ -121,6 +121,6 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice that may also be spelled `text`, or None."""
+    """The choice of a setting for which the argument `text` is another spelling. None if there is none."""
     typed = letters(text[:80])
     return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)

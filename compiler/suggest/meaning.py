@@ -198,8 +198,8 @@ def shares_word(name: str, path: str) -> bool:
 
 
 def nearest_other_name(name: str) -> tuple[str | None, float]:
-    """Return a pair: the most similar name among the arguments for `extra` and the names without an equivalent, or
-    None; and how similar it is.
+    """Return a pair: the known name that is most similar to `name`, or None; and how similar it is. The known names are
+    the arguments for `extra`, and names of other tools for which xpc has no setting.
     """
     typed = letters(name[:80])
     alphabet, best, rank = alphabet_of(typed), None, 0.84

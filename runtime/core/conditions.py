@@ -45,7 +45,7 @@ def sources(plan: "Payload") -> "list[Source]":
 
 
 def trainer(plan: "Payload") -> "Trainer":
-    """The section `trainer` of trainer_args.json: it lists unset settings that would need a module the bundle lacks."""
+    """Make the section `trainer` of trainer_args.json: the unset settings whose module the bundle lacks (`unused`)."""
     decisive: dict[str, Any] = dict(plan)
     decisive.update({section: _only(decisive[section], names) for section, names in DECISIVE.items()})
     return {"unused": [*_unused(json.dumps(decisive))]}

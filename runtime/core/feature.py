@@ -75,8 +75,8 @@ class Feature:
         return []
 
     def first_rows_note(self, bundle: "Bundle", rows: list[dict[str, Any]], tokenizer: Any) -> str:
-        """In the preflight, once per source: return a note for the printed line about the source's first rows, such as
-        "; ..."."""
+        """Return a note that the preflight appends to its line about a source's first rows, such as "; their images
+        add 64 tokens". Called once per source."""
         return ""
 
     def preflight_failed(self, bundle: "Bundle", error: RunError) -> None:

@@ -69,7 +69,7 @@ def test_specs_of_the_methods_page_compile(files):
 
 
 def first_line(block: str) -> str:
-    """The first line of a text that has more than a comment."""
+    """The first line of a text that is neither empty nor only a comment."""
     return next((line for line in block.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
 
 

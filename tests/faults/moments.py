@@ -29,7 +29,7 @@ def pause(here: Runs, going: Going, bundle: str, chance: random.Random) -> None:
 
 
 def killed(here: Runs, bundle: str, folder: str, chance: random.Random, wanted: int) -> None:
-    """Send `kill -9` to a process or to all, at random moments."""
+    """Send `kill -9` to one process of a run, or to all its processes, at random moments."""
     for going, hit in here.disturbed(bundle, folder, wanted):
         pause(here, going, bundle, chance)
         node = len(going.pids) == 1 or chance.random() < 0.5

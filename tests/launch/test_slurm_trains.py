@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def trains(cluster: Cluster, warm: Forks, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """The cluster, with environment variables for training."""
+    """A test cluster whose jobs have the environment variables that training needs."""
     monkeypatch.setattr(cluster, "environment", environment(**cluster.environment, PYTHON=warm.python))
     return cluster
 

@@ -1,4 +1,6 @@
-"""`freeze`: the plan counts the trained parameters and activations of a real model that the run has frozen."""
+"""The runtime freezes a part of a real model (`freeze`). The plan must count the model's parameters that are still
+trained, and the activations that torch saves.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def by_chip(row: Row, known: Mapping[str, Any]) -> Callable[[float, float], floa
 
 
 def time_over_predicted(row: Row, known: Mapping[str, Any], share: float, least: float) -> float:
-    """Measured / predicted time of a run for given values of `share` and `least`."""
+    """The measured time of a run divided by the predicted time. `share` and `least` are explained in `by_chip`."""
     return by_chip(row, known)(share, least)
 
 

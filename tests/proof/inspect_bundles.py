@@ -4,9 +4,8 @@ prints JSON.
 `echo '["a.bundle", ...]' | python inspect_bundles.py` prints one object per bundle: what the launcher would start and
 export, what deviates from the bundle (`problems`, empty if all is well), and the learning rates of the schedule.
 
-The libraries see the GPUs of the bundle although the machine has none: two availability functions of transformers
-answer by the bundle's compute capability, and the world size is the bundle's, as its launcher would set it. Nothing
-else in the libraries is changed.
+The machine needs no GPU. `pretend` replaces the functions with which transformers asks whether the GPU has bf16 and
+tf32, and the property for the number of processes. Both then return the values of the bundle.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ BY_ROWS = ("dpo", "kto", "orpo", "reward")
 
 
 class Scale:
-    """Adds up two losses and gradients of a step: those that the step should have, and those that it has."""
+    """Adds up the loss and the gradient that a step should have, and the loss and the gradient that it has."""
 
     def __init__(self, run: Any, trainer: Any) -> None:
         self.run, self.trainer = run, trainer

@@ -156,8 +156,8 @@ def test_nothing_of_the_made_data_is_shared_between_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("columns", ["messages", "messages, tools"])
 def test_columns_that_are_not_named_are_excluded(tmp_path: Path, columns: str) -> None:
-    """The published code's select_columns also drops columns that a template reads; the runtime stores those in the
-    first message.
+    """A column that `columns` does not name is dropped, even if the chat template reads it. A named column that the
+    template reads is stored in the first message.
     """
     put(tmp_path, {"a.jsonl": json.dumps({**rows("a")[0], "tools": "[]", "chat_template_kwargs": {"x": 1}}) + "\n"})
     source = f'data mix {{\n  "a.jsonl" {{\n    columns = [{columns}]\n  }}\n}}\n'

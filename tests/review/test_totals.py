@@ -29,8 +29,8 @@ def summed(root: str, one: str, other: str) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.slow
 def test_totals_of_sweeps(tmp_path: Path) -> None:
-    """The total is the number of members times the value of one member, for specs and for the same sweeps on disk; a
-    single run counts once.
+    """The total of a sweep is the value of one member times the number of members. A single run counts once. The totals
+    of two bundle folders equal those of the specs from which they were compiled.
     """
     larger = SWEEP.replace("1e-6, 2e-6", "1e-6, 2e-6, 3e-6").replace("gbs=128", "gbs=256")
     root = put(tmp_path, {"one.xp": ONE, "a.xp": SWEEP, "b.xp": larger})

@@ -90,8 +90,8 @@ def test_a_run_without_a_server_has_no_port() -> None:
 
 @pytest.fixture
 def health() -> Iterator[tuple[int, list[int]]]:
-    """A server that answers `/health` with the status in a list, which a test can change; yields its port and the
-    list.
+    """Start a server, and yield its port and a list of one HTTP status. The server answers `/health` with this status.
+    A test may replace the status in the list.
     """
     status = [200]
 

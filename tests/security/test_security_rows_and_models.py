@@ -1,7 +1,7 @@
 """Hostile pull requests against what a spec reads: models, tokenizers, rewards, tasks, rows, sweeps and locks, and
 against git's own objects.
 
-All commands of a reviewer run, as in test_security_reviewed.py.
+Each test runs every command that a reviewer uses, as in test_security_reviewed.py.
 """
 
 from __future__ import annotations

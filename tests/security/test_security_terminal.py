@@ -106,7 +106,7 @@ def test_a_published_file_of_escapes(report: str, tmp_path: Path) -> None:
 
 
 def test_the_run_prints_rows_spelled_out(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Text of a row, a template or a column's name is printed by `say` and `stop` only, which escape it."""
+    """`say` and `stop` escape text that comes from a row, from a template or from the name of a column."""
     monkeypatch.setenv("RANK", "0")
     errors.say(f"rows of {EVIL}: a, b")
     errors.stop(findings([f"the template says {EVIL}", "two\tthings\r"]))

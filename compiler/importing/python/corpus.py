@@ -305,7 +305,7 @@ def _masked(draft: Draft, machine: Machine, trainer: Object) -> tuple[bool, Entr
 
 
 def _own_methods(made: Object) -> bool:
-    """Whether a library's object is of a subclass in the script that has methods of its own."""
+    """Whether the object's class is defined in the script, as a subclass of a library's class, and adds methods."""
     kind = made.attributes.get("<class>")
     lineage = kind.lineage() if isinstance(kind, Class) else []
     return any(

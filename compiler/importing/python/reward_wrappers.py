@@ -144,8 +144,8 @@ def name_of(value: object, taken: list[str]) -> str:
 
 
 def parameters(value: object) -> ast.arguments:
-    """The parameters that a trainer can give to a reward, without annotations: without `self`, and without those that
-    `functools.partial` gives.
+    """The parameters of a reward for which a trainer passes values. `self` and parameters that `functools.partial` sets
+    are left out, and annotations are removed.
     """
     inner = called(value)
     assert inner is not None

@@ -51,7 +51,7 @@ def token_row(ids: object, labels: object) -> TokenRow | None:
 
 
 def _uncut(value: object) -> object:
-    """The tokens before the script cuts them, for all rows or only for long ones."""
+    """The tokens before the script cuts them. The script may cut every row, or only rows that are too long."""
     for _ in range(8):
         if isinstance(value, Unknown) and value.hidden is not None:
             value = value.hidden

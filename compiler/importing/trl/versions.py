@@ -175,7 +175,8 @@ def moved(method: str, among: Collection[str], names: Collection[str], on: Colle
     """The defaults of each argument that affects training and that the file leaves to TRL, in words, such as
     `0.04 (trl 0.14 to 0.18)`. Only arguments whose default differs among the versions in `among` are returned.
 
-    `names` are the keys of the file, spelled as in the table of settings, and `on` the flags that are on.
+    `names` are the keys of the file, spelled as in the table of settings. `on` are the flags of the file that are true,
+    such as `packing`.
     """
     out: dict[str, list[str]] = {}
     order = [one for one in numbers() if one in among]

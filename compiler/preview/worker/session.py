@@ -185,7 +185,7 @@ def _without_warnings() -> Any:
 
 
 def _chosen_rows(base: Any) -> Any:
-    """Make a feature of the trainer that returns the chosen rows with their indices. The source itself is not read."""
+    """Make a runtime feature that returns the chosen rows, with their indices, in place of reading the source."""
 
     class ChosenRows(base):  # type: ignore[misc]  # a class of the bundle
         """A feature that replaces the reader of a source in the context of `Session.only`."""

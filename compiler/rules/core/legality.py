@@ -1,4 +1,4 @@
-"""Check whether a run with other settings would be legal, for `xpc plan` and `xpc tune`."""
+"""Find the errors of a spec with changed settings. `xpc plan` and `xpc tune` suggest only settings without errors."""
 
 from __future__ import annotations
 

@@ -66,8 +66,9 @@ def far_from_published(spec: Spec) -> Iterator[Finding]:
 
 
 def _number(spec: Spec, path: Path) -> float | None:
-    """The setting's number. A warm-up is its share of the run, None if the run's steps are unknown. A warm-up as long
-    as the run, or longer, is None: XP203 reports it. Of a number of rows (`holdout = 2000`) the share is not known.
+    """The setting's number. The number of a warm-up is its share of the run. None if the run's number of steps is
+    unknown, or if the warm-up is as long as the run (reported by XP203). None also for a number of rows
+    (`holdout = 2000`), because its share of all rows is unknown.
     """
     value = spec.get(path)
     if path == "schedule.warmup" and isinstance(value, Amount):

@@ -1,7 +1,7 @@
 """Compare the files of local models (weights, tokenizer, adapter) with the digests in bundle.toml, before the launch.
 
-Files whose size, times and inode are those of an earlier command are not read again (``known_digests``). Hashing the
-other files costs little time, because the run needs to read the same files from the disk anyway.
+A file whose size, times and inode are unchanged since an earlier command is not read again (``known_digests``).
+Hashing the other files costs little time, because the run needs to read the same files from the disk anyway.
 """
 
 import os

@@ -1,7 +1,8 @@
 """Rows that are already tokenized: token ids, with labels or masks.
 
-trl does not change a row with `input_ids`: it renders nothing and adds no end token. Depending on its version, trl also
-reads `labels` or `completion_mask`, so every row gets this column. Padding is removed, because trl would attend to it.
+trl does not change a row with `input_ids`: it renders nothing and adds no end token. Some versions of trl also read
+`labels`, the others `completion_mask`. Every row gets the column that the stack's trl reads. Padding is removed,
+because trl would attend to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence

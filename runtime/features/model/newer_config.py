@@ -23,9 +23,10 @@ class NewerConfig(Feature):
 
 
 def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of ``rope_parameters`` that this configuration lacks, by the key that transformers 4 reads.
+    """The values of ``rope_parameters`` that transformers 4 ignores, because it reads other keys, such as
+    ``rope_theta``, and ``config`` has other values there. The values are returned under the keys of transformers 4.
 
-    ``config`` has the keys of a config.json and, for keys that it lacks, the defaults of the model's class.
+    ``config`` is a config.json, completed by the defaults of the model's class.
     """
     saved = config.get("rope_parameters")
     if not isinstance(saved, Mapping):

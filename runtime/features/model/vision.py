@@ -97,9 +97,7 @@ class Vision(Feature):
         self.reported = True
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Pass the processor to the trainer in place of its tokenizer, and exclude the frozen part from the
-        adapters.
-        """
+        """Pass the processor to the trainer in place of its tokenizer. The frozen vision part gets no adapters."""
         tokenizer = options["processing_class"]
         processor = tokenizer.apply_chat_template.processor
         processor.chat_template = tokenizer.chat_template

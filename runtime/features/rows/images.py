@@ -336,8 +336,9 @@ class Images(Feature):
     ) -> Any:  # fmt: skip
         """The types of the columns, because the first row may have no image.
 
-        The datasets library keeps converted rows for later starts, by a digest that includes these types. So a type has
-        the state of the images' files as its id: after a change of a file, all images are opened and checked again.
+        The datasets library keeps converted rows for later starts, under a digest that includes these types. The type
+        of the path contains the state of the image files (``id=state``). If an image file changes, the digest changes,
+        and all images are opened and checked again.
         """
         from datasets import Features, List, Value
 

@@ -5,9 +5,10 @@
 Every accepted spec is lowered, and inspect_bundles.py tries it in the libraries of its target: the launcher reads the
 YAML file, DeepSpeed reads the JSON file, and the configuration class is built from the arguments. None of these may
 cause an exception, a mismatch, or an ignored or deprecated name. `--steps` of the specs, spread over strategies and
-methods, train a step on a tiny model. If only one code refuses a spec, and every proof of the code shows an exception,
-the spec is compiled without the rule and tried in the same libraries. If no library raises an exception, the refusal
-may be false, and is reported. The report is DIR/report.json, .md and .txt; each finding is printed when it is found.
+methods, train a step on a tiny model. A refused spec is tried if all its errors have one code (XPnnn), and every proof
+of this code shows an exception: the spec is compiled without the rule and tried in the same libraries. If no library
+raises an exception, the refusal may be false, and is reported. The report is DIR/report.json, .md and .txt; each
+finding is printed when it is found.
 """
 
 from __future__ import annotations

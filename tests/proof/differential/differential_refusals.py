@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def constructs(self) -> bool:
-        """Whether the failure occurs before a model is loaded."""
+        """Whether the refused spec must fail before a model is loaded."""
         return self.at in BEFORE
 
     def of(self, spec: Spec) -> bool:

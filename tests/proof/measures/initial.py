@@ -57,8 +57,8 @@ def rows(run: Any) -> dict[str, Any]:
 
 
 def rounding(run: Any) -> dict[str, Any]:
-    """Load the base with the bits of the bundle, add its adapters, and read from each adapted layer what is needed to
-    compare its weight with the published one.
+    """Load the base, in 4 bits if the bundle states so, and add the adapters. Read the quantization state of each
+    adapted layer, which LoftQ corrects. A base without 4 bits has no such state, and raises AttributeError.
     """
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig

@@ -1,4 +1,4 @@
-"""Proofs of rules about optimizers, schedules, the batch, and settings for certain steps."""
+"""Proofs of rules about the batch, optimizers and schedules."""
 
 from __future__ import annotations
 
