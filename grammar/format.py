@@ -102,7 +102,7 @@ class _Formatter:
         text: str | None,
         statement: Statement | None,
     ) -> int:
-        """Append one statement with its comments. Returns the offset up to which the source is now written."""
+        """Append one statement with its comments. Returns the offset up to which the source has been appended."""
         lead = self._comments(at, span.start)
         for comment in lead:
             if lines and (apart or self._blank_before(at, comment.span.start)):

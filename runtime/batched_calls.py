@@ -186,7 +186,7 @@ class Recorder:
         recorder = self
 
         class Replaced(self.kind):  # type: ignore[misc, name-defined]
-            """The class that the tokenizer has while a group is prepared."""
+            """The class that the tokenizer has while a group of rows is prepared. It records calls."""
 
             def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
                 return recorder.call(text, args, options)

@@ -126,7 +126,7 @@ def stub_feature(base: Any) -> Any:
     """A feature with hooks that give trl's constructor stand-ins for rewards and the teacher."""
 
     class StubFeature(base):  # type: ignore[misc]
-        """Rewards that return 0, and a tiny teacher."""
+        """Hooks that pass rewards which return 0, and a tiny teacher, to trl's constructor."""
 
         def trainer_options(self, bundle: Any, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
             """Add stand-ins for the rewards and the teacher to the arguments of the trainer's constructor."""

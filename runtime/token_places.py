@@ -12,7 +12,9 @@ from typing import Any
 
 
 class TokenPlaces:
-    """The bytes of a text at which its tokens end. Has the method of a tokenizers.Encoding that masks need."""
+    """The bytes of a text at which its tokens end. It replaces a tokenizers.Encoding where a loss mask is computed,
+    because only `char_to_token` is called there.
+    """
 
     def __init__(self, text: str, ends: Any) -> None:
         self.text, self.ends = text, ends

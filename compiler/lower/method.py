@@ -75,8 +75,8 @@ def _loss(spec: Spec, kind: str) -> dict[str, Json]:
 
 
 def method_section(spec: Spec) -> Section:
-    """What the runtime must know about the settings of the method and no trainer argument states, such as reward
-    functions and the teacher. The runtime reads it from trainer_args.json.
+    """The section `method` of trainer_args.json. It contains those settings of the method that the runtime needs and
+    that no trainer argument states, such as reward functions and the teacher.
     """
     rewards: list[Reward] = []
     for one in spec.weighted("method.rewards"):

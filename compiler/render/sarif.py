@@ -22,7 +22,7 @@ _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 
 
 def render(diagnostics: Sequence[Diagnostic], silenced: Sequence[Silenced] = ()) -> str:
-    """A log of one run. Its rules are those of the findings, sorted by code."""
+    """The SARIF log of one check. It lists only rules that have findings, sorted by code."""
     slugs: dict[str, str] = {}
     for diagnostic in (*diagnostics, *(one.finding for one in silenced)):
         slugs.setdefault(diagnostic.code, diagnostic.slug)

@@ -115,7 +115,7 @@ def position(bundle: BundleRecord | None) -> int:
 
 
 def _order(folder: str) -> dict[str, int]:
-    """The number of each member in `members.txt`. Empty if this file cannot be read."""
+    """The position of each member's name in `members.txt`. Empty if this file cannot be read."""
     try:
         names = read(os.path.join(folder, "members.txt"), LARGEST_PINS).decode("utf-8", "surrogateescape").split("\n")
     except OSError:

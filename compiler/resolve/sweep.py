@@ -63,7 +63,7 @@ class Pick:
     model: Ref | String | None = None
 
     def holds(self, location: Label) -> bool:
-        """Whether a position in the spec is within one of the values of this pick."""
+        """Whether `location` is inside a value that this pick takes from a list of the spec."""
         return any(
             one.source is location.source
             and one.span.start <= location.span.start
@@ -178,8 +178,8 @@ class _Reader(Reporter):
         self.group([found for _, found in axes])
 
     def group(self, axes: list[list[Pick | None]]) -> None:
-        """Add the picks of a list or of a zip to the grid. A pick that is repeated is reported, and a wrong pick is
-        left out.
+        """Add the values of one list, or of the lists of one zip, to the grid. A value that is written twice is
+        reported. An illegal value is None, and is left out.
         """
         seen: dict[tuple[tuple[str, str], ...], Pick] = {}
         for row in zip(*axes, strict=True):

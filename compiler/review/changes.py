@@ -35,8 +35,8 @@ class Group:
 
 @record
 class Comparison:
-    """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `removed` only
-    in the first. The members in `same` are equal in both.
+    """The result of `xpc diff`. The members in `new` exist only in the second argument, and those in `gone` only in the
+    first. The members in `same` are equal in both.
 
     `renamed` are pairs of names of members that are equal but for their names. `swept` are the settings that a sweep
     varies, if the other argument is a single run. `axes` are the swept settings of each argument with their numbers of
@@ -69,14 +69,15 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether each training run of one side is the same run on the other side."""
+        """Whether both arguments of `xpc diff` describe the same training runs."""
         return self.verdict == SAME
 
 
 def compare_operands(one: Operand, other: Operand, prices: Mapping[str, float] | None = None) -> Comparison:
-    """Compare the two arguments of `xpc diff`. Both compile. `prices` has the price of a GPU-hour for each GPU.
+    """Compare the two arguments of `xpc diff`. `prices` maps each GPU to the price of an hour.
 
-    Raises DoesNotCompile if a member on disk does not compile.
+    The specs in the arguments were checked before. The members of a sweep on disk are checked only here; raises
+    DoesNotCompile if one of them has errors.
     """
     if not one.sweep and not other.sweep:
         return Comparison(one.title, other.title, (Group((), compare(one.runs[0], other.runs[0], prices)),))

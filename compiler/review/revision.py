@@ -81,8 +81,8 @@ class RevisionWorkspace(Workspace):
         """Copy a file or folder of a commit to `path`, and return `path`. If the commit does not have it, return its
         path in the working tree.
 
-        `place` are the commit and the folder for its copies. They differ from the commit of the spec and `mirror` only
-        for a path in a submodule.
+        `place` is a pair: the commit, and the folder for copies of its files. By default, they are the commit of the
+        spec and `mirror`. For a path in a submodule, they are the commit and the folder of the submodule.
         """
         commit, root = place or (self.commit, self.mirror)
         repository = commit.repository

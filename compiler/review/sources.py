@@ -52,9 +52,7 @@ def described(source: DataSource) -> str:
 
 
 def _reading(source: DataSource) -> list[str]:
-    """Phrases that say how the rows of a source are read, such as `columns prompt, answer`. Some of the settings for
-    this are those of the complete data block.
-    """
+    """Phrases that say how the rows of a source are read, such as `columns prompt, answer`."""
     parts = [source.wording or source.shape]
     if source.columns is not None and source.only:
         parts.append(f"columns {', '.join(source.columns)}")

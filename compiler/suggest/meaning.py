@@ -251,7 +251,9 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """What a known name means: why it has no equivalent, advice, a setting's path, or the argument of this name."""
+    """A text for the meaning of a known name, by which names of equal meaning are recognized. It is the reason why xpc
+    has no such setting, an advice, the path of the setting, or the name itself.
+    """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)
 

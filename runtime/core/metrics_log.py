@@ -92,7 +92,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         measurements.peak("forward and backward")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Make the trainer log the last step for any `track.every`. Otherwise a short run would log no loss."""
+        """Make the trainer log the last step, even if `track.every` skips it. Otherwise a short run logs no loss."""
         if state.global_step >= state.max_steps > 0:
             control.should_log = True
         progress.now("")

@@ -157,10 +157,11 @@ def _locations(text: str) -> Iterator[str]:
 
 
 def _legal(text: str) -> bool:
-    """Whether at least one spec from `_locations` has no errors of syntax and names, on at least one stack.
+    """Whether a text from the documentation is legal: on at least one stack, at least one spec that contains the text
+    (`_locations`) has no errors of syntax and names.
 
-    Three dots stand for any value, so the test checks only the names around the dots. Of `a | b`, it tries the first
-    alternative.
+    Three dots stand for any value, so the test checks only the names around the dots. If the text has alternatives,
+    such as `a | b`, the test tries the first one.
     """
     text = re.sub(r"\b[A-Z]+\b", lambda found: WORDS.get(found[0], found[0]), re.sub(r" \| [^}]*", " ", text)).strip()
     allowed = BARE

@@ -49,10 +49,10 @@ GROUPS = {
 
 @record
 class TableRow:
-    """The outcome of a row of the rule table. If the row is implemented, `why` is empty; if not, `codes`, `case` and
-    `unproven` are empty.
+    """A row of the rule table, with the rules (`codes`) and the test case that implement it. If nothing implements the
+    row, `why` gives the reason, and `codes`, `case` and `unproven` are empty.
 
-    If no proof shows the mistake, `unproven` says why no library can show it.
+    If no proof shows in a library what the rule prevents, `unproven` gives the reason.
     """
 
     row: str

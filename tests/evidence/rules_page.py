@@ -166,7 +166,7 @@ def index(known: list[Entry]) -> str:
 
 
 def address(one: Entry) -> str:
-    """The address of a code's section, relative to docs/."""
+    """The address of the section about one rule (XPnnn), relative to docs/."""
     return f"rules/{one.topic}.md#{one.code.lower()}"
 
 

@@ -1,4 +1,6 @@
-"""Obsolete restrictions are not enforced: specs that they forbid are accepted on every stack to which this applies."""
+"""xpc does not enforce obsolete restrictions of other tools. For each restriction, a spec that it would forbid is
+accepted on every stack, or on the stack that the spec names.
+"""
 
 import pytest
 from compile_support import checked, errors, shown

@@ -245,9 +245,9 @@ class Runs:
         """Start runs until the test has disturbed them often enough. Each yield is a started run and the counter in
         which the test records its disturbances.
 
-        After each yield, the function waits until the start has ended, and starts the run again by the same command.
-        When a run finishes, its result must equal that of an undisturbed run: bit-identical weights, each event once,
-        the same steps and samples.
+        After each yield, the function waits until all processes have ended, and starts the run again by the same
+        command. When a run finishes, its result must equal that of an undisturbed run: bit-identical weights, each
+        event once, the same steps and samples.
         """
         expected, hit, starts, number = self.alone(bundle), Counter[str](), 0, 0
         while hit.total() < wanted:

@@ -60,7 +60,7 @@ def time(row: Row) -> float:
 
 
 def fitted() -> list[tuple[Row, str]]:
-    """The rows that may widen a range, each with the name of the range.
+    """The measured runs that may widen a range of predicted speeds, each with the name of this range.
 
     Two groups are excluded: compiled runs of torchtune, which the plan does not cover, and runs whose measured memory
     contradicts what their source says about them.

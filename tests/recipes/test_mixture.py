@@ -33,7 +33,9 @@ Part = tuple[str, float | None]
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    """Conversations that name their source, with columns that the mixture drops."""
+    """The rows of the source `name`: conversations whose first turn contains the name. The mixture must drop the
+    columns `id` and `source`.
+    """
     return [
         {
             "id": i, "source": name,

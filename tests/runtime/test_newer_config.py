@@ -91,8 +91,9 @@ for line in sys.stdin:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", nightly_but(OLDER, lambda name: name == OLDER[0]))
 def test_the_rule_knows_the_positions_of_every_class(name: str) -> None:
-    """transformers 5 saves a config.json of every family, and an older transformers reads it. Rotary positions that the
-    older one ignores are those that XP568 reports, by the stack's table.
+    """transformers 5 saves a config.json of every family, and an older transformers loads it. XP568 takes the defaults
+    of a family from the stack's table. With these, `ignored` must find the same rotary positions as with the defaults
+    of the loaded class.
     """
     saved = subprocess.run([interpreter(stacks.DEFAULT), "-c", SAVE], capture_output=True, text=True, check=True,
                            timeout=HUNG)  # fmt: skip

@@ -127,7 +127,7 @@ def test_who_may_push_passes(
 
 
 def checkpoint(out: Path, step: int) -> str:
-    """A folder with the file names of a checkpoint; the weights contain the step."""
+    """Make a folder with the files of a checkpoint. The content of each file depends on `step`."""
     folder = out / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     for name in ("config.json", "tokenizer.json", *STATE):

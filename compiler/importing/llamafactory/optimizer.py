@@ -25,7 +25,7 @@ GALORE = {"adafactor": "galore_adafactor", "adamw8bit": "galore_adamw8bit", "pag
 
 
 def older(draft: Draft, named: Entries) -> None:
-    """Import the keys of GaLore, APOLLO and Muon, which override `optim` of the older layout."""
+    """Import the keys of GaLore, APOLLO and Muon of the older layout. These optimizers replace the one of `optim`."""
     for kind, scale in (("galore", 2.0), ("apollo", 32.0)):
         use, layer, target = (named.get(key) for key in (f"use_{kind}", f"{kind}_layerwise", f"{kind}_target"))
         scaled = named.get("apollo_scale_type") if kind == "apollo" else None

@@ -314,8 +314,8 @@ def _callbacks(draft: Draft, trainer: Object) -> None:
 
 
 def _settle(draft: Draft, entries: Entries) -> None:
-    """Report arguments with unknown values, and handle arguments of calls that the importer of TRL's keys does not
-    know.
+    """Report arguments whose values are unknown. Then note or refuse the arguments that the importer of TRL's keys does
+    not read.
     """
     for one, why in entries.problems:
         if one.key.rpartition(".")[2] in UNREAD:

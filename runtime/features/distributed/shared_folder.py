@@ -38,7 +38,7 @@ class Probe:
 
 
 def nearest_existing(folder: str) -> tuple[str, int]:
-    """Return a pair: the nearest existing folder at or above ``path``, and how many levels above it is."""
+    """Return a pair: the nearest existing folder at or above ``folder``, and how many levels above it is."""
     levels = 0
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder, levels = os.path.dirname(folder), levels + 1
@@ -46,7 +46,7 @@ def nearest_existing(folder: str) -> tuple[str, int]:
 
 
 def sees(bundle: Bundle, name: str, levels: int) -> bool:
-    """Whether this node finds the file, ``levels`` above its own output folder."""
+    """Whether this node finds the file ``name`` in the folder that is ``levels`` levels above its output folder."""
     if not name.startswith(PREFIX) or os.sep in name:
         return False
     folder = bundle.output_dir

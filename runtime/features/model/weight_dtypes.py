@@ -95,7 +95,9 @@ def unrounded(bundle: Bundle, module: Any, kept: dict[str, Any]) -> Iterator[Non
 
 
 def restore(model: Any, kept: dict[str, Any]) -> None:
-    """Give the trained weights the values from before the rounding. This happens before the optimizer is created."""
+    """Give the trained weights the values that they had before trl rounded them to bfloat16. This happens before the
+    optimizer is created.
+    """
     for name, weight in model.named_parameters():
         before = kept.get(name)
         if before is not None and weight.dtype != before.dtype:

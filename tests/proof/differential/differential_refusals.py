@@ -66,7 +66,7 @@ class Claim:
 
 
 def claims(proofs: Iterable[Proof]) -> Mapping[tuple[str, str], Claim]:
-    """The claims by code and target."""
+    """Collect the claims. The key of a claim is a pair: a code and a target."""
     groups: dict[tuple[str, str], list[Proof]] = defaultdict(list)
     proofs = [one for one in proofs if one.text]
     silent = {one.code for one in proofs if not one.raises and not one.needs}

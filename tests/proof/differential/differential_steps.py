@@ -32,7 +32,7 @@ machine.
 
 @frozen
 class Candidate:
-    """An accepted spec that may be trained. Steps are spread over the values of `kind`."""
+    """An accepted spec that may be trained. `chosen` takes specs of each `kind`, so that rare kinds train, too."""
 
     name: str
     text: str

@@ -121,7 +121,7 @@ def parameters(machine: Machine, function: Function) -> dict[str, Argument]:
 
 
 def settings(machine: Machine, kind: Class) -> dict[str, Argument]:
-    """The command's arguments for a class that the `tyro` library fills."""
+    """The arguments of the imported command that set fields of the class `kind`, which the `tyro` library fills."""
     return _words(machine, kind, _known(kind))
 
 
