@@ -105,8 +105,8 @@ def as_alpaca(source: DataSource, columns: tuple[str, ...]) -> DataSource:
 
 
 def as_chat(source: DataSource) -> DataSource:
-    """The source, whose texts become turns of a chat (`data.chat`) if its format has a separate prompt. Any other
-    source is returned unchanged.
+    """Return the source with `chat` turned on: its prompts and answers become turns of a chat. A source without a
+    separate prompt is returned unchanged.
     """
     if source.shape not in ("prompt_completion", "preference", "unpaired"):
         return source

@@ -25,7 +25,8 @@ WRITTEN = ("model", "data", "extra")
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """All values of a spec. If a setting, a choice (`zero2`) or a clause (`memory`) is named, only its values.
+    """All values of a spec. If `name` is a setting, a choice (`zero2`) or a clause (`memory`), only the values that
+    belong to this name.
 
     Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """

@@ -81,7 +81,7 @@ class BundleWorkspace(Workspace):
         return HIDDEN.format(written) if hidden and name.startswith(("../", "/")) else ""
 
     def _inside(self, name: str) -> list[str]:
-        """The names of those copied files that belong to a folder, relative to this folder."""
+        """The files that the bundle has copied from the folder `name` of the spec, with names relative to it."""
         prefix = name.rstrip("/") + "/"
         return sorted(one[len(prefix) :] for one in self.copies_of if one.startswith(prefix))
 

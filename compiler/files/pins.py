@@ -15,8 +15,8 @@ class Pin:
     default branch.
 
     For a model, `config` is the text of its config.json, `chat` tells whether its tokenizer has a chat template, and
-    `template` is the digest of this template. For a dataset, `columns` and `rows` (the number of rows in each split)
-    are those of one `part`, its configuration. A kernel has only a commit.
+    `template` is the digest of this template. For a dataset, `part` is its configuration; `columns` and `rows` (the
+    number of rows in each split) are those of this configuration. A kernel has only a commit.
     """
 
     kind: str

@@ -90,10 +90,10 @@ class Micro:
 
 
 def states(inputs: MemoryInputs, params: int) -> float:
-    """Bytes of weights, gradients and Adam states on one process: 16 per parameter, sharded by `stage`.
+    """Bytes of weights, gradients and Adam states on one process, sharded by `stage`.
 
-    The 16 bytes include an fp32 buffer of gradients, which DeepSpeed keeps in addition to the half-precision gradients.
-    For a run without DeepSpeed, 2 bytes per parameter are therefore too many.
+    A trained parameter has 16 bytes: its weight and its gradient in fp32, and two moments of Adam. In half precision,
+    it also has a copy of the weight with 2 bytes. A frozen parameter has `inputs.weight` bytes.
     """
     shard = max(1, inputs.world)
     frozen = params * inputs.weight / (shard if inputs.stage >= 3 else 1)

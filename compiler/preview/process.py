@@ -232,8 +232,8 @@ def _of_rule(code: str) -> tuple[str, str]:
 
 
 def _last_message(lines: Any, bundle: str) -> dict[str, Any]:
-    """The last message of the worker. If it contains paths in the temporary bundle, they are shortened by the bundle's
-    folder.
+    """The last message of the worker. Paths in the temporary bundle are made relative to the folder of this bundle.
+    Progress that the worker reports is shown.
     """
     message: dict[str, Any] = {}
     for line in lines:

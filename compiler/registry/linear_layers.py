@@ -93,7 +93,7 @@ def matrix_numbers(facts: ModelFacts) -> float:
 
 def targeted(facts: ModelFacts, targets: object) -> tuple[Linear, ...]:
     """The linear layers of a decoder layer that `targets` names. A target may be the end of a layer's name, as in PEFT.
-    If `targets` is not a list, all linear layers.
+    If `targets` is not a list, all linear layers are returned.
     """
     if not isinstance(targets, Sequence) or isinstance(targets, str):
         return linear_layers(facts)

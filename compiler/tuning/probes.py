@@ -57,7 +57,7 @@ def candidates(spec: Spec) -> list[Change]:
 
 
 def _others(spec: Spec) -> Iterator[Settings]:
-    """Changes of strategy and of recomputation to try. The first of them is no change."""
+    """Yield changes of strategy and of recomputation to try. The first one is empty: it keeps the spec as it is."""
     strategy, recomputed = spec.text("strategy"), spec.flag("memory.checkpointing")
     for name in (strategy, *(one for one in alike(spec) if one != strategy)):
         kept: Settings = {} if name == strategy else {"strategy": name}

@@ -51,7 +51,7 @@ def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> l
 
 
 def conversations(row: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """The conversations of a mapped row that the chat template renders; empty for a text."""
+    """The conversations in a mapped row, which the chat template will render. Empty if the row is plain text."""
     return [row["messages"]] if isinstance(row.get("messages"), list) else []
 
 

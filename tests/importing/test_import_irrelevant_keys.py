@@ -1,6 +1,6 @@
 """Keys that an import calls irrelevant do not change the tool's own arguments (recorded by `make oracles`).
 
-Exceptions are listed here, each with the reason why it changes no number.
+HARMLESS and OF_A_KEY list the arguments that may change, with the reason why such a change does not affect the result.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ def saved(model: Any, first: int, length: int, padded: bool, autocast: bool) -> 
 
 
 def residual(model: Any, first: int, length: int, padded: bool, autocast: bool) -> int:
-    """The bytes of the hidden states that enter layer `first`, times the layers of a period."""
+    """The bytes of the hidden states that enter the layers before layer `first`. Each layer's input has the same size,
+    so the input of layer `first` is measured, and multiplied by the number of these layers.
+    """
     found: list[int] = []
     layers = stack(model)
     hook = layers[first].register_forward_pre_hook(

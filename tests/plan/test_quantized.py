@@ -163,8 +163,8 @@ def test_the_scales_of_4_bit_weights_are_not_sharded() -> None:
 
 
 def test_norms_in_float32_make_the_residual_stream_float32_in_some_families() -> None:
-    """Measured (`residual/norms`): Llama's norm multiplies by its float32 weight last, so the result is float32; OLMo
-    2's norm rounds after the multiplication.
+    """With norms in float32, the hidden states between Llama's layers are float32, because Llama's norm multiplies by
+    its float32 weight last. OLMo 2's norm rounds after the multiplication, so its hidden states stay in half precision.
     """
     from xpc.compiler.plan.coefficients import family
 

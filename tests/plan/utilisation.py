@@ -38,7 +38,7 @@ Row = points.Row
 
 
 def foundry() -> list[Row]:
-    """The rows of llm-foundry."""
+    """The measured runs that llm-foundry has published."""
     return [row for row in points.rows("throughput_points.jsonl") if "llm-foundry" in row["source"]]
 
 

@@ -6,20 +6,20 @@ nearest legal one, and what the library does with the illegal spec:
     Proof("O14", "XP205", at="train", raises="TypeError", match="num_decay_steps", onto="legal",
           arguments={"lr_scheduler_kwargs": {}})
 
-Texts. `text` and `legal` are those of the `Case` titled `case` (default: the code) unless given here, and so are
-`files`. `target` writes a target into both texts. The illegal text is lowered without the rules (load, resolve, lower).
-If it is refused for a name, choice or bound before there is anything to lower, the violation is added to the lowered
-files: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
-(trainer_args.json); the last three take dotted paths, and the value GONE removes a name. `onto="legal"` adds them to
-the legal text instead, for texts that cannot be lowered at all. `common` are arguments of both sides.
+Texts. `text` (the illegal spec), `legal` and `files` may be stated here. By default, they are those of the `Case` with
+the title `case` (default: the code). `target` writes a target into both texts. The illegal text is lowered without the
+rules (load, resolve, lower). Some violations, such as a wrong name or choice, cannot be lowered. They are added to the
+lowered files: `arguments` (trainer arguments), `yaml` (accelerate.yaml), `deepspeed` (deepspeed.json), `payload`
+(trainer_args.json); the last three take dotted paths, and the value GONE removes a name. With `onto="legal"`, they are
+added to the lowered legal text, and the illegal text is not lowered. `common` are arguments of both specs.
 
 Effect. A proof has exactly one of: `raises` (type name, or a base class of it) with `match` (regular expression on the
 message); `warns` (regular expression on a Python warning or log record); `expect` (a dict of facts, or a predicate) for
 the result of `measure`; `needs` (why no effect can be shown here: "a GPU of compute capability 9.0"). A `measure` is
 "file.function" below measures/, called with a small_run.SmallRun after stage `at`; together with `raises`, the measure
-must raise. The legal side runs in the same way and must not show the effect: it raises no exception, whatever was
-claimed, gives no such warning, and does not fulfil `expect`. The exception must come from stage `at`, not from an
-earlier one.
+must raise. The exception must come from stage `at` (or from the measure), not from an earlier stage. The legal spec
+runs in the same way, and must not show the effect: it raises no exception of any kind, gives no such warning, and does
+not fulfil `expect`.
 
 Stages (`at`); each also runs the stages that it names:
     launch      only `accelerate launch` with accelerate.yaml

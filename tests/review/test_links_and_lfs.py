@@ -152,7 +152,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_links_in_circles_end(model: Path) -> None:
-    """The copies of a commit's files once went around until a path was too long for the file system."""
+    """Links in the model's folder lead back to the folder itself. Copying the files of a commit ends nevertheless."""
     assert diff.run(diff.parse(["main:x.xp", "x.xp", "--exit-code"]))[1] == 0
     assert list(entries(".", "main")) == []
 

@@ -12,7 +12,7 @@ from xpc.runtime.batched_calls import NotBatched, Recorder
 
 
 class Encoded:
-    """What the core returns for a text: one id for each character."""
+    """A stand-in for the encoding that the `tokenizers` library returns: each character of the text is one token."""
 
     n_sequences = 1
 

@@ -43,7 +43,7 @@ HEAD = "xpc 1\n\ntrain qwen2.5-3b on infinity-instruct for 3 epochs\n\n"
 
 
 def data(make: Callable[[int], str], name: str) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: read the rows of a file."""
+    """For each size n, return the work to time: read the rows of the file `make(n)`."""
 
     def sized(n: int) -> Work:
         text = make(n).encode()
@@ -206,7 +206,7 @@ def spec_of_copies(n: int) -> Work:
 
 
 def packages(make: Callable[[int], str]) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: compare two requirements files."""
+    """For each size n, return the work to time: compare the requirements file `make(n)` with an empty one."""
 
     def sized(n: int) -> Work:
         data = {"requirements.txt": make(n).encode()}

@@ -58,8 +58,8 @@ def types() -> dict[str, Words]:
 
 
 def words(draft: Draft, word: str, location: Entry) -> Words | None:
-    """The prompt of a dataset type. The type is named by `word`, or, if `location` is a mapping, it is a custom
-    type. None for an unknown name.
+    """The prompt of a dataset's `type`. If the key `location` has a mapping, the mapping defines a custom type.
+    Otherwise, `word` is the name of a type; returns None if axolotl has no such type.
     """
     if not location.mapping:
         return types().get(word)

@@ -108,7 +108,9 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
 
 
 def excluded_copies(count: int) -> str:
-    """The words after the name of the first spec that is left out because it is the `spec.xp` of a bundle."""
+    """A message about `count` specs that are left out, because each is the `spec.xp` of a bundle. The message goes on
+    after the name of the first of these specs.
+    """
     more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
     return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"
 

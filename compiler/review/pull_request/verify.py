@@ -112,8 +112,8 @@ def _below(found: FolderContents, folders: Sequence[str]) -> FolderContents:
 
 
 def _touched(repository: Repository, specs: Specs, found: FolderContents, changed: set[str]) -> FolderContents:
-    """The bundles and runs that the changed files belong to, and the specs that read a changed file, with their
-    bundles.
+    """The specs that read a changed file, and the bundles of these specs. Also the bundles and the runs that contain a
+    changed file.
     """
     folders = {folder for path in changed for folder in _above(path)}
     touched = affected(repository, specs, specs, changed)

@@ -24,8 +24,8 @@ STANDARD_ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "
 
 
 def _shaped(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
-    """The sources whose rows were read and have the right columns and shape, each with its survey. The rules XP553 and
-    XP554 report wrong columns and shapes.
+    """Yield each source whose rows were read, with its survey. A source with wrong columns or rows of a wrong shape is
+    left out, because the rules XP553 and XP554 report it.
     """
     for source in spec.files:
         found = rows.survey(source)

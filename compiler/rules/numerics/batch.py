@@ -173,8 +173,8 @@ WITH_FLOOR = ("cosine", "wsd", "polynomial", "reduce_lr_on_plateau", "greedy")
 
 @rule("XP204", "min-lr-without-a-tail")
 def min_lr_without_a_tail(spec: Spec) -> Iterator[Finding]:
-    """`min_lr` needs a schedule that has a final or a lowest learning rate, and `min_lr` must be below the peak
-    learning rate, and for greedy not above `max_lr`.
+    """`min_lr` needs a schedule that has a final or a lowest learning rate. `min_lr` must not be above the peak
+    learning rate; for polynomial, it must be below the peak. For greedy, it must not be above `max_lr` either.
 
     Why it is bad: schedules without a final rate do not accept `min_lr`.
 

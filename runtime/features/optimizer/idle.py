@@ -45,7 +45,7 @@ class Idle(Feature):
         return []
 
     def _cause(self, bundle: Bundle) -> str | None:
-        """Describe what was the same at each step of the window, and the likely cause. None if the run learns."""
+        """Describe what was the same at each of the last logged steps, and the likely cause. None if the run learns."""
         args, method = bundle.arguments, bundle.plan["method"]
         if "lr" in self.window[-1] and self.rate < NO_RATE:
             return "and before, the learning rate was 0; raise `optimizer.lr` or change the schedule"

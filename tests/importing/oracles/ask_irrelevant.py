@@ -35,7 +35,7 @@ def of_llamafactory(table: dict[str, Any]) -> Answer:
 
 
 def main() -> None:
-    """Record every key."""
+    """Compare the tool's arguments with and without each key, and write the differences to OUT.jsonl."""
     tool, out = sys.argv[1:3]
     if tool == "llamafactory":
         import ask_llamafactory

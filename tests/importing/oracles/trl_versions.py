@@ -93,7 +93,7 @@ def fields(found: Classes, name: str) -> dict[str, Any]:
 
 
 def main(wheels: str, training_arguments: str) -> None:
-    """Print the table."""
+    """Print the content of versions.json."""
     warnings.simplefilter("ignore")
     with open(training_arguments, encoding="utf-8") as handle:
         (inherited,) = (one for one in ast.parse(handle.read()).body

@@ -317,7 +317,7 @@ class Join:
         return self.parts(one, other)
 
     def half(self, value: Unknown) -> Unknown:
-        """A value that is unknown in one branch only. Its reason names the condition, as the other branch is known."""
+        """A value that is known in one branch and not in the other. Its reason also names where the condition is."""
         if type(value) is not Unknown or HALF in value.why:
             return value
         return Unknown(f"{value.why}{HALF} ({self.location})", value.location, value.hidden)
