@@ -1,4 +1,4 @@
-"""Find the errors of a spec with changed settings. `xpc plan` and `xpc tune` suggest only settings without errors."""
+"""Find the errors of a spec with changed settings. `xpc plan` and `xpc tune` suggest no change that adds an error."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def _repeats_prompt(prompt: object, row: Mapping[str, object], names: Sequence[s
 
 
 def not_read_by(method: str, shape: str) -> str:
-    """The end of a message about columns of a row. Reward functions get every column of a prompt row. Otherwise, the
-    method does not read the columns.
+    """The end of a message about columns that the trainer does not read. Reward functions get every column of rows with
+    only a prompt; `distill` has no reward functions.
     """
     return "which only reward functions read" if rewarded(method, shape) else f"which {method} does not read"
 
