@@ -79,7 +79,7 @@ def effect(proof: Proof) -> str:
         return (proof.raises or "a library's warning") + " {}"
     module, _, function = proof.measure.rpartition(".")
     file = f"tests/proof/measures/{module.replace('.', '/')}.py"
-    return f"no error {{}}, but `{function}` in `{file}` measures another value than with the accepted spec"
+    return f"the refused spec raises no error {{}}, but gives `{function}` in `{file}` another value than the accepted spec"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:
