@@ -114,7 +114,7 @@ def _dense_layers(family: str, config: Mapping[str, object]) -> bool | None:
     for name in ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"):
         if name in config:
             return bool(config[name])
-    # if config.json does not say so, all layers of these families have experts
+    # all layers of these families have experts, unless config.json names layers without them
     if family in ("qwen2_moe", "qwen3_moe", "qwen3_next"):
         return bool(config.get("mlp_only_layers")) or config.get("decoder_sparse_step", 1) != 1
     return None

@@ -34,7 +34,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "not proven in the libraries (tests/proof/violations)"
+NO_PROOF = "tests/proof/violations has no proof of it"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -79,7 +79,10 @@ def effect(proof: Proof) -> str:
         return (proof.raises or "a library's warning") + " {}"
     module, _, function = proof.measure.rpartition(".")
     file = f"tests/proof/measures/{module.replace('.', '/')}.py"
-    return f"the refused spec raises no error {{}}, but gives `{function}` in `{file}` another value than the accepted spec"
+    return (
+        f"the refused spec raises no error {{}}, but gives `{function}` in `{file}` another value "
+        "than the accepted spec"
+    )
 
 
 def proof_of(outcome: TableRow, code: str) -> str:

@@ -79,8 +79,8 @@ HOOKS = {name for name, value in vars(Feature).items() if callable(value)}
 
 
 def test_every_moment_is_called_and_used() -> None:
-    """The core calls each method of Feature for every feature of the bundle, and at least one feature overrides each
-    method.
+    """The core calls each method of Feature for every feature of the bundle, and each method is overridden by at least
+    one feature.
     """
     called = set[str]()
     for path in [*RUNTIME.glob("*.py"), *(RUNTIME / "core").glob("*.py")]:

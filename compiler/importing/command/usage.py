@@ -22,7 +22,7 @@ STARTERS = ("bash", "sh", "zsh", "sbatch", "source", ".", "qsub")
 
 
 def unset(draft: Draft) -> set[str]:
-    """The numbers of those arguments of the script that errors report as not set, such as "1" for `$1`."""
+    """The arguments that errors report as not set, by number: "1" for `$1`."""
     return {number for one in draft.messages if one.severity == "error" for number in UNSET.findall(one.why)}
 
 

@@ -348,7 +348,7 @@ def _turn(turn: Mapping[str, Any], number: int, marks: Markers) -> dict[str, Any
 
 
 def _marked_reasoning(value: Any, number: int, role: str, marks: Markers) -> Any:
-    """The value of a key with reasoning. Each text in it has a marker."""
+    """The value of the key that holds a turn's reasoning, with a marker added to each text in it."""
     mark = partial(_marked_reasoning, number=number, role=role, marks=marks)
     if isinstance(value, dict):
         return value | {key: mark(one) for key, one in value.items() if key not in LABELS}
