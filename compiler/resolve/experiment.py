@@ -86,14 +86,14 @@ class _Resolver:
             # imported only here, because only distillation has a teacher
             from xpc.compiler.resolve.teacher import find_teacher
 
-            teacher = find_teacher(self.values, self.workspace, self.problems)
+            teacher = find_teacher(self.values, stack, self.workspace, self.problems)
         continued = None
         if "lora.from" in self.values:
             # imported only here, because few runs continue an adapter
             from xpc.compiler.resolve.adapter_folder import read_adapter
 
             continued = read_adapter(self.values, self.workspace, self.problems)
-        model = self._model()
+        model = self._model(stack)
         hardware = find_hardware(loaded, self.values, model, self.problems)
         data = find_data(loaded, self.values, self.workspace, self.problems)
         for one in (each for source in data for each in (source, *source.parts)):
@@ -272,7 +272,7 @@ class _Resolver:
             return None
         return read
 
-    def _model(self) -> Model:
+    def _model(self, stack: Stack) -> Model:
         assert self.loaded.train is not None
         assert self.loaded.train_source is not None
         node = self.loaded.train.model
@@ -293,7 +293,8 @@ class _Resolver:
         if revision is not None or (model.revision is not None and model.path is None):
             origin = Origin(DERIVED, None, "the lock") if revision is None else revision.origin
             self.values["model.revision"] = Value(model.revision, origin)
-        if any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template")):
+        names_tokens = any(path in self.values for path in ("model.eos", "model.pad", "model.chat_template"))
+        if names_tokens or not stack.facts.reads_newer_files:
             model = evolve(model, vocabulary=vocabulary(model, self.workspace))
         rope = self.values.get("model.rope")
         if rope is not None and isinstance(rope.value, Rope) and model.facts is not None:

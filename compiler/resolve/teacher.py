@@ -7,9 +7,10 @@ from __future__ import annotations
 from xpc.compiler.files.workspace import Workspace
 from xpc.compiler.language.codes import Problems
 from xpc.compiler.language.setting import Path
-from xpc.compiler.resolve.model import find_model
+from xpc.compiler.resolve.model import find_model, vocabulary
 from xpc.compiler.spec.resources import Model
 from xpc.compiler.spec.values import Value
+from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 from xpc.grammar.tree import Ref, String
@@ -18,7 +19,9 @@ UNKNOWN = "the vocabulary and memory of this teacher are not checked; name a reg
 ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folder that `save(merge)` writes"
 
 
-def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Problems) -> Model | None:
+def find_teacher(
+    values: dict[Path, Value], stack: Stack, workspace: Workspace, problems: Problems
+) -> Model | None:
     """Return the teacher that `method.teacher` names, or None after an error. The value of the setting is replaced by
     the teacher's name as text.
     """
@@ -33,7 +36,7 @@ def find_teacher(values: dict[Path, Value], workspace: Workspace, problems: Prob
     else:
         text = node.name + (f"@{model.revision}" if model.revision is not None else "")
     values["method.teacher"] = Value(text, value.origin)
-    return model
+    return model if stack.facts.reads_newer_files else evolve(model, vocabulary=vocabulary(model, workspace))
 
 
 def _help(one: Diagnostic) -> str | None:
