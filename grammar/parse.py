@@ -24,7 +24,7 @@ _MAX_WORK = MAX_SIZE
 def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """Return a pair: the syntax tree of a text, and its errors in the order of the text. Never raises an exception.
 
-    The tree omits statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
+    The tree omits statements with a syntax error (a sentence without its model or data has an empty name there), unless the repair is obvious (a missing comma, a word after a
     number). A text that has more than 262,144 characters, or more than 64 levels of brackets, is not parsed. If there
     are more than 20 syntax errors, only 20 are reported, with a note.
     """
@@ -47,6 +47,12 @@ def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
         from xpc.grammar.late_sentence import late_sentence
 
         train, wrong = late_sentence(source, text, misplaced)
+        file, misplaced = evolve(file, train=train), (*misplaced, *wrong)
+    if file.train is None and any(one.code == codes.INCOMPLETE_SENTENCE.code for one in errors):
+        # imported only here, because few files have a sentence without a model or data
+        from xpc.grammar.late_sentence import incomplete_sentence
+
+        train, wrong = incomplete_sentence(source, _without(seen.text, (*hidden, *source.damage)))
         file, misplaced = evolve(file, train=train), (*misplaced, *wrong)
     found = [*describe_hidden(source, hidden, source.text), *seen.diagnostics, *errors, *lifter.diagnostics, *misplaced]
     found.sort(key=lambda each: each.primary.span.start if each.primary else 0)

@@ -28,6 +28,8 @@ FORMS = (
 """Patterns for the text after the dataset, each with the text of the help."""
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
 """The end of a first line up to an error: a length without its unit, before `with`, a comment or nothing."""
+NO_DATA = re.compile(r"\bon[ \t]+(?:for|with)[ \t]+$")
+"""The end of a first line up to an error: `for` or `with` in the place of the dataset, which the parser reads as one."""
 INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
 """Words that users write before the dataset instead of `on`."""
 
@@ -39,6 +41,10 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
     since = kinds[len(kinds) - 1 - kinds[::-1].index("TRAIN") :]
     if location.met == "LBRACE":
         return location.error(code, "the sentence takes no block", "write clauses on the lines below")
+    if NO_DATA.search(location.source.text[: location.span.start]):
+        return location.error(
+            code, f"expected a dataset after `on`, found `{location.word}`", "train MODEL on DATA", at_last=True
+        )
     # `for 3epochs with lora`: the parser reads `with` as the unit
     count = COUNT.search(location.source.text[: location.span.start]) if location.word == "with" else None
     if count is not None and count[3]:

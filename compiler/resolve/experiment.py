@@ -29,7 +29,7 @@ from xpc.grammar.nearest import nearest_version
 from xpc.grammar.read import hidden_characters
 from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.source import Span
-from xpc.grammar.tree import Ref, String
+from xpc.grammar.tree import Ref, String, Train
 
 INLINE: tuple[Path, ...] = ("data.system", "data.prompt_template")
 """Settings whose text may be in a file. The spec in the bundle contains this text instead of the name of the file."""
@@ -63,11 +63,17 @@ class _Resolver:
         loaded = self.loaded
         self._convert()
         stack = self._target()
+        missing: frozenset[str] = frozenset()
         if loaded.train is None or loaded.train_source is None:
             if not loaded.broken:
                 help, why = "write `train MODEL on DATA` above the body", "the spec does not say what is trained"
                 self.problems.report("XP117", why, self._top(), help=help)
-            return None, self.problems
+            if not loaded.items:
+                return None, self.problems
+            # a sentence without names, so that the rules check what is written
+            top = self._top().span
+            loaded.train, loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), loaded.file.source
+            missing = frozenset(("train",))
         self._files()
         if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
             # imported only here, because plain sft does not need it
@@ -112,8 +118,8 @@ class _Resolver:
             evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
         method = text_of(self.values, "method") or "sft"
         extra = extra_values(self.loaded.extra, stack, method, self.problems, hardware.gpu)
-        wrong = frozenset(path for path in {*loaded.items, *loaded.intended} if path not in self.values)
-        if any(one.code == "XP110" for one in self.problems):
+        wrong = missing | {path for path in {*loaded.items, *loaded.intended} if path not in self.values}
+        if any(one.code == "XP110" for one in self.problems) or any(one.id == "" for one in data):
             wrong |= {"data"}
         stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
         stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"

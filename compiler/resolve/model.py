@@ -50,6 +50,8 @@ def find_model(
         facts, config_json, problem = _facts(config.name, config.data, label)
         known = config.name
         problems += problem
+    if isinstance(node, Ref) and not node.name:  # the sentence names no model, which is already reported
+        return Model(label, "", None, revision, facts, known, config=config_json), problems
     family = registry.encoder_decoder(node.name) if isinstance(node, Ref) else None
     if isinstance(node, Ref) and family is not None and not problems:
         problems.append(_encoder_decoder(node.name, family, label))

@@ -184,6 +184,8 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
     if pin is not None and pin.columns and not node.is_name:
         known, found = _shaped(source, pin.columns, shape, block)
         return evolve(known, rows=None if node.slice else pin.rows.get(known.split)), found
+    if not node.name:  # the sentence names no data, which is already reported
+        return source, []
     if not node.is_name and "/" in node.name:
         path = unquoted(node.name, label, "XP110", "XP111", workspace)
         if path is not None or shape is not None:

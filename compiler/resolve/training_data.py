@@ -58,7 +58,7 @@ def _rows(loaded: MergedSpec, data: Ref | String, label: Label, problems: Proble
     block, header = loaded.data_name, label.source
     if block is not None:
         title = block.typed
-        named = isinstance(data, Ref) and data.name == title
+        named = isinstance(data, Ref) and data.name in (title, "")
         replaced = header is loaded.file.source and block.source is not header
         if title != "data" and not named and replaced:
             pass  # the block belongs to an extended spec, and the `train` line of this spec names other data

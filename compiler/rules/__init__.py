@@ -9,7 +9,7 @@ from importlib import import_module
 
 from xpc.compiler.rules.core.rule import Rule
 from xpc.compiler.spec import Spec
-from xpc.grammar.diagnostic import Diagnostic
+from xpc.grammar.diagnostic import ERROR, Diagnostic
 from xpc.grammar.package_data import read_json
 
 FIRST_RULE = "XP200"
@@ -19,6 +19,14 @@ spec leaves out on purpose.
 CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "schedule", "strategy", "track")
 """Settings whose value is one of a list of choices. If a spec misspells a choice, xpc goes on with the default choice.
 Findings about the setting would then concern the default, so they are dropped.
+"""
+
+USUALLY_ELSEWHERE = (
+    "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
+    "precision",
+)  # fmt: skip
+"""Settings that a spec without a sentence may leave to the specs that extend it. If such a spec does not write one of
+them, findings of the rules that read it are dropped.
 """
 
 
@@ -40,6 +48,9 @@ def check(spec: Spec) -> list[Diagnostic]:
     if misspelt:
         read = codes()  # the spec misspells the choice, so a finding would be about the default that replaced it
         found = [one for one in found if misspelt.isdisjoint(read[one.code][1])]
+    if "train" in spec.wrong:
+        read, left = codes(), {path for path in USUALLY_ELSEWHERE if not spec.written(path)}
+        found = [one for one in found if one.severity == ERROR and left.isdisjoint(read[one.code][1])]
     if any(one.parts for one in spec.sources):
         from xpc.compiler.spec.folders import fewer
 

@@ -50,7 +50,7 @@ class Spec(Getters):
     - `teacher`: the model from which `method distill` learns
     - `continued`: the adapter that `lora(from = ...)` names
     - `wrong`: the settings whose value in the spec is illegal, for which `values` contains the default; also `data`, if
-      a source is unknown
+      a source is unknown, and `train`, if there is no sentence
     - `folder`: where the bundle of a sweep's run is written; other bundles are named after their spec
     - `allow_oom`: whether a run that does not fit its GPUs compiles (`--allow-oom`)
     - `kernels`: the locked commits of the hub's kernel repositories

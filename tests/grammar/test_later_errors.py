@@ -94,5 +94,61 @@ def test_a_sentence_with_another_verb_is_repeated_in_full_and_does_not_hide_othe
 
 
 def test_a_verb_that_may_be_a_method_is_not_read_as_sft():
-    found = checked(f"xpc 1\ndpo qwen2.5-3b on capybara\n{TAIL}").problems
-    assert [one.code for one in found if one.severity == "error"] == ["XP020"]
+    assert errors(f"xpc 1\ndpo qwen2.5-3b on capybara\n{TAIL}eval(every=epoch)\n") == [("XP020", 2), ("XP301", 4)]
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "train", "train on capybara", "train qwen2.5-3b", "train qwen2.5-3b on", "train qwen2.5-3b for 3 epochs",
+        "train qwen2.5-3b on for 3 epochs", "train qwen2.5-3b on with lora", "train with lora", 'train "m n" on # none',
+        "train qwen2.5-3b capybara for 3 epochs with zero2",
+    ],
+)  # fmt: skip
+def test_a_sentence_without_model_or_data_does_not_hide_other_errors(sentence):
+    assert {("XP020", 2), ("XP301", 4), ("XP201", 5)} <= {*errors(f"xpc 1\n{sentence}\n{TAIL}batch(gbs=7)\n")}
+
+
+def test_what_an_incomplete_sentence_names_and_chooses_is_checked():
+    assert errors(f"xpc 1\ntrain qwen2.5-3bb on for 3 epochs with gbs=7 ligger\n{TAIL}") == [
+        ("XP020", 2), ("XP101", 2), ("XP108", 2), ("XP201", 2), ("XP301", 4),
+    ]  # fmt: skip
+
+
+def test_a_missing_name_is_reported_once_and_the_others_have_their_place():
+    source = Source("x.xp", "xpc 1\ntrain on b for 3 epochs with lora\nnodes 2\n")
+    file, found = parse(source)
+    assert [one.code for one in found] == ["XP020"]
+    assert file.train is not None
+    assert (file.train.model.name, source.slice(file.train.data.span)) == ("", "b")
+    assert file.train.budget is not None
+    assert source.slice(file.train.budget.span) == "for 3 epochs"
+    assert [source.slice(one.span) for one in file.train.options] == ["lora"]
+
+
+@pytest.mark.parametrize("line", ["train a b c d", "train a, b", "train a = b", "train for for 3 epochs"])
+def test_a_sentence_with_another_error_is_no_sentence(line):
+    assert parse(Source("x.xp", f"xpc 1\n{line}\n"))[0].train is None
+
+
+def test_a_sentence_with_for_in_the_place_of_its_data_says_that_the_data_is_missing():
+    _, found = parse(Source("x.xp", "xpc 1\ntrain a on for 3 epochs\n"))
+    assert [(one.message, one.help) for one in found] == [
+        ("expected a dataset after `on`, found `for`", "train MODEL on DATA")
+    ]
+
+
+def test_the_data_block_is_read_if_the_sentence_names_no_data():
+    found = errors("xpc 1\ntrain qwen2.5-3b on\ndata mine {\n  capybaraaaa\n}\n")
+    assert found == [("XP020", 2), ("XP110", 4)]
+
+
+@pytest.mark.parametrize(("extra", "codes"), [("", ["XP117"]), ("for 3 epochs\n", ["XP030"])])
+def test_a_spec_without_a_sentence_does_not_hide_what_its_own_settings_contradict(extra, codes):
+    found = [code for code, _ in errors(f"xpc 1\n{extra}{TAIL}batch(gbs=7)\n")]
+    assert found == [*codes, "XP201", "XP301"]
+
+
+def test_a_spec_without_a_sentence_may_leave_settings_to_those_that_extend_it():
+    """`gbs` and the held-out rows may be in the other spec, so no rule judges their defaults."""
+    assert errors("xpc 1\nbatch(micro=11)\neval(every=epoch)\n") == [("XP117", 1)]
