@@ -114,10 +114,11 @@ def disk(bundle: Bundle) -> list[str]:
     free = shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.is_dir())).free
     if free + _written(bundle) >= needed:
         return []
-    parts = ", ".join(f"{plan[one] / 2**30:.1f} GiB a {one}" for one in ("checkpoint", "model"))
+    one, unit = (2**30, "GiB") if needed >= 2**30 else (2**20, "MiB")
+    parts = ", ".join(f"{plan[name] / one:.1f} {unit} a {name}" for name in ("checkpoint", "model"))
     return [
-        f"{needed / 2**30:.1f} GiB will be written to {bundle.output_dir} ({plan['checkpoints']} checkpoints at once, "
-        f"{parts}), and {free / 2**30:.1f} GiB are free; lower `keep` in save, or free some space"
+        f"{needed / one:.1f} {unit} will be written to {bundle.output_dir} ({plan['checkpoints']} checkpoints at once, "
+        f"{parts}), and {free / one:.1f} {unit} are free; lower `keep` in save, or free some space"
     ]
 
 
