@@ -50,7 +50,7 @@ def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[
 
     def wrong(row: Row) -> str | None:
         text = row.get(context)
-        return f"`{context}` is not text" if text is not None and not isinstance(text, str) else check(row)
+        return check(row) if text is None else _wrong_text(text, context) or check(row)
 
     return wrong
 
@@ -65,7 +65,7 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
     if shape == IMAGE_PAIRS:
         return lambda row: _wrong_pictured_pair(row, names)
     if shape == "text":
-        return lambda row: None if isinstance(row.get(names[0]), str) else f"`{names[0]}` is not text"
+        return lambda row: _wrong_text(row.get(names[0]), names[0])
     if shape == "tokens":
         return _token_checker(names)
     if shape == "prompt_completion":
@@ -153,9 +153,14 @@ def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
     return [all(each) for each in zip(*masks, strict=True)]
 
 
+def _wrong_text(value: object, name: str) -> str | None:
+    """The reason why a value is not a text, or None. A missing value, such as an empty cell of a CSV file, is empty."""
+    return None if isinstance(value, str) else f"`{name}` is {'empty' if value is None else 'not text'}"
+
+
 def _wrong_pair(prompt: object, completion: object, names: tuple[str, ...]) -> str | None:
     if isinstance(prompt, str):
-        return None if isinstance(completion, str) else f"`{names[1]}` is not text"
+        return _wrong_text(completion, names[1])
     return wrong_turns(prompt, "role", names[0]) or wrong_turns(completion, "role", names[1])
 
 

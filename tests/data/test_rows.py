@@ -207,7 +207,7 @@ def test_tallies_of_other_shapes():
 def test_a_column_of_numbers_in_a_csv_file_is_no_text():
     assert of("prompt,completion\n?,4\n!,5\n", "prompt_completion", "rows.csv").wrong is not None
     assert of("prompt,completion\n?,4\n!,five\n", "prompt_completion", "rows.csv").wrong is None
-    assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is not text")
+    assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is empty")
 
 
 def test_rows_are_counted():
@@ -247,7 +247,8 @@ def test_which_rows_are_conversations():
         ("text", {"text": "?"}, None),
         ("text", {"text": None}, "not text"),
         ("prompt_completion", {"prompt": "?", "completion": "!"}, None),
-        ("prompt_completion", {"prompt": "?", "completion": None}, "`completion` is not text"),
+        ("prompt_completion", {"prompt": "?", "completion": None}, "`completion` is empty"),
+        ("prompt_completion", {"prompt": "?", "completion": 4}, "`completion` is not text"),
         (
             "prompt_completion",
             {"prompt": [{"role": "user", "content": "?"}], "completion": []},
