@@ -154,7 +154,8 @@ class _Resolver:
 
             keep_apart(self.values, loaded.member)
         spec = complete(self.values)
-        self._edition()
+        if not missing:
+            self._edition()
         return spec, self.problems
 
     def _top(self) -> Label:
