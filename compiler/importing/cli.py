@@ -212,18 +212,19 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
         from xpc.compiler.importing.bundle import bundle
 
         return bundle(source.name, lambda name: _inside(source.folder, name), overrides)
-    launch = None if options.accelerate is None else read(options.accelerate).table()
-    zero = None if options.deepspeed is None else read(options.deepspeed).table()
+    accelerate = None if options.accelerate is None else read(options.accelerate).table()
+    deepspeed = None if options.deepspeed is None else read(options.deepspeed).table()
     kind = options.kind or kind_of(source, options.file is not None)
     if kind == "python":
         from xpc.compiler.importing.python.reader import python
 
         return python(source.text, source.name, overrides)
+    overrides = evolve(overrides, accelerate=accelerate, deepspeed=deepspeed)
     if kind == "command":
         from xpc.compiler.importing.command.reader import command
 
-        return command(source.text, source.name, overrides, launch, zero)
-    return tables.converted(source, kind, overrides, launch, zero)
+        return command(source, overrides)
+    return tables.converted(source, kind, overrides)
 
 
 def _inside(folder: str, name: str) -> bytes | None:

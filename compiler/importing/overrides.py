@@ -41,14 +41,12 @@ class Launch:
 
     - `arguments`: the command's arguments; `used` receives the names of those that the script reads
     - `options`: a function that imports the launcher's options and returns the keys of accelerate's YAML
-    - `zero`: the keys of the DeepSpeed file
     - `declared`: receives the defaults that the script's own classes give to arguments of TRL
     """
 
     arguments: Entries
     used: set[str]
     options: Callable[[Draft, Machines], Entries | None] = field(repr=False)
-    zero: Entries | None = field(default=None, repr=False)
     declared: dict[str, Entry] = field(factory=dict)
 
 
@@ -61,7 +59,8 @@ class Overrides:
     `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
     `find` returns the paths of the repository's Python files with a name. `launch` is the command that starts a Python
     script, and `environment` the variables that it sees. `module` is the name of the module whose training is meant, if
-    the script that calls it is imported.
+    the script that calls it is imported. `accelerate` and `deepspeed` are the keys of accelerate's file and of
+    DeepSpeed's file.
     """
 
     stem: str = "import"
@@ -84,6 +83,8 @@ class Overrides:
     launch: Launch | None = field(default=None, repr=False)
     environment: Mapping[str, Entry] = field(factory=dict)
     module: str = ""
+    accelerate: Entries | None = field(default=None, repr=False)
+    deepspeed: Entries | None = field(default=None, repr=False)
 
     def below(self, folder: str) -> Overrides:
         """The same options for a script in the subfolder `folder`: files are searched for in that folder first."""

@@ -12,15 +12,11 @@ from xpc.compiler.importing.text.entries import Entries, Entry
 from xpc.compiler.importing.trl.reader import given, trl
 
 
-def converted(
-    source: SourceFile, kind: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
-) -> Draft:
-    """Convert a file of the tool `kind` to a draft of the spec. `launch` and `zero` are the keys of accelerate's and
-    DeepSpeed's files. Raises Unreadable.
-    """
+def converted(source: SourceFile, kind: str, overrides: Overrides) -> Draft:
+    """Convert a file of the tool `kind` to a draft of the spec. Raises Unreadable."""
     table = source.table()
-    draft = _draft(kind, table, source, overrides, launch, zero)
-    for one in (table, launch or {}, zero or {}, *draft.read):
+    draft = _draft(kind, table, source, overrides)
+    for one in (table, overrides.accelerate or {}, overrides.deepspeed or {}, *draft.read):
         _repeated(draft, one)
     return draft
 
@@ -34,12 +30,10 @@ def _repeated(draft: Draft, table: Mapping[str, Entry]) -> None:
             _repeated(draft, part.mapping)
 
 
-def _draft(
-    kind: str, table: Entries, source: SourceFile, overrides: Overrides, launch: Entries | None, zero: Entries | None
-) -> Draft:
+def _draft(kind: str, table: Entries, source: SourceFile, overrides: Overrides) -> Draft:
     """Call the importer of the tool `kind`."""
     if kind == "trl":
-        return trl(table, source.name, overrides, launch, zero)
+        return trl(table, source.name, overrides)
     if kind in ("llamafactory", "axolotl", "torchtune"):
         if kind == "llamafactory":
             from xpc.compiler.importing.llamafactory.reader import llamafactory as other
@@ -47,7 +41,7 @@ def _draft(
             from xpc.compiler.importing.torchtune.reader import torchtune as other
         else:
             from xpc.compiler.importing.axolotl.reader import axolotl as other
-        return other(table, source.name, overrides, launch, zero)
+        return other(table, source.name, overrides)
     return _fragment(table, kind, overrides)
 
 

@@ -32,10 +32,8 @@ from xpc.compiler.stacks import DEFAULT
 METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "grpo", "simpo": "cpo"}
 
 
-def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
-    """Convert an axolotl YAML file to a draft of the spec. `launch` has the keys of accelerate's file, and `zero` those
-    of DeepSpeed's.
-    """
+def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
+    """Convert an axolotl YAML file to a draft of the spec."""
     given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
     word = "" if rl is None or rl.empty else str(text(rl)).lower()
     method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
@@ -77,7 +75,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     axolotl_adapter.adapter(draft, named)
     if "optim" in own:
         _muon(draft)
-    _sharding(draft, named, overrides, launch, zero, found)
+    _sharding(draft, named, overrides, found)
     schedule.optimizer_arguments(draft, named.get("optim_args"))
     _trackers(draft, named)
     _method(draft, named)
@@ -103,8 +101,7 @@ def axolotl(entries: Entries, file: str, overrides: Overrides, launch: Entries |
     axolotl_model.configured(draft, named)
     axolotl_model.mxfp4(draft, named)
     draft.settle(entries, axolotl_keys.names(), KEYS.column("refused"))
-    for table in (launch, zero, *draft.read):
-        draft.settle(table or {})
+    trlyaml.settle_files(draft, overrides)
     return draft
 
 
@@ -155,8 +152,7 @@ def _xformers(draft: Draft, entry: Entry) -> None:
     )
 
 
-def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
-              found: Machines) -> None:  # fmt: skip
+def _sharding(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -> None:
     shard, replicate, context = (
         named.get(key) for key in ("dp_shard_size", "dp_replicate_size", "context_parallel_size")
     )
@@ -190,7 +186,7 @@ def _sharding(draft: Draft, named: Entries, overrides: Overrides, launch: Entrie
     if "fsdp" not in table and config is not None and config.mapping:
         table["fsdp"] = Entry("fsdp", "full_shard", config.file, config.line)
         draft.outcomes.setdefault((config.file, "fsdp"), _implied(config))
-    trlyaml.shard(draft, table, overrides, launch, zero, found)
+    trlyaml.shard(draft, table, overrides, found)
     if context is not None and parallel > 1 and draft.has("strategy") and draft.settings["strategy"].text == "fsdp1":
         old = draft.settings.pop("strategy")
         draft.put("strategy", "fsdp", old.entry)

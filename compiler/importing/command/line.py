@@ -27,7 +27,8 @@ class Line:
     (`rest`).
 
     If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
-    `$EXTRA_ARGS` whose variable is not set, so that the shell replaces them by nothing.
+    `$EXTRA_ARGS` whose variable is not set, so that the shell replaces them by nothing. `file` is the script that has
+    the command, and `environment` the assignments of variables in this script, such as `X=1`.
     """
 
     launcher: str
@@ -37,9 +38,20 @@ class Line:
     rest: tuple[Word, ...] = ()
     again: tuple[Entry, ...] = ()
     dropped: tuple[Word, ...] = ()
+    file: str = ""
+    environment: tuple[Word, ...] = ()
+
+    def entry(self, word: Word) -> Entry:
+        """A word of the command as a key without a value."""
+        return Entry(word.text, None, self.file, word.line)
+
+    def variables(self) -> list[tuple[str, Entry]]:
+        """The name of each assigned environment variable, with its value."""
+        parts = [(word.text.partition("="), word.line) for word in self.environment]
+        return [(name, Entry(f"${name}", value, self.file, line, value)) for (name, _, value), line in parts]
 
 
-def parsed(call: Call, file: str) -> Line:
+def parsed(call: Call, file: str, environment: tuple[Word, ...]) -> Line:
     """Parse a command of the script `file` into launcher, options, program and arguments."""
     words = list(call.words)
     while is_wrapper(os.path.basename(words[0].text)):
@@ -63,7 +75,7 @@ def parsed(call: Call, file: str) -> Line:
     left_out = [_is_left_out(words, n) for n in range(len(words))]
     dropped = [one for one, out in zip(words, left_out, strict=True) if out]
     arguments, rest = _arguments([one for one, out in zip(words, left_out, strict=True) if not out], file, again)
-    return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped))
+    return Line(launcher, options, program, arguments, tuple(rest), tuple(again), tuple(dropped), file, environment)
 
 
 COUNTS = ("nproc_per_node", "num_gpus", "nnodes", "num_nodes", "num_processes", "num_machines")

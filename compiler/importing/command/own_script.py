@@ -26,7 +26,7 @@ from xpc.compiler.importing.text.entries import (
     plain,
 )
 from xpc.compiler.importing.trl.reader import NAMES
-from xpc.grammar.record import evolve
+from xpc.grammar.record import evolve, field, record
 
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
@@ -44,90 +44,116 @@ have TRL's names.
 """
 
 
-def draft(
-    line: Line,
-    entries: Entries,
-    file: str,
-    overrides: Overrides,
-    launch: Entries | None,
-    zero: Entries | None,
-    declared: dict[str, Entry],
-    unread: list[str],
-) -> tuple[Draft | None, bool, Entry | None]:
-    """Import the script that a command launches. Returns three values:
+@record
+class Script:
+    """The Python script that a command launches.
 
-    - the draft of the spec, or None if the script cannot be read
-    - whether the script passes its arguments to TRL's classes, so that they are read under TRL's names
-    - the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
-
-    `entries` are the arguments of the command and of its configuration file. The defaults of the script's own classes
-    are stored in `declared`. If a script in the repository is not read, the reason is stored in `unread`.
+    - `draft`: the draft of the spec, or None if the script cannot be read
+    - `by_names`: whether the script passes its arguments to TRL's classes, so that they are read under TRL's names
+    - `trainer`: the script's own trainer class, if the script uses neither TRL's nor transformers' trainers
+    - `declared`: the defaults of the script's own classes
+    - `unread`: why a script in the repository is not read
     """
-    program, text = programs.found(line.program, overrides)
-    if not program or any(one.text.startswith("-") for one in line.rest):
-        return None, True, None
-    classes = bool(CLASSES.search(text)) or not re.search(r"add_argument\(|Trainer\(", text)
+
+    draft: Draft | None = None
+    by_names: bool = True
+    trainer: Entry | None = None
+    declared: Entries = field(factory=dict)
+    unread: str = ""
+
+
+def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
+    """Import the script that a command launches. `entries` are the arguments of the command and of its configuration
+    file. Raises Unreadable if the script does not train.
+    """
     from xpc.compiler.importing.python.reader import python
 
-    given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
-    given |= {str(n + 1): one.text for n, one in enumerate(line.rest)}
-    count = next((plain(line.options[key]) for key in PROCESSES if key in line.options), None)
-    hardware = overrides.hardware
-    if hardware is None and isinstance(count, int | str) and str(count).isdecimal() and int(count) > 1:
-        hardware = f"{int(count)} x {DEFAULT_GPU}"
-    used: set[str] = set()
-
-    def options(made: Draft, machines: Machines) -> Entries | None:
-        if line.launcher == "python":
-            machines.each = 1
-        return launcher(made, line, machines, launch)
-
-    started = Launch(entries, used, options, zero, declared)
+    program, text = programs.found(line.program, overrides)
+    if not program or any(one.text.startswith("-") for one in line.rest):
+        return Script()
+    by_names = bool(CLASSES.search(text)) or not re.search(r"add_argument\(|Trainer\(", text)
+    launch = _launch(line, entries, overrides)
     try:
-        near = evolve(
-            overrides.below(posixpath.dirname(program)),
-            # numbered arguments such as `1=x` are those of the shell script, and not those of the program it starts
-            sets={**given, **{key: one for key, one in overrides.sets.items() if not key.isdecimal()}},
-            hardware=hardware,
-            launch=started,
-        )
-        out = python(text, program, near)
+        draft = python(text, program, _started(line, program, launch, overrides))
     except Unreadable as error:
         if error.kind and not _may_train(error.kind, text):
             location = f"{program}:{error.line}" if error.line else program
             raise Unreadable(f"`{location}`: {error}", kind=error.kind) from error
         trainer = _own_trainer(text, program) if error.kind == NO_TRAINER else None
-        if trainer is None:
-            unread.append(f"`{program}` cannot be read, so the spec has only what the arguments state: {error}")
-        return None, classes, trainer
+        why = f"`{program}` cannot be read, so the spec has only what the arguments state: {error}"
+        return Script(None, by_names, trainer, launch.declared, "" if trainer is not None else why)
     if program != line.program and line.program.endswith(".py"):
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
-        out.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
-    out.messages = [one for one in out.messages if not one.text.startswith("`command line`")]
+        draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
+    draft.messages = [one for one in draft.messages if not one.text.startswith("`command line`")]
+    _report_words(draft, line, launch.used)
+    for key, one in entries.items():
+        if (one.file, one.key) not in draft.outcomes:
+            _report_argument(draft, line, key, one, launch.used)
+    return Script(draft, by_names, None, launch.declared)
+
+
+def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
+    """The command as the script sees it: its arguments, and the options of its launcher."""
+
+    def options(made: Draft, machines: Machines) -> Entries | None:
+        if line.launcher == "python":
+            machines.each = 1
+        return launcher(made, line, machines, overrides.accelerate)
+
+    return Launch(entries, set(), options)
+
+
+def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> Overrides:
+    """The options for the import of the script: the command's arguments by name and number, and its processes."""
+    given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
+    given |= {str(n): one.text for n, one in enumerate(line.rest, 1)}
+    # numbered arguments such as `1=x` are those of the shell script, and not those of the program it starts
+    given |= {key: one for key, one in overrides.sets.items() if not key.isdecimal()}
+    count = next((plain(line.options[key]) for key in PROCESSES if key in line.options), None)
+    hardware = overrides.hardware
+    if hardware is None and isinstance(count, int | str) and str(count).isdecimal() and int(count) > 1:
+        hardware = f"{int(count)} x {DEFAULT_GPU}"
+    near = overrides.below(posixpath.dirname(program))
+    return evolve(near, sets=given, hardware=hardware, launch=launch)
+
+
+def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
+    """Report an error for each word without a key that the script does not read, except the names of files."""
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
             why = f"`{line.program}` does not read this word", "leave it out if it does not change the training"
-            out.error(Entry(word.text, None, file, word.line), *(not_set(word.open) if word.open else why))
-    for key, one in entries.items():
-        if (one.file, one.key) in out.outcomes:
-            continue
-        if one.unset and key in NAMES:
-            out.note(one, f"the name contains {one.unset}, which the script does not set")
-        elif one.unset:
-            out.error(one, *not_set(one.unset))
-        elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not out.has("lora.from"):
-            out.error(one, "the script may continue this adapter, and the spec begins a new one",
-                      "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip
-        elif key in used:
-            out.mark(one, "mapped", f"an argument of `{line.program}`")
-        elif one.file != file and "config" in used:
-            out.note(one, f"`{line.program}` reads the file itself")
-        elif one.file != file:
-            out.note(one, f"`{line.program}` declares no such argument")
-            out.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
-        else:
-            out.error(one, f"`{line.program}` has no such argument", "leave it out if it does not change the training")
-    return out, classes, None
+            draft.error(line.entry(word), *(not_set(word.open) if word.open else why))
+
+
+def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[str]) -> None:
+    """Report how the script reads an argument that has no outcome yet. `used` are the names that the script reads."""
+    if one.unset and key in NAMES:
+        draft.note(one, f"the name contains {one.unset}, which the script does not set")
+    elif one.unset:
+        draft.error(one, *not_set(one.unset))
+    elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not draft.has("lora.from"):
+        draft.error(one, "the script may continue this adapter, and the spec begins a new one",
+                    "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip
+    elif key in used:
+        draft.mark(one, "mapped", f"an argument of `{line.program}`")
+    elif one.file != line.file and "config" in used:
+        draft.note(one, f"`{line.program}` reads the file itself")
+    elif one.file != line.file:
+        draft.note(one, f"`{line.program}` declares no such argument")
+        draft.warn(one, f"`{line.program}` declares no such argument, so it changes nothing")
+    else:
+        draft.error(one, f"`{line.program}` has no such argument", "leave it out if it does not change the training")
+
+
+def report_unread(draft: Draft, script: Script) -> None:
+    """Warn that a script in the repository is not read, or report an error for a trainer of its own."""
+    if script.unread:
+        draft.warn(None, script.unread)
+    if script.trainer is not None:
+        why = f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL"
+        help_ = "compare the two trainers; if both learn the same, leave the script's trainer out"
+        draft.error(script.trainer, why, help_)
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:

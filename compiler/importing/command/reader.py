@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing.accelerate import config as sharding
-from xpc.compiler.importing.command import fastchat, own_script, programs, usage
+from xpc.compiler.importing.command import fastchat, own_script, programs, surroundings, usage
 from xpc.compiler.importing.command.launcher import launcher
 from xpc.compiler.importing.command.line import Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
 from xpc.compiler.importing.draft import Draft, SettingText
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
 from xpc.compiler.importing.overrides import Machines, Overrides, native
+from xpc.compiler.importing.source_file import SourceFile
 from xpc.compiler.importing.text import table
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, not_set, shown, text
 from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.language.methods import METHODS
-from xpc.grammar.record import evolve
+from xpc.compiler.stacks import Stack
+from xpc.grammar.record import evolve, record
 
 ENVIRONMENT = {
     "WANDB_PROJECT": "wandb_project", "MLFLOW_EXPERIMENT_NAME": "mlflow_experiment_name",
@@ -30,127 +32,57 @@ NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *
 """Arguments that only name a run or a folder, and do not change the training."""
 
 
-def command(text_: str, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
+def command(source: SourceFile, overrides: Overrides) -> Draft:
     """Convert a training command of a shell script to a draft of the spec; the values of a `for` loop become a sweep.
     Raises Unreadable if the script has no training command, or several without `--pick`.
     """
     loops: dict[str, tuple[str, ...]] = {}
-    overrides = evolve(overrides, sets={**_slurm(text_), **overrides.sets})
-    at, training = chosen(text_, overrides, loops)
-    draft = _converted(training, text_, file, overrides, launch, zero)
+    overrides = evolve(overrides, sets={**surroundings.slurm(source.text), **overrides.sets})
+    at, training = chosen(source.text, overrides, loops)
+    draft = _converted(training, source, overrides)
     numbers = usage.unset(draft) if overrides.partial else set()
-    taken = usage.stated(numbers, text_, file, overrides) if numbers else {}
+    taken = usage.stated(numbers, source.text, source.name, overrides) if numbers else {}
     if taken:
         overrides = evolve(overrides, sets={**{key: str(one.value) for key, one in taken.items()}, **overrides.sets})
-        at, training = chosen(text_, overrides, loops)
-        draft = _converted(training, text_, file, overrides, launch, zero)
+        at, training = chosen(source.text, overrides, loops)
+        draft = _converted(training, source, overrides)
         usage.report(draft, taken, numbers)
     for name, values in loops.items():
-        _sweep(draft, name, values, at, text_, file, overrides, launch, zero)
+        _sweep(draft, name, values, at, source, overrides)
     return draft
 
 
-SLURM = re.compile(
-    r"^#SBATCH\s+(?:--(nodes|gres|gpus-per-node|gpus)|-(N|G))[= ]\s*(?:gpu:)?(?:[a-z]\w*:)?(\d+)", re.M | re.I
-)
-"""A pattern for a line such as `#SBATCH --gres=gpu:a100:4`, which states the nodes of a Slurm job, or the GPUs of each
-node.
-"""
-
-
-def _slurm(text_: str) -> dict[str, str]:
-    """The variables that Slurm sets for a job, as far as the script's `#SBATCH` lines decide them: the number of nodes
-    (1 by default), and of GPUs on each node.
-    """
-    if not re.search("^#SBATCH", text_, re.M):
-        return {}
-    found = {(one[1] or one[2]).lower(): one[3] for one in SLURM.finditer(text_)}
-    nodes = found.get("nodes") or found.get("n") or "1"
-    gpus = found.get("gres") or found.get("gpus-per-node") or (nodes == "1" and (found.get("gpus") or found.get("g")))
-    out = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes}
-    return out | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if gpus else {})
-
-
-def _converted(call: Call, text_: str, file: str, overrides: Overrides, launch: Entries | None,
-               zero: Entries | None) -> Draft:  # fmt: skip
+def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
+    """Convert one command, with the environment variables and the files that the script gives to it."""
     written: dict[str, str] = {}
     moved: dict[str, str] = {}
-    commands = calls(text_, overrides.sets, read=overrides.read, written=written)
-    environment = [word for one in commands for word in one.environment]
-    near = evolve(overrides, read=_reader(overrides, written, moved)).below(call.folder)
-    near = evolve(near, environment=_seen(call, commands, file))
-    draft = _draft(parsed(call, file), environment, file, near, launch, zero)
+    commands = calls(source.text, overrides.sets, read=overrides.read, written=written)
+    environment = tuple(word for one in commands for word in one.environment)
+    near = evolve(overrides, read=surroundings.reader(overrides, written, moved)).below(call.folder)
+    near = evolve(near, environment=surroundings.variables(call, commands, source.name))
+    draft = _draft(parsed(call, source.name, environment), near)
     for name, found in moved.items():
         draft.warn(None, f"`{name}` is a path of another machine: the import reads `{found}`")
     return draft
 
 
-def _seen(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
-    """The environment variables that the program of a command gets: those that the script exports, and those that stand
-    before the program (`X=1 python a.py`).
-    """
-    assigned: dict[str, Entry | None] = {}
-    exported: set[str] = set()
-    for one in commands:
-        if one.words == call.words and one.environment == call.environment:
-            break
-        if not one.words or one.exported:
-            exported.update(word.text.partition("=")[0] for word in (*one.environment, *one.words) if one.exported)
-            assigned.update(_variable(word, file) for word in one.environment)
-    own = dict(_variable(word, file) for word in call.environment)
-    return {key: one for key, one in {**assigned, **own}.items() if one is not None and (key in exported or key in own)}
-
-
-def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
-    """Return a pair: the name and the value of an assignment. None if the value is unknown."""
-    name, _, value = word.text.partition("=")
-    return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
-
-
-def _reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
-    """Make a reader of files that also finds the files that the script itself writes (`written`).
-
-    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, it tries the last parts of the path in this
-    repository. A file that it finds in this way is recorded in `moved`.
-    """
-
-    def read(name: str) -> bytes | None:
-        if name in written:
-            return written[name].encode()
-        data = overrides.read(name)
-        parts = name.split("/")
-        if data is not None or name[:1] not in ("/", "~", "$") or name.endswith(".py"):
-            return data
-        for n in range(1, len(parts) - 1):
-            end = "/".join(parts[n:])
-            data = overrides.read(end)
-            if data is not None:
-                moved[name] = end
-                return data
-        return None
-
-    return read
-
-
-def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, file: str, overrides: Overrides,
-           launch: Entries | None, zero: Entries | None) -> None:  # fmt: skip
+def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: SourceFile, overrides: Overrides) -> None:
     """Import the command once for each value of a loop's variable. Settings in which the results differ become the
     lists of a sweep.
     """
     changed: dict[str, list[str]] = {}
     for value in values:
-        sets = {**overrides.sets, name: value}
-        training = training_commands(text_, evolve(overrides, sets=sets))
+        chosen_value = evolve(overrides, sets={**overrides.sets, name: value})
+        training = training_commands(source.text, chosen_value)
         if at >= len(training):
             return
-        member = _converted(training[at], text_, file, evolve(overrides, sets=sets), launch, zero)
+        member = _converted(training[at], source, chosen_value)
         for path, written in {**member.settings, "model": SettingText(member.model)}.items():
             if path not in NAMING and path not in ("hardware", "nodes"):
                 changed.setdefault(path, []).append(written.text)
         if member.sources != draft.sources:
-            loop = Entry(f"${name}", " ".join(values), file, 0)
             draft.error(
-                loop,
+                Entry(f"${name}", " ".join(values), source.name, 0),
                 "all runs of a sweep have the same data, but this loop changes the data",
                 f"`--set {name}=VALUE` takes one",
             )
@@ -161,103 +93,139 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, text_: str, 
             draft.settings.pop(path, None)
 
 
-def _draft(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
-           zero: Entries | None) -> Draft:  # fmt: skip
-    # without a launcher, `python train.py` starts one process
-    found, options = Machines(each=1 if line.launcher == "python" else None), line.options
-    entries = dict(line.arguments)
-    config = entries.pop("config", None)
-    if llamafactory_command.is_llamafactory(line.program, entries):
-        return _factory(line, environment, file, overrides, launch, zero)
+def _draft(line: Line, overrides: Overrides) -> Draft:
+    """Convert a parsed command: by the names of LLaMA-Factory, by the script that it starts, or by TRL's names."""
+    if llamafactory_command.is_llamafactory(line.program, line.arguments):
+        return _factory(line, overrides)
     path, script_text = programs.found(line.program, overrides)
     if llamafactory_command.STARTED.search(script_text):
-        made = _factory(line, environment, file, overrides, launch, zero)
+        made = _factory(line, overrides)
         made.warn(None, f"`{path}` starts LLaMA-Factory, and what it does before is not read")
         return made
     if line.program.startswith("axolotl"):
         raise Unreadable(f"`{line.program}` reads a file: import that file instead")
-    rest, empty = list(line.rest), [one for one in line.rest if re.fullmatch(r"\$\{?\d+\}?", one.text)]
-    named = [one for one in rest if one.text.endswith((".yaml", ".yml", ".json"))]
+    given = _given(line, overrides)
+    overrides = _with_launch_file(line, overrides)
+    script = own_script.imported(given.line, given.entries, overrides)
+    if script.draft is not None:
+        _dropped(script.draft, given.line)
+    if script.draft is None or script.by_names:
+        draft = own_script.better(_by_names(given, script, overrides), script.draft)
+    else:
+        draft = script.draft
+    for name, variable in line.variables():
+        _environment(draft, name, variable)
+    return draft
+
+
+@record
+class Given:
+    """A command and its arguments by key (`entries`), with those of the configuration file that it names (`config`).
+
+    `inside` are the keys of this file; None if there is no such file. `rest` are the words that have no key.
+    """
+
+    line: Line
+    entries: Entries
+    config: Entry | None
+    inside: Entries | None
+    rest: tuple[Word, ...]
+
+
+def _given(line: Line, overrides: Overrides) -> Given:
+    """Read the configuration file of a command, named by `--config` or by its only word without a key."""
+    entries, rest = dict(line.arguments), line.rest
+    config = entries.pop("config", None)
+    empty = tuple(one for one in rest if re.fullmatch(r"\$\{?\d+\}?", one.text))
+    named = tuple(one for one in rest if one.text.endswith((".yaml", ".yml", ".json")))
     if config is None and len(named) == 1 and len(rest) == 1 + len(empty):
-        config = Entry("config", named[0].text, file, named[0].line, unset=named[0].open)
+        config = Entry("config", named[0].text, line.file, named[0].line, unset=named[0].open)
         # the parser reads only the name of the file; an argument without a value, such as an unset `$5`, is ignored
-        rest, line = [], evolve(line, rest=(named[0],), dropped=(*line.dropped, *empty))
-    overridden: list[Entry] = []
-    lost = config is not None and overrides.read(text(config) or "") is None
-    if config is not None and not lost:
-        inside = _file(config, overrides)
-        overridden += [one for key, one in inside.items() if key in entries]
-        entries = {**inside, **entries}
-    named_launch = options.get("config_file")
-    if named_launch is not None and launch is None and overrides.read(text(named_launch) or "") is not None:
-        launch = _file(named_launch, overrides, "--accelerate")
+        rest, line = (), evolve(line, rest=named, dropped=(*line.dropped, *empty))
+    exists = config is not None and overrides.read(text(config) or "") is not None
+    inside = _file(config, overrides) if config is not None and exists else None
+    entries = {**(inside or {}), **entries}
     if "fsdp_config" in entries:
         entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
-    declared: dict[str, Entry] = {}
-    unread: list[str] = []
-    script, by_names, trainer = own_script.draft(line, entries, file, overrides, launch, zero, declared, unread)
-    if script is not None:
-        _dropped(script, line, file)
-    if script is not None and not by_names:
-        return _with_environment(script, environment, file)
-    entries = {**declared, **entries}
+    return Given(line, entries, config, inside, rest)
+
+
+def _with_launch_file(line: Line, overrides: Overrides) -> Overrides:
+    """Read accelerate's `--config_file`, unless `--accelerate` names another file, or the file does not exist."""
+    named = line.options.get("config_file")
+    if named is None or overrides.accelerate is not None or overrides.read(text(named) or "") is None:
+        return overrides
+    return evolve(overrides, accelerate=_file(named, overrides, "--accelerate"))
+
+
+def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> Draft:
+    """Convert the arguments of a command by the names that TRL, FastChat and many custom scripts give them."""
+    line, entries = given.line, {**script.declared, **given.entries}
     unset = {key: one for key, one in entries.items() if one.unset and key not in ("deepspeed", "deepspeed_config")}
     entries = {key: one for key, one in entries.items() if key not in unset}
+    trackers = {ENVIRONMENT[name]: one for name, one in line.variables() if name in ENVIRONMENT}
+    entries |= {key: Entry(key, one.value, one.file, one.line) for key, one in trackers.items() if key not in entries}
     method = overrides.method or _method(line.program)
-    wandb = [Entry(ENVIRONMENT[name], value, file, word.line) for word in environment
-             for name, _, value in [word.text.partition("=")] if name in ENVIRONMENT]  # fmt: skip
-    entries.update({one.key: one for one in wandb if one.key not in entries})
     chat = method in (None, "sft") and fastchat.is_fastchat(line.program, entries, overrides)
     if not chat and "data_path" in entries and programs.found(line.program, overrides)[1]:
         entries = {"dataset_path" if key == "data_path" else key: one for key, one in entries.items()}
-        method = method or (script.method if script is not None else "sft")
+        method = method or (script.draft.method if script.draft is not None else "sft")
     short = {} if chat else _abbreviated(entries)
     entries = {short.get(key, key): one for key, one in entries.items()}
-    draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, file)
+    draft, source = trlyaml.start(evolve(overrides, method=method or ("sft" if chat else None)), entries, line.file)
     for key, name in short.items():
         draft.warn(entries[name], f"it is read as `{name}`: argparse takes the beginning of a name"
                    if name.startswith(key) else f"the script's own name is read as TRL's `{name}`")  # fmt: skip
     _unset(draft, unset)
-    for why in unread:
-        draft.warn(None, why)
-    if trainer is not None:
-        draft.error(trainer, f"the script trains with a trainer of its own, and the spec with {draft.method} of TRL",
-                    "compare the two trainers; if both learn the same, leave the script's trainer out")  # fmt: skip
-    _dropped(draft, line, file)
+    own_script.report_unread(draft, script)
+    _dropped(draft, line)
+    _config_file(draft, given)
+    if chat:
+        entries = fastchat.fastchat(draft, entries, line.program, overrides)
+        # FastChat's scripts use `evaluation_strategy`, so they need a version of transformers that has this argument
+        source, _ = native({"evaluation_strategy"}, draft.method, None)
+    _launched(draft, line, entries, overrides, source)
+    for word in given.rest:
+        why, how = not_set(word.open) if word.open else ("an argument without a key", "")
+        draft.error(line.entry(word), why, how)
+    return draft
+
+
+def _config_file(draft: Draft, given: Given) -> None:
+    """Record how the configuration file was imported, and which arguments are stated more than once."""
+    config, line = given.config, given.line
     for one in line.again:
         draft.warn(one, f"it is given twice: the last value, {shown(line.arguments[one.key])}, counts")
     if config is not None and config.unset:
         name = config.unset.removeprefix("$")
         draft.error(config, f"the script does not set {config.unset}", f"`--set {name}=VALUE` sets it")
-    elif config is not None and lost:
+    elif config is not None and given.inside is None:
         draft.error(
             config, "the file does not exist, and most settings of the run are in it", "import that file itself"
         )
     elif config is not None:
         draft.mark(config, "mapped", "the file was read")
-        for over in overridden:
-            draft.note(over, f"line {line.arguments[over.key].line} of the command overrides it")
-    if chat:
-        entries = fastchat.fastchat(draft, entries, line.program, overrides)
-        # FastChat's scripts use `evaluation_strategy`, so they need a version of transformers that has this argument
-        source, _ = native({"evaluation_strategy"}, draft.method, None)
-    _launch_file(draft, named_launch, launch)
-    launch = launcher(draft, line, found, launch)
+        for key, over in (given.inside or {}).items():
+            if key in line.arguments and key != "config":
+                draft.note(over, f"line {line.arguments[key].line} of the command overrides it")
+
+
+def _launched(draft: Draft, line: Line, entries: Entries, overrides: Overrides, source: Stack) -> None:
+    """Import the arguments by TRL's names, together with the options and files of the launcher."""
+    _launch_file(draft, line.options.get("config_file"), overrides.accelerate)
+    # without a launcher, `python train.py` starts one process
+    found = Machines(each=1 if line.launcher == "python" else None)
+    overrides = evolve(overrides, accelerate=launcher(draft, line, found, overrides.accelerate))
     for path in ("deepspeed", "deepspeed_config"):
-        chosen = entries.get(path)
-        if chosen is not None and isinstance(chosen.value, str) and chosen.value.startswith("$") and zero is None:
-            draft.error(
-                chosen, "the script does not set the variable that names the file", "`--deepspeed FILE` names it"
-            )
-    trlyaml.arguments(draft, entries, overrides, source, launch, zero, found)
+        value = entries[path].value if path in entries else None
+        if isinstance(value, str) and value.startswith("$") and overrides.deepspeed is None:
+            why = "the script does not set the variable that names the file"
+            draft.error(entries[path], why, "`--deepspeed FILE` names it")
+    trlyaml.arguments(draft, entries, overrides, source, found)
     visible = overrides.environment.get("CUDA_VISIBLE_DEVICES")
     if line.launcher == "python" and overrides.hardware is None and visible is not None and "," in str(visible.value):
         draft.warn(visible, "the script names several GPUs; the spec has one GPU, with the global batch of one process",
                    "`--hardware '4 x h100-80gb'` names the GPUs")  # fmt: skip
-    for word in rest:
-        why, how = not_set(word.open) if word.open else ("an argument without a key", "")
-        draft.error(Entry(word.text, None, file, word.line), why, how)
-    return _with_environment(own_script.better(draft, script), environment, file)
 
 
 OWN_NAMES = {
@@ -284,7 +252,7 @@ def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
     return out
 
 
-def _dropped(draft: Draft, line: Line, file: str) -> None:
+def _dropped(draft: Draft, line: Line) -> None:
     """Warn about words of the command that the import ignores. They are variables that are not set, or depend on a
     condition whose outcome is unknown.
     """
@@ -292,7 +260,7 @@ def _dropped(draft: Draft, line: Line, file: str) -> None:
         why = "the script does not set this variable; the import assumes that the variable is empty"
         if ":" in dropped.text:
             why = "the import cannot evaluate the condition that adds words here, and leaves them out"
-        draft.warn(Entry(dropped.text, None, file, dropped.line), why)
+        draft.warn(line.entry(dropped), why)
 
 
 def _mapping(entry: Entry, overrides: Overrides) -> Entry:
@@ -302,13 +270,6 @@ def _mapping(entry: Entry, overrides: Overrides) -> Entry:
         return entry
     inside = {key: evolve(one, key=f"{entry.key}.{key}") for key, one in _file(entry, overrides).items()}
     return Entry(entry.key, inside, entry.file, entry.line)
-
-
-def _with_environment(draft: Draft, environment: list[Word], file: str) -> Draft:
-    """Record how the environment variables that the script sets were imported, and return the draft."""
-    for word in environment:
-        _environment(draft, word, file)
-    return draft
 
 
 def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
@@ -344,31 +305,28 @@ def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:
             draft.error(one, *not_set(one.unset))
 
 
-def _factory(line: Line, environment: list[Word], file: str, overrides: Overrides, launch: Entries | None,
-             zero: Entries | None) -> Draft:  # fmt: skip
-    rest, named, table = list(line.rest), line.options.get("config_file"), None
-    if rest and rest[0].text.endswith((".yaml", ".yml", ".json")):
-        word = rest.pop(0)
-        table = _file(Entry("config", word.text, file, word.line), overrides)
-    if named is not None and launch is None:
-        launch = _file(named, overrides)
-    variables = [Entry(f"${name}", value, file, word.line, value) for word in environment
-            for name, _, value in [word.text.partition("=")]]  # fmt: skip
-    alone = {"nproc_per_node": Entry("python", 1, file, 0)} if line.launcher == "python" else {}
-    draft = llamafactory_command.factory(
-        line.program, line.arguments, rest, {**line.options, **alone}, variables, file, overrides, table, launch, zero
-    )
-    for word in environment:
-        _environment(draft, word, file)
+def _factory(line: Line, overrides: Overrides) -> Draft:
+    """Convert a command of LLaMA-Factory. Its first word may name a configuration file."""
+    named, inside = line.options.get("config_file"), None
+    if line.rest and line.rest[0].text.endswith((".yaml", ".yml", ".json")):
+        word = line.rest[0]
+        inside = _file(Entry("config", word.text, line.file, word.line), overrides)
+        line = evolve(line, rest=line.rest[1:])
+    if named is not None and overrides.accelerate is None:
+        overrides = evolve(overrides, accelerate=_file(named, overrides))
+    if line.launcher == "python":
+        line = evolve(line, options={**line.options, "nproc_per_node": Entry("python", 1, line.file, 0)})
+    draft = llamafactory_command.factory(line, inside or {}, overrides)
+    for name, variable in line.variables():
+        _environment(draft, name, variable)
     return draft
 
 
-def _environment(draft: Draft, word: Word, file: str) -> None:
-    name, _, value = word.text.partition("=")
-    entry = Entry(f"${name}", value, file, word.line, value)
+def _environment(draft: Draft, name: str, entry: Entry) -> None:
+    """Record how an environment variable that the script sets was imported."""
     if name in ENVIRONMENT:
         draft.mark(entry, "mapped", ENVIRONMENT[name])
-    elif (file, entry.key) not in draft.outcomes:
+    elif (entry.file, entry.key) not in draft.outcomes:
         draft.note(entry, "the environment of the launch")
 
 
@@ -387,13 +345,5 @@ def _method(program: str) -> str | None:
     """The training method that the name of the program contains: dpo for `trl dpo` and `dpo.py`. None if the name
     contains none.
     """
-    words = (
-        program.lower()
-        .replace(".py", "")
-        .replace("/", " ")
-        .replace("_", " ")
-        .replace(".", " ")
-        .replace("-", " ")
-        .split()
-    )
+    words = re.split(r"[\s/_.-]+", program.lower().replace(".py", ""))
     return next((one for one in reversed(words) if one in METHODS), "reward" if "rm" in words else None)

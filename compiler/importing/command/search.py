@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from xpc.compiler.importing.command import programs
-from xpc.compiler.importing.llamafactory import command as llamafactory_command
+from xpc.compiler.importing.llamafactory.keys import VERBS
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.importing.text.shell import Call, Word, calls
@@ -159,7 +159,7 @@ def is_training(words: Sequence[Word]) -> bool:
     if name in ("torchrun", "deepspeed"):
         return True
     if name in ("llamafactory-cli", "axolotl"):  # other subcommands, such as `export`, do not train
-        return len(words) > 1 and words[1].text in llamafactory_command.VERBS
+        return len(words) > 1 and words[1].text in VERBS
     if name in ("accelerate", "accelerate-launch"):
         return name != "accelerate" or (len(words) > 1 and words[1].text == "launch")
     if is_wrapper(name):

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 
+from xpc.compiler.importing.command.line import Line
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.llamafactory.keys import VERBS
 from xpc.compiler.importing.llamafactory.reader import llamafactory
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entries, Entry, Unreadable, integer
-from xpc.compiler.importing.text.shell import Word
 from xpc.grammar.record import evolve
 
-VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
-"""The subcommands of `llamafactory-cli` that train, each with its training method. `train` has no method, because the
-key `stage` names it. All other subcommands read configuration files in the newer layout (v1).
-"""
 SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
 """The names of LLaMA-Factory's training scripts. Scripts of other tools may have the same names, so the arguments must
 contain `finetuning_type`, too.
@@ -28,6 +24,10 @@ contain `finetuning_type`, too.
 STARTED = re.compile(r"^[ \t]*from llamafactory\.train\.tuner import .*\brun_exp\b", re.MULTILINE)
 """A pattern for a line of a Python script that starts LLaMA-Factory and passes on the words of its own command."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
+OPTIONS = {
+    **dict.fromkeys(PROCESSES, "hardware"), **dict.fromkeys(NODES, "nodes"), "config_file": "the file was read",
+}  # fmt: skip
+"""Options of launchers that are imported, each with what it becomes."""
 GPU = "h100-80gb"
 
 
@@ -44,25 +44,52 @@ NPROC_PER_NODE (launcher.py).
 """
 
 
-def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Entries, environment: Sequence[Entry],
-            file: str, overrides: Overrides, table: Entries | None, launch: Entries | None,
-            zero: Entries | None) -> Draft:  # fmt: skip
-    """Convert a LLaMA-Factory command to a draft of the spec.
-
-    `table` has the keys of the configuration file that the command names, `rest` the words of the command that have no
-    key, and `options` the options of the launcher. Raises Unreadable for a word in `rest` that is not `key=value`.
+def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
+    """Convert a LLaMA-Factory command to a draft of the spec. `inside` has the keys of the configuration file that the
+    command names. Raises Unreadable for a word without a key that is not `key=value`.
     """
-    verb = program.partition(" ")[2]
-    entries = {**(table or {}), **arguments}
-    overridden = [one for key, one in (table or {}).items() if key in arguments]
-    for word in rest:
+    entries = {**inside, **line.arguments}
+    overridden = [one for key, one in inside.items() if key in line.arguments]
+    for word in line.rest:
         key, equals, value = word.text.partition("=")
         if not equals:
             raise Unreadable(f"`{word.text[:60]}` is not `key=value`", word.line)
         overridden += [entries[key]] if key in entries else []
-        entries[key] = Entry(key, value, file, word.line, value)
-    seen = {one.key: one for one in environment}
-    counted = seen.get(EACH, seen.get(VISIBLE)) if program.startswith("llamafactory-cli") else None
+        entries[key] = Entry(key, value, line.file, word.line, value)
+    counted = _counted(line)
+    count, nodes = _machines(line.options, counted)
+    joined = evolve(
+        overrides,
+        method=overrides.method or VERBS.get(line.program.partition(" ")[2]),
+        hardware=overrides.hardware or (f"{count} x {GPU}" if count else None),
+        nodes=overrides.nodes or (nodes if nodes and nodes > 1 else None),
+    )
+    draft = llamafactory(entries, line.file, joined)
+    for over in overridden:
+        if (over.file, over.key) not in draft.outcomes:
+            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
+    if counted is not None and count:
+        draft.mark(counted, "mapped", "hardware")
+    for key, one in line.options.items():
+        if key in OPTIONS:
+            draft.mark(one, "mapped", OPTIONS[key])
+        else:
+            draft.note(one, "this option only concerns how the processes of one machine are launched")
+    if count and overrides.hardware is None:
+        draft.warn(None, f"no input file names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
+    return draft
+
+
+def _counted(line: Line) -> Entry | None:
+    """The environment variable that decides how many processes `llamafactory-cli` starts."""
+    seen = {one.key: one for _, one in line.variables()} if line.program.startswith("llamafactory-cli") else {}
+    return seen.get(EACH, seen.get(VISIBLE))
+
+
+def _machines(options: Entries, counted: Entry | None) -> tuple[int | None, int | None]:
+    """Return a pair: how many processes each node has, and how many nodes there are; None for a number that nothing
+    states.
+    """
     count, nodes = (
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)
     )
@@ -72,25 +99,4 @@ def factory(program: str, arguments: Entries, rest: Sequence[Word], options: Ent
         count = integer(counted)
     elif counted is not None and re.fullmatch(r"[\d,\s]+", str(counted.value)):
         count = len(str(counted.value).strip(", ").split(","))
-    joined = evolve(
-        overrides,
-        method=overrides.method or VERBS.get(verb),
-        hardware=overrides.hardware or (f"{count} x {GPU}" if count else None),
-        nodes=overrides.nodes or (nodes if nodes and nodes > 1 else None),
-    )
-    draft = llamafactory(entries, file, joined, launch, zero)
-    for over in overridden:
-        if (over.file, over.key) not in draft.outcomes:
-            draft.note(over, f"line {entries[over.key].line} of the command overrides it")
-    if counted is not None and count:
-        draft.mark(counted, "mapped", "hardware")
-    for key, one in options.items():
-        if key in (*PROCESSES, *NODES):
-            draft.mark(one, "mapped", "hardware" if key in PROCESSES else "nodes")
-        elif key == "config_file":
-            draft.mark(one, "mapped", "the file was read")
-        else:
-            draft.note(one, "this option only concerns how the processes of one machine are launched")
-    if count and overrides.hardware is None:
-        draft.warn(None, f"no input file names the GPU: {count} x {GPU} is assumed", "`--hardware` names it")
-    return draft
+    return count, nodes

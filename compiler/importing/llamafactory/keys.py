@@ -19,6 +19,10 @@ because the learning rate of the embeddings is only legal with the ratio.
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")
 STAGES = {"pt": "sft", "sft": "sft", "rm": "reward", "dpo": "dpo", "kto": "kto"}
+VERBS = {"train": None, "sft": "sft", "dpo": "dpo", "rm": "reward"}
+"""The subcommands of `llamafactory-cli` that train, each with its training method. `train` has no method, because the
+key `stage` names it. All other subcommands read configuration files in the newer layout (v1).
+"""
 MEDIA = (
     "image_max_pixels", "image_min_pixels", "image_do_pan_and_scan", "video_max_pixels", "video_min_pixels",
     "video_fps", "video_maxlen", "use_audio_in_video", "audio_sampling_rate", "crop_to_patches",

@@ -57,9 +57,7 @@ SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
 """Values of `pref_loss` for which the spec needs another method than dpo: orpo is a method, and simpo a loss of cpo."""
 
 
-def llamafactory(
-    entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None
-) -> Draft:
+def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a LLaMA-Factory file of either layout to a draft of the spec."""
     stage = entries.get("stage")
     word = str(text(stage)).lower() if stage is not None else "sft"
@@ -100,7 +98,7 @@ def llamafactory(
     tuning(draft, named)
     models.continued(draft, named.get("adapter_name_or_path"))
     optimizer.older(draft, named)
-    trlyaml.shard(draft, named, overrides, launch, zero, found)
+    trlyaml.shard(draft, named, overrides, found)
     _second(draft, named, overrides)
     _megatron(draft, named)
     if "ray_num_workers" in named:
@@ -134,8 +132,7 @@ def llamafactory(
     refusals(draft, named, word)
     KEYS.note_irrelevant(draft, entries)
     draft.settle(entries, trlyaml.known(draft, KEYS), KEYS.column("refused"))
-    for table in (launch, zero, *draft.read):
-        draft.settle(table or {})
+    trlyaml.settle_files(draft, overrides)
     return draft
 
 

@@ -214,10 +214,11 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
     names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
-    options = None if launch is None else launch.options(draft, names)
+    if launch is not None:
+        overrides = evolve(overrides, accelerate=launch.options(draft, names))
     _settle(draft, entries)
     computes = entries.values.pop("bnb_4bit_compute_dtype", None)
-    trlyaml.arguments(draft, entries.values, overrides, source, options, None if launch is None else launch.zero, names)
+    trlyaml.arguments(draft, entries.values, overrides, source, names)
     families.own_code(draft, "the script")
     models.compute_dtype(draft, entries, computes)
     models.loaded_dtype(draft, entries, model)

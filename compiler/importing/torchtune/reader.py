@@ -37,7 +37,7 @@ from xpc.compiler.stacks import DEFAULT
 NOT_SET = "not set: torchtune's default"
 
 
-def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries | None, zero: Entries | None) -> Draft:
+def torchtune(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a torchtune YAML file to a draft of the spec."""
     entries = Lookups({key: _interpolated(one, entries) for key, one in entries.items()}, set())
     loss = component(at(entries, "loss")).rpartition(".")[2]
@@ -67,7 +67,7 @@ def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries
     _loss(draft, entries, loss)
     adapter(draft, entries, alone)
     _memory(draft, entries, alone)
-    trlyaml.shard(draft, {}, overrides, launch, zero, found)
+    trlyaml.shard(draft, {}, overrides, found)
     _tracker(draft, entries)
     torchtune_data.data(draft, entries)
     draft.default("batch.mean", "global_tokens", NOT_SET)
@@ -82,8 +82,7 @@ def torchtune(entries: Entries, file: str, overrides: Overrides, launch: Entries
     known = {part for key in (*KEYS, *entries.seen) for part in key.split(".")}
     impossible = {key.rpartition(".")[2]: why for key, why in KEYS.column("refused").items() if key not in RECIPES}
     draft.settle(entries, sorted(known), impossible)
-    for table in (launch, zero, *draft.read):
-        draft.settle(table or {})
+    trlyaml.settle_files(draft, overrides)
     return draft
 
 

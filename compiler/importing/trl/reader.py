@@ -99,18 +99,14 @@ def given(draft: Draft, overrides: Overrides) -> None:
         draft.sources.append(Source(overrides.data))
 
 
-def trl(entries: Entries, file: str, overrides: Overrides, launch: Entries | None = None, zero: Entries | None = None,
-        found: Machines | None = None) -> Draft:  # fmt: skip
-    """Convert a TRL configuration to a draft of the spec. `launch` and `zero` are the keys of accelerate's and
-    DeepSpeed's files.
-    """
+def trl(entries: Entries, file: str, overrides: Overrides) -> Draft:
+    """Convert a TRL configuration to a draft of the spec."""
     draft, source = start(overrides, entries, file)
-    arguments(draft, entries, overrides, source, launch, zero, found or Machines())
+    arguments(draft, entries, overrides, source, Machines())
     return draft
 
 
-def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, launch: Entries | None,
-              zero: Entries | None, found: Machines) -> None:  # fmt: skip
+def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stack, found: Machines) -> None:
     """Import all entries of a TRL configuration into the draft."""
     if overrides.partial:
         entries = guessed(draft, entries)
@@ -133,7 +129,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     models.adapter(draft, named)
     if defaults.stated(draft, source)["bf16"] is True:
         draft.default("precision", "bf16", f"not set: the default of {defaults.origin(draft, source)}")
-    shard(draft, named, overrides, launch, zero, found)
+    shard(draft, named, overrides, found)
     switches.precision(draft, f"not set: the default of {source.name}")
     corpus.corpus(draft, named)
     corpus.completions(draft, named.get("completion_only_loss"))
@@ -159,7 +155,12 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
     finish(draft, overrides, found)
     methods.generation_batch(draft, named)
     draft.settle(entries, known(draft), KEYS.column("refused"))
-    for table in (launch, zero, *draft.read):
+    settle_files(draft, overrides)
+
+
+def settle_files(draft: Draft, overrides: Overrides) -> None:
+    """Give every key of accelerate's file, of DeepSpeed's file and of the files that the source names an outcome."""
+    for table in (overrides.accelerate, overrides.deepspeed, *draft.read):
         draft.settle(table or {})
 
 
@@ -274,20 +275,19 @@ def _callbacks(draft: Draft, entry: Entry | None) -> None:
         draft.note(entry, "it is empty")
 
 
-def shard(draft: Draft, named: Entries, overrides: Overrides, launch: Entries | None, zero: Entries | None,
-          found: Machines) -> None:  # fmt: skip
+def shard(draft: Draft, named: Entries, overrides: Overrides, found: Machines) -> None:
     """Set the sharding strategy from a DeepSpeed file, from the trainer's `fsdp` keys, or from accelerate's file."""
     own = named.get("deepspeed")
-    if zero is not None:
-        zeros.zero(draft, zero)
+    if overrides.deepspeed is not None:
+        zeros.zero(draft, overrides.deepspeed)
         draft.mark(own, "mapped", "strategy", "the file that `--deepspeed` names")
     elif own is not None and not own.off:
         sharding.named_file(draft, own, overrides)
     elif own is not None:
         draft.note(own, "it is off")
     trainer_fsdp(draft, named)
-    if launch is not None:
-        sharding.accelerate(draft, launch, overrides, found)
+    if overrides.accelerate is not None:
+        sharding.accelerate(draft, overrides.accelerate, overrides, found)
     if "num_processes" in named:  # accelerate's key, which some training scripts of early 2025 also read
         sharding.count(draft, named["num_processes"], "total", found)
     draft.default("strategy", "ddp", "no input file configures sharding")

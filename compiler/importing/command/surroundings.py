@@ -1,0 +1,77 @@
+"""What a shell script and its cluster give to a training command: environment variables, and files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entry
+from xpc.compiler.importing.text.shell import Call, Word
+
+SLURM = re.compile(
+    r"^#SBATCH\s+(?:--(nodes|gres|gpus-per-node|gpus)|-(N|G))[= ]\s*(?:gpu:)?(?:[a-z]\w*:)?(\d+)", re.M | re.I
+)
+"""A pattern for a line such as `#SBATCH --gres=gpu:a100:4`, which states the nodes of a Slurm job, or the GPUs of each
+node.
+"""
+
+
+def slurm(text_: str) -> dict[str, str]:
+    """The variables that Slurm sets for a job, as far as the script's `#SBATCH` lines decide them: the number of nodes
+    (1 by default), and of GPUs on each node.
+    """
+    if not re.search("^#SBATCH", text_, re.M):
+        return {}
+    found = {(one[1] or one[2]).lower(): one[3] for one in SLURM.finditer(text_)}
+    nodes = found.get("nodes") or found.get("n") or "1"
+    gpus = found.get("gres") or found.get("gpus-per-node") or (nodes == "1" and (found.get("gpus") or found.get("g")))
+    out = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes}
+    return out | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if gpus else {})
+
+
+def variables(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
+    """The environment variables that the program of a command gets: those that the script exports, and those that stand
+    before the program (`X=1 python a.py`).
+    """
+    assigned: dict[str, Entry | None] = {}
+    exported: set[str] = set()
+    for one in commands:
+        if one.words == call.words and one.environment == call.environment:
+            break
+        if not one.words or one.exported:
+            exported.update(word.text.partition("=")[0] for word in (*one.environment, *one.words) if one.exported)
+            assigned.update(_variable(word, file) for word in one.environment)
+    own = dict(_variable(word, file) for word in call.environment)
+    return {key: one for key, one in {**assigned, **own}.items() if one is not None and (key in exported or key in own)}
+
+
+def _variable(word: Word, file: str) -> tuple[str, Entry | None]:
+    """Return a pair: the name and the value of an assignment. None if the value is unknown."""
+    name, _, value = word.text.partition("=")
+    return name, None if word.open else Entry(f"${name}", value, file, word.line, value)
+
+
+def reader(overrides: Overrides, written: Mapping[str, str], moved: dict[str, str]) -> Callable[[str], bytes | None]:
+    """Make a reader of files that also finds the files that the script itself writes (`written`).
+
+    For a path of another machine, such as `/home/me/repo/configs/x.yaml`, it tries the last parts of the path in this
+    repository. A file that it finds in this way is recorded in `moved`.
+    """
+
+    def read(name: str) -> bytes | None:
+        if name in written:
+            return written[name].encode()
+        data = overrides.read(name)
+        parts = name.split("/")
+        if data is not None or name[:1] not in ("/", "~", "$") or name.endswith(".py"):
+            return data
+        for n in range(1, len(parts) - 1):
+            end = "/".join(parts[n:])
+            data = overrides.read(end)
+            if data is not None:
+                moved[name] = end
+                return data
+        return None
+
+    return read
