@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from xpc.compiler.files.written import lines, written
 from xpc.compiler.importing.draft import Draft
@@ -20,42 +21,25 @@ from xpc.grammar.source import Source
 DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 
 
-def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides) -> Draft:
-    """Convert a bundle's folder to a draft of the spec. `read` returns a file of the folder, or None if it does not
-    exist. Raises Unreadable if the folder is not a bundle.
-    """
+Reader = Callable[[str], bytes | None]
+"""A function that returns a file of the bundle's folder, or None if it does not exist."""
+Copy = tuple[str, str, str | None]
+"""A data file of a bundle: its name there, the path in the spec, and its name in a folder of data, otherwise None."""
+
+
+def bundle(name: str, read: Reader, overrides: Overrides) -> Draft:
+    """Convert a bundle's folder to a draft of the spec. Raises Unreadable if the folder is not a bundle."""
     spec, stated = read("spec.xp"), read("trainer_args.json")
     if spec is None or stated is None:
         raise Unreadable("it is not a bundle: a bundle has spec.xp and trainer_args.json")
     try:
         payload = json.loads(stated)
-        sets = (payload["data"].get("evaluation") or {}).get("sets", [])
-        sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
         draft = Draft(load(payload["target"]), payload["method"]["name"], overrides.stem)
+        copies = _copies(payload)
         spec_lines = lines(spec.decode("utf-8"))
-        copies = [
-            (one["bundled"], source["path"], one["path"] if one is not source else None)
-            for source in sources
-            for one in (source, *(source.get("files") or ()))
-            if one["bundled"]
-        ]
-        texts = all(isinstance(one, str) or (one is None and at == 2) for each in copies for at, one in enumerate(each))
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise Unreadable("its trainer_args.json was not written by this version") from error
-    if not texts:
-        raise Unreadable("its trainer_args.json was not written by this version")
-    locations: dict[str, str] = {}
-    for inside, path, part in copies:
-        data = read(_bundle_name(inside))
-        if data is None:
-            raise Unreadable(f"`{inside}` does not exist")
-        plain = locations.get(path) or (_plain(inside) if part is None else _folder_name(path))
-        if part is None and draft.files.get(plain, data) != data:  # another file already has this name
-            plain = inside
-        while path not in locations and part is not None and plain in locations.values():
-            plain += "_"
-        locations[path] = plain
-        draft.files[plain if part is None else _bundle_name(f"{plain}/{part}")] = data
+    locations = _copy_data(draft, copies, read)
     for line in spec_lines:
         entry = Entry(line.code.strip().rstrip(" {"), None, f"{name}/spec.xp", line.number, line.code.strip())
         if line.filled:
@@ -65,15 +49,7 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
     text = written(spec_lines)
     for path, plain in locations.items():
         text = text.replace(quoted(path), quoted(plain))
-    for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
-        data = read(_bundle_name(inside))
-        if data is None:
-            raise Unreadable(f"`{inside}` does not exist")
-        if inside.count("/") > 1:  # a task of lm-eval may include other files in its folder, so all of them are copied
-            draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
-            continue
-        draft.files[_plain(inside)] = data
-        text = text.replace(inside, _plain(inside))
+    text = _copy_files(draft, text, read)
     tree, problems = parse(Source("import.xp", text + "\n"))
     if problems:
         raise Unreadable(f"its spec.xp cannot be read: {problems[0].message}")
@@ -81,7 +57,57 @@ def bundle(name: str, read: Callable[[str], bytes | None], overrides: Overrides)
     return draft
 
 
-def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
+def _copies(payload: Any) -> list[Copy]:
+    """The data files that a bundle's trainer_args.json lists. Raises TypeError for a name that is not a text."""
+    sets = (payload["data"].get("evaluation") or {}).get("sets", [])
+    sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
+    copies = [
+        (one["bundled"], source["path"], one["path"] if one is not source else None)
+        for source in sources
+        for one in (source, *(source.get("files") or ()))
+        if one["bundled"]
+    ]
+    if not all(isinstance(one, str) or (one is None and at == 2) for each in copies for at, one in enumerate(each)):
+        raise TypeError("a name is not a text")
+    return copies
+
+
+def _copy_data(draft: Draft, copies: Sequence[Copy], read: Reader) -> dict[str, str]:
+    """Copy the bundle's data next to the spec. Returns the new path of each path in the spec. Raises Unreadable."""
+    locations: dict[str, str] = {}
+    for inside, path, part in copies:
+        data = _existing(inside, read)
+        plain = locations.get(path) or (_plain(inside) if part is None else _folder_name(path))
+        if part is None and draft.files.get(plain, data) != data:  # another file already has this name
+            plain = inside
+        while path not in locations and part is not None and plain in locations.values():
+            plain += "_"
+        locations[path] = plain
+        draft.files[plain if part is None else _bundle_name(f"{plain}/{part}")] = data
+    return locations
+
+
+def _copy_files(draft: Draft, text: str, read: Reader) -> str:
+    """Copy the other files that the spec `text` names. Returns the spec with their new names. Raises Unreadable."""
+    for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
+        data = _existing(inside, read)
+        if inside.count("/") > 1:  # a task of lm-eval may include other files in its folder, so all of them are copied
+            draft.files.update(_folder(inside.rpartition("/")[0] + "/", read))
+            continue
+        draft.files[_plain(inside)] = data
+        text = text.replace(inside, _plain(inside))
+    return text
+
+
+def _existing(name: str, read: Reader) -> bytes:
+    """The contents of a file of the bundle. Raises Unreadable if it does not exist."""
+    data = read(_bundle_name(name))
+    if data is None:
+        raise Unreadable(f"`{name}` does not exist")
+    return data
+
+
+def _folder(folder: str, read: Reader) -> dict[str, bytes]:
     """The names and contents of the bundle's files under `folder`, as listed by its bundle.toml. Raises Unreadable if
     one is missing.
     """
@@ -91,11 +117,7 @@ def _folder(folder: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
         listed = bounded_toml.loads((read("bundle.toml") or b"").decode())["files"]
     except (KeyError, ValueError) as error:
         raise Unreadable("its bundle.toml lists no files") from error
-    found = {name: read(_bundle_name(name)) for name in listed if name.startswith(folder)}
-    lacking = [name for name, data in found.items() if data is None]
-    if lacking:
-        raise Unreadable(f"`{lacking[0]}` does not exist")
-    return {name: data for name, data in found.items() if data is not None}
+    return {name: _existing(name, read) for name in listed if name.startswith(folder)}
 
 
 def _bundle_name(name: str) -> str:

@@ -40,32 +40,8 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
     if cpu is not None:
         found.cpu = found.cpu or boolean(cpu) is True
         draft.mark(cpu, "mapped", "hardware")
-    if name == "DEEPSPEED" and kind is not None:
-        draft.mark(kind, "mapped", "strategy")
-        block = table.get("deepspeed_config")
-        if block is not None:
-            zero.inline(draft, block)
-            named = block.mapping.get("deepspeed_config_file")
-            if named is not None:
-                named_file(draft, named, overrides)
-        else:
-            draft.default("strategy", "zero2", "not set: accelerate's default")
-        zero.ulysses(draft, table.get("parallelism_config"))
-    elif name == "FSDP" and kind is not None:
-        draft.mark(kind, "mapped", "strategy")
-        mesh(draft, table.get("parallelism_config"))
-        _processes_of(table.get("parallelism_config"), found)
-        fsdp(draft, table.get("fsdp_config"))
-    elif name in OFF and kind is not None:
-        zero_on = draft.has("strategy") and draft.settings["strategy"].text.startswith("zero")
-        if zero_on and name != "MULTI_CPU":
-            draft.note(kind, "the trainer's DeepSpeed file decides")
-        else:
-            draft.mark(kind, "mapped", "strategy = ddp")
-            draft.put("strategy", "ddp", kind)
-        found.cpu = found.cpu or name == "MULTI_CPU"
-    elif kind is not None:
-        draft.error(kind, "the language has DDP, ZeRO and FSDP")
+    if kind is not None:
+        _distributed(draft, kind, table, overrides, found)
     _unused(draft, table, name)
     mixed = table.get("mixed_precision")
     if mixed is not None:
@@ -81,6 +57,37 @@ def accelerate(draft: Draft, table: Entries, overrides: Overrides, found: Machin
             draft.note(one, "it is off")
         elif not draft.keep_in_extra("accelerate", key, one):
             draft.error(one, f"the accelerate of {draft.stack.name} has no such key, or a bundle sets the key itself")
+
+
+def _distributed(draft: Draft, kind: Entry, table: Entries, overrides: Overrides, found: Machines) -> None:
+    """Import `distributed_type` and the block that configures it."""
+    name = str(text(kind)).upper()
+    if name == "DEEPSPEED":
+        draft.mark(kind, "mapped", "strategy")
+        block = table.get("deepspeed_config")
+        if block is not None:
+            zero.inline(draft, block)
+            named = block.mapping.get("deepspeed_config_file")
+            if named is not None:
+                named_file(draft, named, overrides)
+        else:
+            draft.default("strategy", "zero2", "not set: accelerate's default")
+        zero.ulysses(draft, table.get("parallelism_config"))
+    elif name == "FSDP":
+        draft.mark(kind, "mapped", "strategy")
+        mesh(draft, table.get("parallelism_config"))
+        _processes_of(table.get("parallelism_config"), found)
+        fsdp(draft, table.get("fsdp_config"))
+    elif name in OFF:
+        zero_on = draft.has("strategy") and draft.settings["strategy"].text.startswith("zero")
+        if zero_on and name != "MULTI_CPU":
+            draft.note(kind, "the trainer's DeepSpeed file decides")
+        else:
+            draft.mark(kind, "mapped", "strategy = ddp")
+            draft.put("strategy", "ddp", kind)
+        found.cpu = found.cpu or name == "MULTI_CPU"
+    else:
+        draft.error(kind, "the language has DDP, ZeRO and FSDP")
 
 
 NODE = 8

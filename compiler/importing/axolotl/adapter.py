@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.importing.draft import Draft
-from xpc.compiler.importing.text.entries import Entries, boolean, text, words
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import model as models
 from xpc.compiler.registry.linear_layers import NAMES
 
@@ -11,6 +11,9 @@ LINEAR = {*NAMES["llama"].values()}
 """The linear layers of a decoder layer, under their most common names."""
 BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed_in")
 """Modules that are not among the layers of `lora_target_linear`, but can be added to them by `lora_target_modules`."""
+READ = ("lora_model_dir", "lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules",
+        "peft_init_lora_weights")  # fmt: skip
+"""Keys of an adapter that are not simply a setting."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
@@ -27,30 +30,10 @@ def adapter(draft: Draft, named: Entries) -> None:
     """
     kind, four, eight = named.get("adapter"), named.get("load_in_4bit"), named.get("load_in_8bit")
     word = "" if kind is None or kind.empty else str(text(kind)).lower()
-    bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
-    theirs = (
-        "lora_model_dir",
-        "lora_r",
-        "lora_alpha",
-        "lora_dropout",
-        "lora_target_linear",
-        "lora_target_modules",
-        "peft_init_lora_weights",
-        *ADAPTER_OPTIONS,
-    )
-    inside = [named[key] for key in theirs if key in named]
-    if word not in ("lora", "qlora"):
-        if word:
-            draft.error(kind or inside[0], "the language has lora and qlora")
-        for one in [*([kind] if kind is not None else []), *inside]:
-            draft.note(one, "no adapter is trained")
-        for switch in (four, eight):
-            if switch is not None and boolean(switch):
-                draft.error(switch, "quantized weights cannot be trained without an adapter")
-            elif switch is not None:
-                draft.note(switch, "it is off")
+    if kind is None or word not in ("lora", "qlora"):
+        _no_adapter(draft, named, word)
         return
-    assert kind is not None
+    bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
     if word == "qlora" or bits == 4:
         draft.put("qlora", True, kind)
         bits = 4
@@ -70,15 +53,33 @@ def adapter(draft: Draft, named: Entries) -> None:
     models.adapter_options(draft, named, ADAPTER_OPTIONS)
     models.initial(draft, named.get("peft_init_lora_weights"))
     models.continued(draft, named.get("lora_model_dir"))
-    more = named.get("bnb_config_kwargs")
-    for key, one in ({} if more is None else more.mapping).items():
-        if key == "bnb_4bit_use_double_quant" and bits == 4:
+    _quantization(draft, named.get("bnb_config_kwargs"), bits == 4)
+
+
+def _no_adapter(draft: Draft, named: Entries, word: str) -> None:
+    """Report that no adapter is trained. `word` is the value of `adapter`, if it names another kind of adapter."""
+    inside = [named[key] for key in ("adapter", *READ, *ADAPTER_OPTIONS) if key in named]
+    if word:
+        draft.error(inside[0], "the language has lora and qlora")
+    for one in inside:
+        draft.note(one, "no adapter is trained")
+    for switch in (named.get("load_in_4bit"), named.get("load_in_8bit")):
+        if switch is not None and boolean(switch):
+            draft.error(switch, "quantized weights cannot be trained without an adapter")
+        elif switch is not None:
+            draft.note(switch, "it is off")
+
+
+def _quantization(draft: Draft, options: Entry | None, on: bool) -> None:
+    """Import the options of bitsandbytes. `on` is true if the base model has 4 bits."""
+    for key, one in ({} if options is None else options.mapping).items():
+        if key == "bnb_4bit_use_double_quant" and on:
             draft.setting("lora.double_quant", one)
-        elif bits != 4 or (key == "bnb_4bit_quant_type" and one.value == "nf4"):
+        elif not on or (key == "bnb_4bit_quant_type" and one.value == "nf4"):
             draft.note(one, "a bundle does the same")
         else:
             draft.error(one, "a bundle quantizes 4 bits as nf4, and computes in the run's precision")
-    if bits == 4:
+    if on:
         draft.default("lora.double_quant", True, "not set: axolotl's default")
 
 

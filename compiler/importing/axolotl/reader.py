@@ -14,6 +14,7 @@ from xpc.compiler.importing.axolotl import intervals as axolotl_intervals
 from xpc.compiler.importing.axolotl import keys as axolotl_keys
 from xpc.compiler.importing.axolotl import model as axolotl_model
 from xpc.compiler.importing.axolotl import precision as axolotl_precision
+from xpc.compiler.importing.axolotl import trackers
 from xpc.compiler.importing.axolotl.keys import KEYS
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.keys import has_needed
@@ -34,50 +35,23 @@ METHODS = {"dpo": "dpo", "ipo": "dpo", "orpo": "orpo", "kto": "kto", "grpo": "gr
 
 def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert an axolotl YAML file to a draft of the spec."""
-    given, rl, reward = entries, entries.get("rl"), entries.get("reward_model")
-    word = "" if rl is None or rl.empty else str(text(rl)).lower()
-    method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
-    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
-    trlyaml.given(draft, overrides)
-    entries = axolotl_keys.known(draft, given)
-    if rl is not None and word and not METHODS.get(word):
-        draft.error(rl, "the language has no such method", "it has dpo, orpo, cpo, kto and grpo")
-    for one in (rl, reward):
-        if one is not None and (one.file, one.key) not in draft.outcomes:
-            draft.mark(one, "mapped", f"method {method}")
+    draft, entries = _start(entries, overrides)
     found = Machines()
     same = {key: row.renamed for key, row in KEYS.items() if row.renamed and has_needed(entries, row.needs)}
     named = Lookups({same.get(key, key): one for key, one in entries.items()}, draft.seen)
     models.model(draft, {key: one for key, one in named.items() if key in ("model_name_or_path", "model_revision")})
-    config, base = named.get("base_model_config"), named.get("model_name_or_path")
-    if config is not None and (config.empty or (base is not None and config.value == base.value)):
-        draft.note(config, "the configuration of the base model")
-    elif config is not None:
-        draft.error(
-            config,
-            "a spec uses the configuration that is saved with the model",
-            "save this configuration with the model",
-        )
+    _base_config(draft, named)
     _model(draft, named)
     axolotl_precision.precision(draft, named)
     axolotl_precision.tf32(draft, named, overrides)
     axolotl_precision.memory(draft, named)
     axolotl_intervals.intervals(draft, named)
-    own = {key for key, row in KEYS.items() if not row.renamed}
-    if methods.METHODS[method].generates and "max_length" in named:
-        draft.note(named["max_length"], f"{method} limits prompts and completions separately")
-        own.add("max_length")
-    optimizer = named.get("optim")
-    if optimizer is not None and optimizer.value == "muon":
-        own.add("optim")
-        draft.put("optimizer", "muon", optimizer)
-    trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
+    _trainer(draft, named)
     axolotl_adapter.adapter(draft, named)
-    if "optim" in own:
-        _muon(draft)
+    _muon(draft, named)
     _sharding(draft, named, overrides, found)
     schedule.optimizer_arguments(draft, named.get("optim_args"))
-    _trackers(draft, named)
+    trackers.trackers(draft, named)
     _method(draft, named)
     _packing(draft, named)
     axolotl_data.data(draft, named, overrides)
@@ -85,15 +59,11 @@ def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     axolotl_intervals.evaluation(draft, named)
     families.nearest(draft, "axolotl")
     families.resumed_adapters(draft, "axolotl")
-    shape = draft.settings.get("data.format")
-    packed = draft.settings.get("batch.packing")
-    if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
-        why = "axolotl continues a text longer than `sequence_len` in another row"
-        draft.default("batch.packing.strategy", "bfd_split", why)
+    _long_texts(draft)
     follow(draft)
     if "output_router_logits" not in named.get("model_config", Entry("", {}, "", 0)).mapping:
         router(draft)
-    draft.put("method", method)
+    draft.put("method", draft.method)
     size = named.get("streaming_multipack_buffer_size")
     streams.stream(draft, named.get("streaming"), size, 10_000, "axolotl")
     trlyaml.finish(draft, overrides, found)
@@ -103,6 +73,56 @@ def axolotl(entries: Entries, file: str, overrides: Overrides) -> Draft:
     draft.settle(entries, axolotl_keys.names(), KEYS.column("refused"))
     trlyaml.settle_files(draft, overrides)
     return draft
+
+
+def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
+    """Return a pair: an empty draft with the method that `rl` or `reward_model` names, and the keys of axolotl."""
+    rl, reward = entries.get("rl"), entries.get("reward_model")
+    word = "" if rl is None or rl.empty else str(text(rl)).lower()
+    method = overrides.method or METHODS.get(word) or ("reward" if reward is not None and boolean(reward) else "sft")
+    draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
+    trlyaml.given(draft, overrides)
+    entries = axolotl_keys.known(draft, entries)
+    if rl is not None and word and not METHODS.get(word):
+        draft.error(rl, "the language has no such method", "it has dpo, orpo, cpo, kto and grpo")
+    for one in (rl, reward):
+        if one is not None and (one.file, one.key) not in draft.outcomes:
+            draft.mark(one, "mapped", f"method {method}")
+    return draft, entries
+
+
+def _base_config(draft: Draft, named: Entries) -> None:
+    """Report an error for a configuration that is not that of the base model."""
+    config, base = named.get("base_model_config"), named.get("model_name_or_path")
+    if config is not None and (config.empty or (base is not None and config.value == base.value)):
+        draft.note(config, "the configuration of the base model")
+    elif config is not None:
+        why = "a spec uses the configuration that is saved with the model"
+        draft.error(config, why, "save this configuration with the model")
+
+
+def _trainer(draft: Draft, named: Entries) -> None:
+    """Import the keys that are arguments of the trainer, and axolotl's own optimizer Muon."""
+    own = {key for key, row in KEYS.items() if not row.renamed}
+    if methods.METHODS[draft.method].generates and "max_length" in named:
+        draft.note(named["max_length"], f"{draft.method} limits prompts and completions separately")
+        own.add("max_length")
+    if _has_muon(named):
+        own.add("optim")
+        draft.put("optimizer", "muon", named["optim"])
+    trainer.arguments(draft, {key: one for key, one in named.items() if key not in own})
+
+
+def _has_muon(named: Entries) -> bool:
+    return "optim" in named and named["optim"].value == "muon"
+
+
+def _long_texts(draft: Draft) -> None:
+    """Set that a text longer than `sequence_len` continues in another row, if texts are packed."""
+    shape, packed = draft.settings.get("data.format"), draft.settings.get("batch.packing")
+    if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
+        why = "axolotl continues a text longer than `sequence_len` in another row"
+        draft.default("batch.packing.strategy", "bfd_split", why)
 
 
 def _model(draft: Draft, named: Entries) -> None:
@@ -198,57 +218,17 @@ def _implied(config: Entry) -> KeyOutcome:
     return KeyOutcome("fsdp_config", "", config.file, config.line, "mapped", "strategy fsdp")
 
 
-def _muon(draft: Draft) -> None:
-    """Write the defaults of axolotl's Muon to the spec. This Muon scales its updates as torch's Muon does with
-    `match_rms_adamw`.
+def _muon(draft: Draft, named: Entries) -> None:
+    """If axolotl's Muon is the optimizer, write its defaults to the spec. This Muon scales its updates as torch's Muon
+    does with `match_rms_adamw`.
 
     Source: axolotl-contribs-mit 0.0.6, muon/muon.py.
     """
+    if not _has_muon(named):
+        return
     draft.default("optimizer.betas", (0.95, 0.95), "not set: the defaults of axolotl's Muon")
     if not any(draft.has(name) for name in ("lora", "qlora")):
         draft.differs("optimizer", "axolotl's Muon does not train norms and biases; the spec trains them by AdamW")
-
-
-TRACKERS = {
-    "wandb": ("use_wandb", "wandb_project", "wandb_name"),
-    "trackio": ("use_trackio", "trackio_project_name", "trackio_run_name"),
-    "tensorboard": ("use_tensorboard", "", ""),
-    "mlflow": ("use_mlflow", "mlflow_experiment_name", "mlflow_run_name"),
-    "swanlab": ("use_swanlab", "swanlab_project", "swanlab_experiment_name"),
-}
-"""For each tracker, three keys: its switch, its project and its run name. If the project is set, the tracker is on as
-well.
-"""
-
-
-def _trackers(draft: Draft, named: Entries) -> None:
-    """Set the trackers, the project and the run name. If several trackers have a project or a name, those of the first
-    tracker are used. SwanLab is on only if its plugin is listed.
-    """
-    found = {one: [named.get(key) for key in keys if key] for one, keys in TRACKERS.items()}
-    plugins = words(named["plugins"]) if "plugins" in named else None
-    on = tuple(
-        one for one, (use, *names) in found.items()
-        if (use is not None and boolean(use)) or (names and names[0] is not None and not names[0].empty)
-        if one != "swanlab" or any(plugin.endswith("SwanLabPlugin") for plugin in plugins or ())
-    )  # fmt: skip
-    draft.default("track", on or ("none",), "the trackers of the source")
-    if on:
-        draft.put("track", on)
-    for tracker, (use, *names) in found.items():
-        draft.mark(use, "mapped", "track")
-        for one, path in zip(names, ("track.project", "track.name"), strict=False):
-            if one is not None and one.empty:
-                draft.note(one, "null: nothing is tracked")
-            elif one is not None and tracker in on:
-                draft.setting(path, one, weak=True)
-            elif one is not None:
-                draft.note(one, "nothing is tracked")
-    run = named.get("wandb_run_id")
-    if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
-        draft.setting("track.name", run)
-    elif run is not None:
-        draft.note(run, "an id of one run, which a spec does not state")
 
 
 def _method(draft: Draft, named: Entries) -> None:

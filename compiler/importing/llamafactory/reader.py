@@ -59,37 +59,17 @@ SEPARATE = {"orpo": "orpo", "simpo": "cpo"}
 
 def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
     """Convert a LLaMA-Factory file of either layout to a draft of the spec."""
-    stage = entries.get("stage")
-    word = str(text(stage)).lower() if stage is not None else "sft"
-    if stage is not None and word == "orpo":  # until 0.7.1, this was a separate stage with its own names
-        own = {key.replace("orpo_", "pref_"): one for key, one in entries.items()}
-        word, entries = "dpo", {**own, "pref_loss": Entry("stage", "orpo", stage.file, stage.line)}
+    word, entries = _stage(entries)
     loss = entries.get("pref_loss")
     apart = SEPARATE.get(str(loss.value)) if word == "dpo" and loss is not None else None
     method = overrides.method or apart or STAGES.get(word, "sft")
     draft = Draft(load(overrides.target or DEFAULT), method, overrides.stem)
     trlyaml.given(draft, overrides)
-    if stage is not None and word not in STAGES:
-        draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
-    elif stage is not None:
-        draft.mark(stage, "mapped", f"method {method}")
-        if word == "rm":
-            draft.differs(
-                "stage",
-                "LLaMA-Factory's reward head (trl's value head) has a bias and a dropout of 0.1, the spec's neither",
-                stage,
-            )
+    _report_stage(draft, entries.get("stage"), word)
     found = Machines()
     same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
-    models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
-    known = local_model.registered(draft.model, overrides)
-    for key in MEDIA if known is not None and known.model_type not in IMAGE_FAMILIES else ():
-        draft.note(named.get(key), "the model reads text only")
-    if "rope_scaling" in named:
-        by_length(draft, named["rope_scaling"], named.get("max_length"))
-    models.new_tokens(draft, [named[key] for key in ADDED if key in named])
-    draft.note(named.get("resize_vocab"), "a run that adds tokens always resizes the embeddings")
+    _model(draft, named, overrides)
     others = {key for key, row in KEYS.items() if row.read or row.refused}
     rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
@@ -123,17 +103,55 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
     streams.stream(draft, named.get("streaming"), named.get("buffer_size"), 16384, "LLaMA-Factory")
     trlyaml.finish(draft, overrides, found)
     float8.switch(draft, named, "fp8_backend", "fp8_enable_fsdp_float8_all_gather")
-    draft.keep(
-        named,
-        {"tokenized_path": "LLaMA-Factory reads its own Arrow files from it; a bundle tokenizes its data itself"},
-    )
+    _without_setting(draft, entries, named, word)
+    trlyaml.settle_files(draft, overrides)
+    return draft
+
+
+def _stage(entries: Entries) -> tuple[str, Entries]:
+    """Return a pair: the stage of the training, and the entries. Until 0.7.1, orpo was a separate stage with its own
+    names; it becomes the stage dpo with the loss orpo.
+    """
+    stage = entries.get("stage")
+    word = str(text(stage)).lower() if stage is not None else "sft"
+    if stage is None or word != "orpo":
+        return word, entries
+    own = {key.replace("orpo_", "pref_"): one for key, one in entries.items()}
+    return "dpo", {**own, "pref_loss": Entry("stage", "orpo", stage.file, stage.line)}
+
+
+def _report_stage(draft: Draft, stage: Entry | None, word: str) -> None:
+    """Report how the key `stage` was imported."""
+    if stage is not None and word not in STAGES:
+        draft.error(stage, "the language has no such stage", "it has pt, sft, rm, dpo and kto")
+        return
+    draft.mark(stage, "mapped", f"method {draft.method}")
+    if stage is not None and word == "rm":
+        why = "LLaMA-Factory's reward head (trl's value head) has a bias and a dropout of 0.1, the spec's neither"
+        draft.differs("stage", why, stage)
+
+
+def _model(draft: Draft, named: Entries, overrides: Overrides) -> None:
+    """Set the model, the scaling of its positions, and the tokens that are added to it."""
+    models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
+    known = local_model.registered(draft.model, overrides)
+    for key in MEDIA if known is not None and known.model_type not in IMAGE_FAMILIES else ():
+        draft.note(named.get(key), "the model reads text only")
+    if "rope_scaling" in named:
+        by_length(draft, named["rope_scaling"], named.get("max_length"))
+    models.new_tokens(draft, [named[key] for key in ADDED if key in named])
+    draft.note(named.get("resize_vocab"), "a run that adds tokens always resizes the embeddings")
+
+
+def _without_setting(draft: Draft, entries: Entries, named: Entries, word: str) -> None:
+    """Give each key that becomes no setting an outcome: a comment, no effect, or an error."""
+    why = "LLaMA-Factory reads its own Arrow files from it; a bundle tokenizes its data itself"
+    draft.keep(named, {"tokenized_path": why})
     draft.keep(entries, KEYS.column("comment"))
     layout(draft, entries)
     refusals(draft, named, word)
     KEYS.note_irrelevant(draft, entries)
     draft.settle(entries, trlyaml.known(draft, KEYS), KEYS.column("refused"))
-    trlyaml.settle_files(draft, overrides)
-    return draft
 
 
 def _precision(draft: Draft, named: Entries, stated_method: str | None) -> None:
@@ -163,36 +181,19 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
     `batching_strategy`.
     """
     dist, optim, batching = (named.get(key) for key in ("dist_config", "optim_config", "batching_strategy"))
-    if dist is not None:
-        for key, one in dist.mapping.items():
-            if key == "name" and one.value in ("fsdp2", "ddp"):
-                draft.settings.pop("strategy", None)
-                draft.put("strategy", "fsdp" if one.value == "fsdp2" else "ddp", one)
-            elif key == "name" and one.value == "deepspeed":
-                draft.mark(one, "mapped", "strategy")
-            elif key == "config_file":
-                draft.settings.pop("strategy", None)
-                sharding.named_file(draft, one, overrides)
-            elif one.off:
-                draft.note(one, "it is off")
-            elif key == "cp_size" and integer(one):
-                draft.put("strategy.context_parallel", integer(one), one)
-            elif key == "cp_mode":
-                draft.note(one, "it decides how ranks split a sequence, not the result")
-            else:
-                draft.error(one, "the language has no such option")
+    for key, one in ({} if dist is None else dist.mapping).items():
+        _distributed(draft, key, one, overrides)
     if optim is not None:
         for one in optimizer.newer(draft, optim):
             draft.error(one, "the import reads only muon in this block, and not all of its keys")
-    if batching is not None:
-        word = str(batching.value)
-        if word == "normal":
-            draft.note(batching, "padded micro-batches")
-        elif word == "padding_free":
-            draft.note(batching, PADDED)
-            draft.warn(batching, PADDED)
-        else:
-            draft.error(batching, "the language has no micro-batches of varying size", "write `padding_free`")
+    word = None if batching is None else str(batching.value)
+    if word == "normal":
+        draft.note(batching, "padded micro-batches")
+    elif word == "padding_free":
+        draft.note(batching, PADDED)
+        draft.warn(batching, PADDED)
+    elif word is not None:
+        draft.error(batching, "the language has no micro-batches of varying size", "write `padding_free`")
     saved_by_epochs(draft, named.get("save_epochs"), named.get("num_train_epochs"))
     draft.setting("batch.gbs", named.get("global_batch_size"))
     kernels = named.get("kernel_config")
@@ -204,6 +205,26 @@ def _second(draft: Draft, named: Entries, overrides: Overrides) -> None:
     elif rate is not None:
         draft.note(rate, "the rate is constant")
     quantized(draft, named.get("quant_config"))
+
+
+def _distributed(draft: Draft, key: str, one: Entry, overrides: Overrides) -> None:
+    """Import a key of the block `dist_config`."""
+    if key == "name" and one.value in ("fsdp2", "ddp"):
+        draft.settings.pop("strategy", None)
+        draft.put("strategy", "fsdp" if one.value == "fsdp2" else "ddp", one)
+    elif key == "name" and one.value == "deepspeed":
+        draft.mark(one, "mapped", "strategy")
+    elif key == "config_file":
+        draft.settings.pop("strategy", None)
+        sharding.named_file(draft, one, overrides)
+    elif one.off:
+        draft.note(one, "it is off")
+    elif key == "cp_size" and integer(one):
+        draft.put("strategy.context_parallel", integer(one), one)
+    elif key == "cp_mode":
+        draft.note(one, "it decides how ranks split a sequence, not the result")
+    else:
+        draft.error(one, "the language has no such option")
 
 
 def _liger(draft: Draft, kernels: Entry) -> None:
@@ -274,54 +295,63 @@ def _kernels(draft: Draft, named: Entries) -> None:
 
 def _loss(draft: Draft, named: Entries, stage: str, apart: str | None) -> None:
     """Set the loss of the method, and whether prompts are in the loss."""
-    prompt, loss, dft = (named.get(key) for key in ("train_on_prompt", "pref_loss", "use_dft_loss"))
-    if draft.method == "sft" and stage != "pt":
-        prompts_too = prompt is not None and boolean(prompt) is True
-        if prompt is not None:
-            draft.put("method.assistant_only", not prompts_too, prompt)
-        draft.default("method.assistant_only", True, "not set: LLaMA-Factory trains on answers")
-    elif prompt is not None:
-        draft.note(prompt, "the rows have no separate answers" if stage == "pt" else f"{draft.method} does not read it")
-    if dft is not None and boolean(dft):
-        if "dft" in draft.stack.losses("sft"):
-            draft.put("method.loss", (Weighted("dft"),), dft)
-        else:
-            draft.error(dft, f"{draft.stack.name} has no such loss")
-    elif dft is not None:
+    _prompts(draft, named.get("train_on_prompt"), stage)
+    dft, loss, share = (named.get(key) for key in ("use_dft_loss", "pref_loss", "rpo_alpha"))
+    if dft is not None and not boolean(dft):
         draft.note(dft, "it is off")
-    share = named.get("rpo_alpha")
+    elif dft is not None and "dft" in draft.stack.losses("sft"):
+        draft.put("method.loss", (Weighted("dft"),), dft)
+    elif dft is not None:
+        draft.error(dft, f"{draft.stack.name} has no such loss")
     weight = number(share) if share is not None else None
     if loss is not None and apart == "cpo":
-        draft.put("method.loss", (Weighted("simpo"),), loss)
-        draft.setting("method.margin", named.get("simpo_gamma"))
-        draft.default("method.margin", 0.5, "not set: LLaMA-Factory's default")
-        draft.setting("method.likelihood", share)
-        draft.default("method.likelihood", 0.0, "not set: LLaMA-Factory's default")
-        if weight:
-            draft.differs(
-                "pref_ftx", "LLaMA-Factory averages the likelihood over answers; the spec averages over tokens", share
-            )
+        _simpo(draft, named, loss)
     elif loss is not None and apart is not None:
         draft.mark(loss, "mapped", f"method {apart}")
     elif draft.method == "dpo":
-        word = "sigmoid" if loss is None else str(loss.value)
-        losses = draft.stack.losses("dpo")
-        if word not in losses:
-            draft.error(loss or next(iter(named.values())), f"{draft.stack.name} has no such loss", ", ".join(losses))
-        else:
-            more = (Weighted("sft", weight),) if weight and "sft" in losses else ()
-            value = (Weighted(word, 1.0), *more) if more else (Weighted(word),)
-            if loss is not None:
-                draft.put("method.loss", value, loss)
-            elif more:
-                draft.put("method.loss", value, share)
-            if share is not None and more:
-                draft.mark(share, "mapped", "method.loss")
+        _dpo(draft, named, weight)
     elif loss is not None:
         draft.note(loss, f"{draft.method} does not read it")
     if share is not None and not weight and draft.method != "cpo":
         draft.note(share, "it is off")
     draft.default("method.beta", 0.1, "not set: LLaMA-Factory's default")
+
+
+def _prompts(draft: Draft, prompt: Entry | None, stage: str) -> None:
+    """Set whether prompts are in the loss of sft."""
+    if draft.method == "sft" and stage != "pt":
+        if prompt is not None:
+            draft.put("method.assistant_only", boolean(prompt) is not True, prompt)
+        draft.default("method.assistant_only", True, "not set: LLaMA-Factory trains on answers")
+    elif prompt is not None:
+        draft.note(prompt, "the rows have no separate answers" if stage == "pt" else f"{draft.method} does not read it")
+
+
+def _simpo(draft: Draft, named: Entries, loss: Entry) -> None:
+    """Set SimPO as a loss of cpo, with its margin and the weight of the likelihood term (`pref_ftx`)."""
+    why, share = "not set: LLaMA-Factory's default", named.get("rpo_alpha")
+    draft.put("method.loss", (Weighted("simpo"),), loss)
+    draft.setting("method.margin", named.get("simpo_gamma"))
+    draft.default("method.margin", 0.5, why)
+    draft.setting("method.likelihood", share)
+    draft.default("method.likelihood", 0.0, why)
+    if share is not None and number(share):
+        draft.differs(
+            "pref_ftx", "LLaMA-Factory averages the likelihood over answers; the spec averages over tokens", share
+        )
+
+
+def _dpo(draft: Draft, named: Entries, weight: float | None) -> None:
+    """Set the loss of dpo; `weight` is that of the likelihood term, which becomes the loss sft."""
+    loss, share, losses = named.get("pref_loss"), named.get("rpo_alpha"), draft.stack.losses("dpo")
+    word = "sigmoid" if loss is None else str(loss.value)
+    if word not in losses:
+        draft.error(loss or next(iter(named.values())), f"{draft.stack.name} has no such loss", ", ".join(losses))
+    elif weight and "sft" in losses:
+        draft.put("method.loss", (Weighted(word, 1.0), Weighted("sft", weight)), loss or share)
+        draft.mark(share, "mapped", "method.loss")
+    elif loss is not None:
+        draft.put("method.loss", (Weighted(word),), loss)
 
 
 def _defaults(draft: Draft, named: Entries, stage: str) -> None:

@@ -19,31 +19,14 @@ MOST = 60
 MOST_FILES = 20
 """The largest number of files that one loop may read."""
 BUILT = (
-    "from_list",
-    "from_dict",
-    "from_pandas",
-    "from_records",
-    "DataFrame",
-    "Dataset",
-    "DatasetDict",
-    "list",
-    "to_list",
-    "from_generator",
-)
+    "from_list", "from_dict", "from_pandas", "from_records", "DataFrame", "Dataset", "DatasetDict", "list",
+    "to_list", "from_generator",
+)  # fmt: skip
 """Functions that build a dataset from rows in memory, such as `Dataset.from_list`."""
 OPENED = (
-    "open",
-    "load",
-    "read_text",
-    "read_json",
-    "read_csv",
-    "read_parquet",
-    "from_json",
-    "from_csv",
-    "from_parquet",
-    "load_jsonl",
-    "read_jsonl",
-)
+    "open", "load", "read_text", "read_json", "read_csv", "read_parquet", "from_json", "from_csv", "from_parquet",
+    "load_jsonl", "read_jsonl",
+)  # fmt: skip
 
 
 @mutable
@@ -71,69 +54,77 @@ def chain_of(value: object, depth: int = 0) -> Chain:
     out = Chain()
     frames: list[Object] = []
     for _ in range(MOST):
-        if isinstance(value, Unknown):
-            out.unknown.append(value)
-            value = value.hidden
-            continue
-        if isinstance(value, Bound):
-            value = value.receiver
-            continue
-        if isinstance(value, list | tuple) and len(value) == 1:
-            value = value[0]
-            continue
-        several = _of_several_files(value)
-        if several and depth < 3:
-            out.parts = [chain_of(one, depth + 1) for one in several]
-            break
-        if isinstance(value, list | tuple) and value and isinstance(value[0], dict | Row):
-            location = next((one.location for one in out.steps), Location("", 0))
-            if location.line:
-                out.unknown.append(Unknown("the script makes several rows of one", location))
-            value = value[0]
-            continue
-        if isinstance(value, dict | Row):
-            out.looped = True
-            out.columns = dict(value.written if isinstance(value, Row) else value)
-            value = source_of(value)
-            continue
-        if not isinstance(value, Object):
-            break
-        if value.path.startswith("pandas.") or ".to_pandas" in value.path:
+        if isinstance(value, Object) and (value.path.startswith("pandas.") or ".to_pandas" in value.path):
             frames.append(value)
-        if value.last in ("load_dataset", "load_from_disk"):
-            out.loaded = value
+        parts = _parts(value) if depth < 3 else None
+        if parts is not None:
+            out.parts = [chain_of(one, depth + 1) for one in parts]
             break
-        if value.last in OPENED and value.positional and isinstance(value.positional[0].value, str | Unknown):
-            out.file = value.positional[0]
+        if not isinstance(value, Object):
+            value = _inside(out, value)
+        elif _has_rows(out, value):
             break
-        literal = literal_rows(value)
-        if literal:
-            out.rows, out.location = literal, value.location
-            break
-        if value.last in BUILT and value.positional and not isinstance(value.receiver, Object):
-            table = value.positional[0].value
-            if value.last == "from_dict" and isinstance(table, Object) and table.last in ("load", "loads"):
-                why = "the file has a list for each column, and a spec reads rows"
-                out.unknown.append(Unknown(why, value.location))
-            value = table
-            continue
-        if (value.last == "concatenate_datasets" or value.path == "pandas.concat") and depth < 3:
-            inner = value.positional[0].value if value.positional else None
-            if isinstance(inner, list | tuple):
-                out.parts = [chain_of(one, depth + 1) for one in inner[:20]]
-                break
-        prepared = _prepared(value)
-        if prepared is not None:
-            value = prepared
-            continue
-        out.steps.append(value)
-        first = value.positional[0].value if value.positional else None
-        below = value.receiver if isinstance(value.receiver, Object) else first
-        value = below
+        else:
+            value = _before(out, value)
     out.steps.reverse()
     for frame in reversed(frames):
         out.columns.update(_set_columns(frame))
     return out
+
+
+def _parts(value: object) -> list[object] | None:
+    """The datasets that a value joins: those of a concatenation, or of several files. None for other values."""
+    if isinstance(value, Object) and (value.last == "concatenate_datasets" or value.path == "pandas.concat"):
+        inner = value.positional[0].value if value.positional else None
+        return list(inner[:20]) if isinstance(inner, list | tuple) else None
+    return _of_several_files(value) or None
+
+
+def _inside(chain: Chain, value: object) -> object:
+    """The value from which a value that is no call was made, such as the only item of a list. None if there is none."""
+    if isinstance(value, Unknown):
+        chain.unknown.append(value)
+        return value.hidden
+    if isinstance(value, Bound):
+        return value.receiver
+    if isinstance(value, list | tuple) and value and (len(value) == 1 or isinstance(value[0], dict | Row)):
+        location = next((one.location for one in chain.steps), Location("", 0))
+        if len(value) > 1 and location.line:
+            chain.unknown.append(Unknown("the script makes several rows of one", location))
+        return value[0]
+    if isinstance(value, dict | Row):
+        chain.looped = True
+        chain.columns = dict(value.written if isinstance(value, Row) else value)
+        return source_of(value)
+    return None
+
+
+def _has_rows(chain: Chain, call: Object) -> bool:
+    """Whether a call loads the rows or contains them. If so, `chain` records it."""
+    if call.last in ("load_dataset", "load_from_disk"):
+        chain.loaded = call
+    elif call.last in OPENED and call.positional and isinstance(call.positional[0].value, str | Unknown):
+        chain.file = call.positional[0]
+    elif literal := literal_rows(call):
+        chain.rows, chain.location = literal, call.location
+    else:
+        return False
+    return True
+
+
+def _before(chain: Chain, call: Object) -> object:
+    """The value to which a call is applied. Unless the call only builds a dataset of it, it is a step of `chain`."""
+    first = call.positional[0].value if call.positional else None
+    if call.last in BUILT and call.positional and not isinstance(call.receiver, Object):
+        if call.last == "from_dict" and isinstance(first, Object) and first.last in ("load", "loads"):
+            why = "the file has a list for each column, and a spec reads rows"
+            chain.unknown.append(Unknown(why, call.location))
+        return first
+    prepared = _prepared(call)
+    if prepared is not None:
+        return prepared
+    chain.steps.append(call)
+    return call.receiver if isinstance(call.receiver, Object) else first
 
 
 def _set_columns(frame: Object) -> dict[str, object]:

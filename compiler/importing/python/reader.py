@@ -30,7 +30,7 @@ from xpc.compiler.importing.python import (
 from xpc.compiler.importing.python.entries import Entries, entry, unread
 from xpc.compiler.importing.python.interpreter import functions, script
 from xpc.compiler.importing.python.interpreter.machine import Command, Machine
-from xpc.compiler.importing.python.interpreter.source import parts
+from xpc.compiler.importing.python.interpreter.source import Part, parts
 from xpc.compiler.importing.python.interpreter.values import (
     Argument,
     Class,
@@ -42,44 +42,24 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 from xpc.compiler.importing.text.entries import OWN_METHOD, Entry, Unreadable
 from xpc.compiler.importing.trl import reader as trlyaml
+from xpc.compiler.stacks import Stack
 from xpc.grammar.record import evolve
 
 KEYS = keys.load("python/keys.toml")
 TRANSFORMERS = ("TrainingArguments", "Seq2SeqTrainingArguments")
 LIFE = (
-    "__init__",
-    "log",
-    "save_model",
-    "evaluate",
-    "_save",
-    "prediction_step",
-    "__repr__",
-    "push_to_hub",
-    "_save_checkpoint",
-    "create_model_card",
-    "store_metrics",
-    "log_metrics",
-    "save_metrics",
-    "__post_init__",
-)
+    "__init__", "log", "save_model", "evaluate", "_save", "prediction_step", "__repr__", "push_to_hub",
+    "_save_checkpoint", "create_model_card", "store_metrics", "log_metrics", "save_metrics", "__post_init__",
+)  # fmt: skip
 """Methods of a trainer that only concern logging and saving. A script that overrides them does not change what is
 learned.
 """
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
 """A pattern for environment variables about accounts, trackers and launchers. They do not change what is learned."""
 UNREAD = (
-    "run_name",
-    "logging_dir",
-    "output_dir",
-    "hub_model_id",
-    "hub_token",
-    "report_to",
-    "dataset_num_proc",
-    "local_rank",
-    "dataloader_num_workers",
-    "project",
-    "trackio_space_id",
-)
+    "run_name", "logging_dir", "output_dir", "hub_model_id", "hub_token", "report_to", "dataset_num_proc",
+    "local_rank", "dataloader_num_workers", "project", "trackio_space_id",
+)  # fmt: skip
 """Arguments that do not affect what is learned. If the value of one is unknown, this is only a warning."""
 
 
@@ -172,32 +152,24 @@ def _decided(draft: Draft, machine: Machine, text: str, file: str, overrides: Ov
 
 
 def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location, bool]) -> tuple[Draft, Machine]:
+    """Interpret a script, and convert the training that it starts. Returns a pair: the draft, and the machine that ran
+    the script. Raises Unreadable.
+    """
     found, broken = parts(text, file)
-    gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
-    bf16 = gpu is None or gpu.bf16_tflops is not None
-    count, several, _ = (overrides.hardware or "").partition(" x ")
-    gpus = int(count) if several else 1
-    launch = overrides.launch
-    command = None if launch is None else Command(launch.arguments, launch.used, launch.declared, overrides.environment)
-    machine = script.followed(found, overrides.read, bf16, overrides.sets, assumed, gpus, command)
+    machine = _interpreted(found, overrides, assumed)
     trainers = runs.trainers_of(machine)
     trainers = [one for one in trainers if _named(one, overrides.module)] or trainers
     trainer = program.trainer_of(machine, trainers, overrides.pick, overrides.partial)
+    model = program.model_of(program.argument(trainer, "model"))
     entries = Entries()
     trainer_arguments.gather(entries, trainer)
     own = set(entries.values)
     trackers.gather(entries, machine)
-    model = program.model_of(program.argument(trainer, "model"))
     models.gather(entries, model, trainer)
     tokenizers.gather(entries, model, trainer)
-    method = overrides.method or functions.TRAINERS[trainer.last]
-    draft, source = trlyaml.start(
-        evolve(overrides, method=method),
-        entries.values,
-        file,
-        trainer_arguments.dating_entries(entries, own, model, trainer),
-        text,
-    )
+    dating = trainer_arguments.dating_entries(entries, own, model, trainer)
+    chosen = evolve(overrides, method=overrides.method or functions.TRAINERS[trainer.last])
+    draft, source = trlyaml.start(chosen, entries.values, file, dating, text)
     draft.transformers = entries.config is not None and entries.config.last in TRANSFORMERS
     if model.loaded is not None and models.is_unsloth(model.loaded):
         unsloth.write(entries, draft, trainer, machine.packages)
@@ -213,6 +185,28 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
         draft.stack = load(stacks.DEFAULT)  # only the default stack has `assistant_only_loss`, so the spec needs it
     rewards.write(draft, machine, trainer, entries, overrides, data)
     _callbacks(draft, trainer)
+    _arguments(draft, entries, source, overrides)
+    models.loaded_dtype(draft, entries, model)
+    _assumptions(draft, machine, entries, overrides)
+    if len(trainers) > 1 and overrides.pick is None:
+        why = f"the script trains {len(trainers)} times ({runs.listed(trainers)}), and the spec is its first training"
+        draft.error(_at(trainer.last, trainer.location), why, "`--pick N` chooses one")
+    return draft, machine
+
+
+def _interpreted(found: list[Part], overrides: Overrides, assumed: Mapping[Location, bool]) -> Machine:
+    """Interpret the script on the GPUs of `--hardware`, with the command that starts it."""
+    gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
+    bf16 = gpu is None or gpu.bf16_tflops is not None
+    count, several, _ = (overrides.hardware or "").partition(" x ")
+    launch = overrides.launch
+    command = None if launch is None else Command(launch.arguments, launch.used, launch.declared, overrides.environment)
+    return script.followed(found, overrides.read, bf16, overrides.sets, assumed, int(count) if several else 1, command)
+
+
+def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrides) -> None:
+    """Import the arguments of the trainer and the model like those of TRL's YAML, and the options of the launcher."""
+    launch = overrides.launch
     names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
     if launch is not None:
         overrides = evolve(overrides, accelerate=launch.options(draft, names))
@@ -221,41 +215,42 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
     trlyaml.arguments(draft, entries.values, overrides, source, names)
     families.own_code(draft, "the script")
     models.compute_dtype(draft, entries, computes)
-    models.loaded_dtype(draft, entries, model)
-    _command_line(draft, machine, entries)
+
+
+def _at(key: str, location: Location) -> Entry:
+    """A key without a value, for a message about a place of the script."""
+    return Entry(key, None, location.file, location.line)
+
+
+def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Overrides) -> None:
+    """Report what the interpreter assumed about the script's surroundings, and what nothing in the script states."""
+    for location in machine.command_line[:1]:
+        draft.warn(
+            _at("command line", location),
+            "arguments of the script's command line have their defaults; a launch can give others",
+        )
     visible = machine.environment.get("CUDA_VISIBLE_DEVICES")
-    count_visible = len(visible.value.split(",")) if visible is not None and isinstance(visible.value, str) else 0
-    if visible is not None and overrides.hardware is None and count_visible > 1:
+    count = len(visible.value.split(",")) if visible is not None and isinstance(visible.value, str) else 0
+    if visible is not None and overrides.hardware is None and count > 1:
         draft.warn(
             entry("CUDA_VISIBLE_DEVICES", visible),
             "the script names several GPUs; the spec has one GPU, with the global batch of one process",
-            f"`--hardware '{count_visible} x h100-80gb'` names the GPUs",
+            f"`--hardware '{count} x h100-80gb'` names the GPUs",
         )
     for location in machine.assumed[:3]:
-        draft.warn(
-            Entry("try", None, location.file, location.line),
-            "the import assumes that this `try` block succeeds; if it fails, the script continues differently",
-        )
+        why = "the import assumes that this `try` block succeeds; if it fails, the script continues differently"
+        draft.warn(_at("try", location), why)
     _unset(draft, machine, entries)
     other = next((one for one in machine.calls if one.path.startswith("modelscope.")), None)
     if other is not None:
-        draft.warn(
-            Entry("modelscope", None, other.location.file, other.location.line),
-            "the script loads from ModelScope; the spec names the same repository of the Hugging Face Hub",
-        )
+        why = "the script loads from ModelScope; the spec names the same repository of the Hugging Face Hub"
+        draft.warn(_at("modelscope", other.location), why)
     for each in machine.defaulted:
         draft.error(
-            Entry(each.name, None, each.location.file, each.location.line),
+            _at(each.name, each.location),
             f"nothing in the script gives this parameter; the spec has the defaults of its class `{each.kind}`",
             "import the script that calls this function",
         )
-    if len(trainers) > 1 and overrides.pick is None:
-        draft.error(
-            Entry(trainer.last, None, trainer.location.file, trainer.location.line),
-            f"the script trains {len(trainers)} times ({runs.listed(trainers)}), and the spec is its first training",
-            "`--pick N` chooses one",
-        )
-    return draft, machine
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
@@ -266,10 +261,7 @@ def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
         draft.warn(one, f"{why}; the import assumes that this value is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]
     for why, location in names[:3]:
-        draft.warn(
-            Entry("environment", None, location.file, location.line),
-            f"{why}; the import assumes that this value is empty",
-        )
+        draft.warn(_at("environment", location), f"{why}; the import assumes that this value is empty")
 
 
 def _own_trainer(draft: Draft, trainer: Object) -> None:
@@ -358,11 +350,3 @@ def _shown(value: object) -> str:
     if isinstance(value, Function):
         return value.name
     return value.path if isinstance(value, Name | Object) else str(value)[:60]
-
-
-def _command_line(draft: Draft, machine: Machine, entries: Entries) -> None:
-    for location in machine.command_line[:1]:
-        draft.warn(
-            Entry("command line", None, location.file, location.line),
-            "arguments of the script's command line have their defaults; a launch can give others",
-        )
