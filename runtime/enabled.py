@@ -49,6 +49,7 @@ from .features.model.reward_head import RewardHead
 from .features.model.rope import Rope
 from .features.model.special_tokens import SpecialTokens
 from .features.model.tied_weights import TiedWeights
+from .features.model.tokenizer_files import TokenizerFiles
 from .features.model.vision import Processor, Vision
 from .features.model.weight_dtypes import WeightDtypes
 from .features.optimizer.empty_groups import NonemptyGroupsTrainer
@@ -133,6 +134,7 @@ FEATURES: tuple[Feature, ...] = (
     FirstRows(),
     LocalFiles(),
     ModelFiles(),
+    TokenizerFiles(),
     LocalSources(),
     UnreadColumns(),
     MessageFields(),

@@ -57,7 +57,8 @@ ELSEWHERE = ("distributed", "evaluation", "optimizer", "saving", "streaming", "l
 """Folders in the runtime and in its ``features/`` whose features do not change how rows are prepared."""
 MODELS = (
     "adapters", "compiled_layers", "continued_adapter", "frozen_weights", "liger", "liger_family", "merged_adapters",
-    "packages", "reward_head", "rewards", "teacher", "tied_weights", "tools", "weight_dtypes",
+    "packages", "reward_head", "rewards", "teacher", "tied_weights", "tokenizer_files", "tools",
+    "weight_dtypes",
 )  # fmt: skip
 """Modules of features that load or change models, or call the user's functions. They do not change how rows are
 prepared."""

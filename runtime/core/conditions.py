@@ -249,6 +249,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "teacher": method["teacher"],
         "template_time": any(one["shape"] not in ("text", "tokens") for one in sources(plan)),
         "tied_weights": not zero,
+        "tokenizer_files": model["id"] is None,
         "tokens": tokenized,
         "tools": method.get("tools"),
         "torch_exit_barrier": nodes,

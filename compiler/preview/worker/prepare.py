@@ -79,7 +79,7 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
     if session.processor is not None:
         out["images"] = _images(session, row["images"])
     capture = Capture(session)
-    out["verdicts"] += verdicts.lost(session, row)
+    out["verdicts"] += [*verdicts.lost(session, row), *verdicts.of_tokenizer(session, row)]
     try:
         with capture.watching():
             trainer = session.trainer(rows)
@@ -111,6 +111,7 @@ def _describe(session: Session, out: dict[str, Any], rows: Any, row: Mapping[str
         out["verdicts"] += verdicts.same_answers(found_sequences)
         for at, one in enumerate(found_sequences):
             shown, found = _shown(session, trainer, one, row, at)
+            found += verdicts.without_embedding(session, one)
             out["sequences"].append(shown)
             out["verdicts"] += [each for each in found if each not in out["verdicts"]]
 

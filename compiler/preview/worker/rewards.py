@@ -17,8 +17,10 @@ EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
 """Names of the answers that the reward functions get. The row's own answer is used twice: as it is, and inside of
 `\boxed{}`, which math_verify needs.
 """
-SECONDS = 600.0
-"""Time limit of a call, in seconds."""
+SECONDS = 60.0
+"""Time limit of a call, in seconds, as in a run. A function that exceeds it is not called again for other rows."""
+_slow = dict[str, str]()
+"""The sentence about each function that exceeded the limit, by its name."""
 
 
 def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], list[Verdict]]:
@@ -26,9 +28,15 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
     loaded = importlib.import_module("trainer.features.method.rewards").functions(session.bundle)
     out, found = [], list[Verdict]()
     for function in loaded:
+        title = _calls().name_of(function)
+        if title in _slow:
+            out.append({"name": title, "values": {}, "spread": None})
+            found.append({**verdict("XP588", _slow[title]), "severity": "note"})
+            continue
         with _reported() as sentences:
             values, why = _values(session, function, row, name)
-        title = _calls().name_of(function)
+        if late := [one for one in sentences if "took more than" in one]:
+            _slow[title] = late[0]
         found += [{**verdict("XP588", one), "severity": "note"} for one in sentences if not values and why is None]
         numbers = [one for one in values.values() if one is not None]
         spread = max(numbers) - min(numbers) if numbers else None
@@ -39,9 +47,7 @@ def judged(session: Session, row: Mapping[str, Any], name: str) -> tuple[list[di
 
 @contextmanager
 def _reported() -> Iterator[list[str]]:
-    """A context that collects messages of the runtime about a call, such as that the call takes too long. The time
-    limit is longer than in a run, because a reward model may have to be loaded first.
-    """
+    """A context that collects messages of the runtime about a call, such as that the call takes too long."""
     calls, sentences = _calls(), list[str]()
     real = calls.say, calls.SECONDS
     calls.say, calls.SECONDS = sentences.append, SECONDS

@@ -246,6 +246,31 @@ def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
         yield {**found, "severity": "error"} if stops else found
 
 
+OF_TOKENIZER = {
+    "parts": ("XP175", "name a target whose transformers loads tokenizer.json as it is, if the model was trained so"),
+    "lacking": ("XP560", "add the tokens to the vocabulary with `tokens`, or name another chat_template"),
+    "ends": ("XP177", "change `eos_token_id` in the model's generation_config.json"),
+}
+"""The code and the help of each kind of problem that the runtime's `tokenizer_files` reports."""
+
+
+def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
+    """Report a tokenizer of a local model that does not fit the other files of the model."""
+    module = session.optional("features.model.tokenizer_files")
+    for kind, what in () if module is None else module.notes(session.bundle, [row], session.tokenizer):
+        code, help = OF_TOKENIZER[kind]
+        yield verdict(code, what, help)
+
+
+def without_embedding(session: Session, one: TokenSequence) -> Iterator[Verdict]:
+    """Report a token that the embeddings of a local model do not have. The run stops at such a row."""
+    module = session.optional("features.model.tokenizer_files")
+    most = None if module is None else module.beyond(session.bundle, session.tokenizer)
+    if most is not None and max(one.ids, default=0) >= most:
+        what = f"the row has {module.without(session.bundle, session.tokenizer, one.ids, most)}"
+        yield {**verdict("XP176", what, "list the new tokens in `tokens`, which adds embeddings"), "severity": "error"}
+
+
 NOTES = {"weight": "XP549", "key": "XP549", "unread": "XP549", "special": "XP587", "turn": "XP548"}
 """The code of each kind of problem that the runtime's `turn_notes` reports."""
 HELPS = {

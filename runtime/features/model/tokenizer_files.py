@@ -1,0 +1,260 @@
+"""Compare the loaded tokenizer of a local model with the model's other files, and with the first rows.
+
+transformers may load another class than tokenizer_config.json names, and that class replaces parts of tokenizer.json. A
+chat template may write control tokens that the tokenizer lacks, a tokenizer may have more tokens than the model has
+embeddings, and generation_config.json may name other end tokens than the rows.
+"""
+
+import json
+import os
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from ...core.errors import RunError, say
+from ...core.feature import Bundle, Feature
+
+CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
+"""Matches a control token in a chat template, such as `<|im_end|>`."""
+EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight")
+"""Endings of the names of embeddings in a checkpoint."""
+LARGEST_HEADER = 2**27
+"""The largest header of a safetensors file in bytes; the library refuses larger ones."""
+TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
+
+
+def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
+    """A sentence if the tokenizer splits one of the texts otherwise than tokenizer.json, and by which parts; or ""."""
+    loaded, path = getattr(tokenizer, "backend_tokenizer", None), os.path.join(folder, "tokenizer.json")
+    if loaded is None or not os.path.isfile(path):
+        return ""
+    stated = _tokenizer(path)
+    known = stated.get_vocab()
+    added = sorted(tokenizer.added_tokens_decoder.items())
+    stated.add_tokens([one for _, one in added if one.content not in known])
+    for text in texts:
+        ours, theirs = (one.encode(text, add_special_tokens=False).ids for one in (loaded, stated))
+        parts = [*_parts(loaded, stated, text)] if ours != theirs else []
+        ends = [one.encode(text).ids for one in (loaded, stated)]
+        if ours == theirs and ends[0] != ends[1] and not _chooses_ends(folder):
+            parts, ours, theirs = ["post_processor"], *ends
+        if ours != theirs:
+            return (
+                f"transformers loads the tokenizer as {type(tokenizer).__name__}, whose {' and '.join(parts)} "
+                f"{'differs' if len(parts) == 1 else 'differ'} from tokenizer.json: {_changed(loaded, ours, theirs)}"
+            )
+    return ""
+
+
+@cache
+def _tokenizer(path: str) -> Any:
+    """The tokenizer of a tokenizer.json, as the tokenizers library reads it."""
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(path)
+    found.no_truncation()
+    found.no_padding()
+    return found
+
+
+def _changed(tokenizer: Any, ours: Sequence[int], theirs: Sequence[int]) -> str:
+    """The first tokens that differ, as in `'1', '9' instead of '19'`."""
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    start = next((at for at, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
+    shown = [[tokenizer.decode([one], skip_special_tokens=False) for one in ids[start : start + 3]]
+             for ids in (ours, theirs)]  # fmt: skip
+    first, second = (", ".join(map(repr, one)) or "nothing" for one in shown)
+    return f"a row begins to differ with the tokens {first} instead of {second}"
+
+
+def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
+    """The parts of tokenizer.json that treat a text differently. If none does, the difference is in its model."""
+    normal, pieces = [], []
+    for one in (loaded, stated):
+        normal.append(text if one.normalizer is None else one.normalizer.normalize_str(text))
+        split = () if one.pre_tokenizer is None else one.pre_tokenizer.pre_tokenize_str(text)
+        pieces.append([piece for piece, _ in split])
+    if normal[0] != normal[1]:
+        yield "normalizer"
+    if pieces[0] != pieces[1]:
+        yield "pre_tokenizer"
+    if normal[0] == normal[1] and pieces[0] == pieces[1]:
+        yield "model"
+
+
+def _chooses_ends(folder: str) -> bool:
+    """Whether tokenizer_config.json states which tokens surround a text, so that it decides and not tokenizer.json."""
+    return any(_json(folder, "tokenizer_config.json").get(f"add_{one}_token") is not None for one in ("bos", "eos"))
+
+
+def lacking(tokenizer: Any, texts: Sequence[str]) -> str:
+    """A sentence if the chat template writes control tokens that the tokenizer splits into pieces, or ""."""
+    found = CONTROL.findall(str(tokenizer.chat_template)) if tokenizer.chat_template else []
+    vocabulary = tokenizer.get_vocab()
+    new = [one for one in dict.fromkeys(found) if one not in vocabulary and any(one in text for text in texts)]
+    if not new:
+        return ""
+    pieces = len(tokenizer(new[0], add_special_tokens=False)["input_ids"])
+    more = f" and {len(new) - 1} more control token{'s' * (len(new) > 2)}" if len(new) > 1 else ""
+    return (
+        f"the chat template writes {new[0]}{more}, and the tokenizer has no such token: {new[0]} is read as {pieces} "
+        "pieces of text"
+    )
+
+
+def ends(bundle: Bundle, folder: str, tokenizer: Any, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Sentences about end tokens of generation_config.json that would stop answers, or that the rows do not teach."""
+    eos, vocabulary = tokenizer.eos_token_id, set(tokenizer.get_vocab().values())
+    stated = _end_tokens(folder)
+    if missing := [one for one in stated if one not in vocabulary]:
+        yield f"generation_config.json names the end token {missing[0]}, which the tokenizer does not have"
+    answers = [text for row in rows for text in _answers(row)]
+    for one in (token for token in stated if token != eos and token in vocabulary):
+        if any(one in tokenizer(text, add_special_tokens=False)["input_ids"] for text in answers):
+            yield (
+                f"generation_config.json names {tokenizer.decode([one])!r} (token {one}) as an end token, and answers "
+                "contain it: the trained model would stop there"
+            )
+    lora: Mapping[str, Any] = bundle.lora or {}
+    if lora and not lora.get("merge") and stated and eos not in stated:
+        names = ", ".join(repr(tokenizer.decode([one])) for one in stated)
+        yield (
+            f"the rows end with {tokenizer.eos_token}, and generation_config.json of the base ends answers at {names}: "
+            "with the adapter, which is saved without this file, generation would not stop"
+        )
+
+
+def _end_tokens(folder: str) -> list[int]:
+    """The ids of the end tokens in generation_config.json; those of config.json if there is no such file."""
+    there = os.path.isfile(os.path.join(folder, "generation_config.json"))
+    found = _json(folder, "generation_config.json" if there else "config.json").get("eos_token_id")
+    return [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, int)]
+
+
+def _answers(row: Mapping[str, Any]) -> list[str]:
+    """The texts of a row's answers."""
+    parts = [row.get(one) for one in ("messages", "completion", "chosen", "rejected")]
+    turns = [turn for part in parts if isinstance(part, list) for turn in part if turn.get("role") == "assistant"]
+    texts = [*(turn.get("content") for turn in turns), *parts]
+    return [one for one in texts if isinstance(one, str)]
+
+
+def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> list[str]:
+    """The texts of rows as the trainer tokenizes them. A conversation that the template refuses is left out."""
+    texts = []
+    for row in rows:
+        texts += [one for name in TEXTS if isinstance(one := row.get(name), str)]
+        for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
+            try:
+                texts.append(str(tokenizer.apply_chat_template(messages, tokenize=False)))
+            except Exception:  # a template may raise any exception, which is reported elsewhere
+                continue
+    return texts
+
+
+def notes(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) -> Iterator[tuple[str, str]]:
+    """Pairs: the kind of a finding about these rows (parts, lacking, ends), and its sentence."""
+    if hasattr(getattr(tokenizer, "apply_chat_template", None), "processor"):  # images change the texts
+        return
+    folder, texts = bundle.model_path, rendered(bundle, rows, tokenizer)
+    found = [("parts", differs(folder, tokenizer, texts)), ("lacking", lacking(tokenizer, texts))]
+    found += [("ends", one) for one in ends(bundle, folder, tokenizer, rows)]
+    yield from (one for one in found if one[1])
+
+
+def embeddings(folder: str) -> int | None:
+    """The number of embeddings that config.json states; None if it states none."""
+    config = _json(folder, "config.json")
+    text = config.get("text_config")
+    number = config.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
+    return number if isinstance(number, int) else None
+
+
+def stored_embeddings(folder: str) -> tuple[str, int] | None:
+    """The name and the number of rows of the embeddings in the safetensors files; None if they are not found."""
+    index = _json(folder, "model.safetensors.index.json").get("weight_map")
+    names = index if isinstance(index, dict) else {"": "model.safetensors"}
+    files = {str(file) for name, file in names.items() if not name or name.endswith(EMBEDDINGS)}
+    for file in sorted(files):
+        for name, one in _header(os.path.join(folder, os.path.basename(file))).items():
+            if name.endswith(EMBEDDINGS) and isinstance(one, dict) and len(one.get("shape", ())) == 2:
+                return name, int(one["shape"][0])
+    return None
+
+
+def _header(path: str) -> dict[str, Any]:
+    """The names, types and shapes of the tensors in a safetensors file. Empty if it cannot be read."""
+    try:
+        with open(path, "rb") as handle:
+            (size,) = struct.unpack("<Q", handle.read(8))
+            found = json.loads(handle.read(min(size, LARGEST_HEADER)))
+    except (OSError, ValueError, struct.error, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _json(folder: str, name: str) -> dict[str, Any]:
+    """The JSON object in a file of the model. Empty if there is none."""
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8") as handle:
+            found = json.load(handle)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def beyond(bundle: Bundle, tokenizer: Any) -> int | None:
+    """The number of embeddings if the tokenizer has more tokens and the run adds no embeddings; otherwise None."""
+    many = None if bundle.tokenizer.get("added") else embeddings(bundle.model_path)
+    return many if many is not None and max(tokenizer.get_vocab().values(), default=0) >= many else None
+
+
+def without(bundle: Bundle, tokenizer: Any, ids: Sequence[int], most: int) -> str:
+    """A clause about the token of a row that has no embedding."""
+    name = tokenizer.convert_ids_to_tokens(max(ids))
+    return f"the token {name!r} ({max(ids)}), which has no embedding: {bundle.base} has {most} embeddings"
+
+
+class TokenizerFiles(Feature):
+    """Hooks for a run with a local model."""
+
+    def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
+        """Return findings about the number of embeddings. Print a sentence if the tokenizer has more tokens."""
+        try:
+            folder = bundle.model_path
+        except RunError:  # a missing folder is reported when the tokenizer is loaded
+            return []
+        many, stored, found = embeddings(folder), stored_embeddings(folder), []
+        if many is not None and stored is not None and many != stored[1]:
+            found.append(
+                f"config.json of {bundle.base} has vocab_size = {many}, and its weights have {stored[1]} embeddings "
+                f"({stored[0]}): write vocab_size = {stored[1]}, or put the weights of this config.json there"
+            )
+        if tokenizer is not None and (most := beyond(bundle, tokenizer)) is not None:
+            names = sorted(tokenizer.get_vocab().items(), key=lambda one: one[1])
+            extra = [name for name, number in names if number >= most]
+            what = f"the tokenizer has {len(extra)} token{'s' * (len(extra) > 1)} without an embedding, such as "
+            say(f"{what}{extra[0]!r}: {bundle.base} has {most} embeddings, and a row with such a token stops the run")
+            special = [(one, getattr(tokenizer, f"{one}_token")) for one in ("eos", "pad", "bos")]
+            found += [f"the {one} token {name!r} has no embedding: {bundle.base} has {most} embeddings"
+                      for one, name in special if name in extra]  # fmt: skip
+        return found
+
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+        """Print a sentence for each finding about the first rows of a source."""
+        for _, what in notes(bundle, rows, tokenizer):
+            say(what)
+        return ""
+
+    def before_training(self, bundle: Bundle, trainer: Any) -> None:
+        """Raise RunError if a tokenized row has a token without an embedding."""
+        tokenizer, rows = trainer.processing_class, trainer.train_dataset
+        if not hasattr(tokenizer, "get_vocab") or (most := beyond(bundle, tokenizer)) is None:
+            return
+        for name in getattr(rows, "column_names", None) or ():
+            if name.endswith("input_ids") and hasattr(rows, "__len__"):
+                for number, row in enumerate(rows[name]):
+                    if row and max(row) >= most:
+                        raise RunError(f"row {number} of the prepared rows has {without(bundle, tokenizer, row, most)}")
