@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from xpc.compiler.data import row_shapes
+from xpc.compiler.data.damage import damage
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.data.structure import PLAIN, REASONING, is_tools, structure
@@ -90,7 +91,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             values, highest = ([], largest[0]) if wrong is not None else _tokens(values, names)
             largest = (highest, number) if highest > largest[0] else largest
         found, same = inspect(values, number, roles)
-        for kind in (*found, *unread(row, shape, names)):
+        for kind in (*found, *unread(row, shape, names), *damage(values)):
             kinds.add(kind, number)
         if tools := row.get("tools") or row.get("functions"):
             kinds.add("tools" if is_tools(tools) else "odd_tools", number)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from xpc.compiler.files.file_memory import FileMemory, Stamp
 
 READERS = (
+    "data/damage.py",
     "data/reader.py",
     "data/survey.py",
     "data/row_shapes.py",

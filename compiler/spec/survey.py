@@ -36,6 +36,7 @@ class Survey:
     - `tools`: a column with tools
     - `other_labels`: a tokenized row with a label that differs from the token at the same position
     - `unlearned`: a tokenized row with a token that is not learned
+    - the kinds of `data/damage.py`: mojibake, and others
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
     `roles` counts the rows with each role of `messages`, `labels` the rows labelled good and those labelled bad, and

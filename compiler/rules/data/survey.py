@@ -1,4 +1,4 @@
-"""Rules that read every row of a local file: encoding, roles, empty and repeated rows (XP519, XP530 to XP536)."""
+"""Rules that read every row of a local file: encoding, damage, roles, empty and repeated rows (XP178, XP519, XP530-536)."""
 
 from __future__ import annotations
 
@@ -232,6 +232,50 @@ def prompt_in_the_answer(spec: Spec) -> Iterator[Finding]:
                 _in_words(one, found, source, "has", "have", "an answer that begins with its complete prompt"),
                 "remove the prompt from the answers, or train on them as texts: `data(format=text, columns=[COLUMN])`",
             )
+
+
+DAMAGED = {
+    "mojibake": (
+        "a text that was decoded by another encoding, such as `Ã©` for `é`",
+        "repair the texts, for example with ftfy's `fix_text`, or make the file again as UTF-8",
+    ),
+    "entities": (
+        "a text with HTML entities, such as `&amp;`",
+        "decode the texts, for example with Python's `html.unescape`",
+    ),
+    "escaped_lines": (
+        "a text with a backslash and an n in place of each newline",
+        "replace them by newlines, for example with Python's `text.replace(r'\\n', '\\n')`",
+    ),
+    "lost": (
+        "a text with U+FFFD, or one that ends within a character",
+        "make the file again from its source: these characters are lost",
+    ),
+}
+"""The words and the help for each kind of damage."""
+FEW_DAMAGED = 0.01
+"""A smaller share of damaged rows is a note: some rows write about such texts."""
+
+
+@rule("XP178", "damaged-text", "warning")
+def damaged_text(spec: Spec) -> Iterator[Finding]:
+    """Texts should not show how their file was made: UTF-8 that was decoded by another encoding, such as `Ã©` for `é`,
+    HTML entities in a text without tags, a backslash and an n in place of newlines, and U+FFFD for lost characters. If
+    less than 1 % of the rows are so, this is a note.
+
+    Why it is bad: the model learns to write such texts.
+
+    Without this rule: nothing is reported.
+
+    Source: no library checks the texts of rows; confirmed by running it.
+    """
+    for source, found in _shaped(spec):
+        for kind, (what, help) in DAMAGED.items():
+            one = found.tallies.get(kind)
+            if one is not None:
+                few = one.count < FEW_DAMAGED * found.rows
+                words = _in_words(one, found, source, "has", "have", what)
+                yield Finding(source.label, words, help, severity="note" if few else None)
 
 
 @rule("XP536", "nothing-to-prefer", "warning")

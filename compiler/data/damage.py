@@ -1,0 +1,47 @@
+"""Find texts that were damaged when their file was made: mojibake, HTML entities, escaped newlines, lost characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+FROM_1252 = "\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122"
+"""The characters beyond Latin-1 that Windows' code page 1252 has for bytes from 0x80 to 0x9F."""
+MOJIBAKE = re.compile(f"[ÃÐÑ][\x80-\xbf{FROM_1252}]|â€|Â[\xa1-\xbf]")
+"""Matches characters that were encoded as UTF-8 and decoded by another encoding, such as `Ã©` for `é`."""
+ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|nbsp|#[0-9]{2,6}|#x[0-9a-fA-F]{2,5});")
+MARKUP = re.compile(r"<[a-zA-Z/!?]|```")
+"""Matches a tag or a block of code. A text with one may contain HTML entities on purpose."""
+ESCAPED_LINE = re.compile(r"(?<!\\)\\n(?=\\n|[A-Z0-9 \-*#]|$)")
+"""Matches a backslash and an n where a line may end. LaTeX's names, such as `\\nabla`, have lowercase letters."""
+LOST = "\ufffd"
+"""The replacement character, which a decoder writes for bytes that it cannot read."""
+
+
+def damage(values: Sequence[object]) -> set[str]:
+    """The kinds of damage in the texts of a row: `mojibake`, `entities`, `escaped_lines`, `lost`."""
+    found: set[str] = set()
+    for text in _texts(values):
+        if not text.isascii():
+            if LOST in text or "\ud800" <= text[-1] <= "\udfff":
+                found.add("lost")
+            if ("Ã" in text or "â€" in text or "Â" in text or "Ð" in text or "Ñ" in text) and MOJIBAKE.search(text):
+                found.add("mojibake")
+        if "&" in text and ENTITY.search(text) and not MARKUP.search(text):
+            found.add("entities")
+        if "\\n" in text and "\n" not in text and ESCAPED_LINE.search(text):
+            found.add("escaped_lines")
+    return found
+
+
+def _texts(values: Sequence[object]) -> Iterator[str]:
+    """The texts of a row: its cells, and the contents of its turns."""
+    for value in values:
+        if isinstance(value, str):
+            if value:
+                yield value
+        elif isinstance(value, list):
+            for turn in value:
+                text = (turn.get("content") or turn.get("value")) if isinstance(turn, dict) else None
+                if isinstance(text, str) and text:
+                    yield text
