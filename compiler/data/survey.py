@@ -7,6 +7,8 @@ A `Survey` is small, so it can be stored for later commands, which then do not r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from heapq import nsmallest
 
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.damage import damage
@@ -14,12 +16,14 @@ from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.data.structure import PLAIN, REASONING, is_tools, structure
 from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
-from xpc.compiler.spec.survey import Broken, Survey, Tally
+from xpc.compiler.spec.survey import SKETCH, Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
 from xpc.runtime.features.messages.stored_columns import unread
 
 PLACES = ("<image>", "<video>", "<audio>")
 """Texts that mark the place of an image, a video or a sound in a turn (LLaVA's and LLaMA-Factory's rows)."""
+LONG = 512
+"""Of a longer row, only this many characters are digested to compare it with the rows of other files."""
 MANY = 256
 """Maximum number of columns, roles or properties that a survey lists. A file with more is not training data."""
 
@@ -62,6 +66,7 @@ def survey(
 def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], context: str, cells: bool) -> Survey:
     kinds, roles, keys, words = _Counts(), _Counts(), dict[str, None](), dict[int, int]()
     seen: set[int] = set()
+    digests: set[int] = set()
     labels, largest = [0, 0], (-1, -1)
     broken, wrong, talks, texts = None, None, None, {*names, *filter(None, [context])} if cells else set()
     filled = False
@@ -106,6 +111,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             kinds.add("repeated", number)
         else:
             seen.add(key)
+            digests.add(_digest(str(same)))
         if shape == "unpaired" and isinstance(values[-1], int):
             labels[0 if values[-1] else 1] += 1
         elif shape == "prompt_completion" and isinstance(values[0], str):
@@ -118,8 +124,15 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
     return Survey(
         read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words,
-        largest if largest[0] >= 0 else None,
+        largest if largest[0] >= 0 else None, tuple(nsmallest(SKETCH, digests)),
     )  # fmt: skip
+
+
+def _digest(text: str) -> int:
+    """A digest of a row that is the same in every process. Of a long row, the two ends and the length are digested."""
+    if len(text) > LONG:
+        text = f"{len(text)}{text[: LONG // 2]}{text[-LONG // 2 :]}"
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 def _first_system(turns: object) -> object:

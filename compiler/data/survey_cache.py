@@ -81,6 +81,7 @@ def _plain(survey: Survey) -> dict[str, object]:
         "labels": survey.labels,
         "words": list(survey.words.items()),
         "largest": survey.largest,
+        "sketch": survey.sketch,
     }
 
 
@@ -99,6 +100,7 @@ def _survey(plain: Any) -> Survey:
         (int(good), int(bad)),
         {int(words): int(count) for words, count in plain["words"]},
         None if plain["largest"] is None else (int(plain["largest"][0]), int(plain["largest"][1])),
+        tuple(map(int, plain["sketch"])),
     )
 
 

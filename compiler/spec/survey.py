@@ -8,6 +8,9 @@ from collections.abc import Mapping
 
 from xpc.grammar.record import field, record
 
+SKETCH = 256
+"""Maximum number of digests in the sketch of a file."""
+
 
 @record
 class Tally:
@@ -41,6 +44,9 @@ class Survey:
 
     `roles` counts the rows with each role of `messages`, `labels` the rows labelled good and those labelled bad, and
     `words` the prompts by their number of words. `largest` is the largest token id of tokenized rows, and its row.
+
+    `sketch` has the smallest digests of the different rows, at most 256. Sketches of two files show how many rows the
+    files have in common.
     """
 
     rows: int = 0
@@ -53,10 +59,19 @@ class Survey:
     labels: tuple[int, int] = (0, 0)
     words: Mapping[int, int] = field(factory=dict)
     largest: tuple[int, int] | None = None
+    sketch: tuple[int, ...] = ()
 
     def count(self, kind: str) -> int:
         """The number of rows that have a property, such as `unanswered`."""
         return self.tallies[kind].count if kind in self.tallies else 0
+
+    def shared(self, other: Survey) -> float:
+        """The share of the different rows of this file that another file has, too. It is exact if both files have at
+        most 256 different rows, and otherwise estimated.
+        """
+        full = [one.sketch[-1] for one in (self, other) if len(one.sketch) == SKETCH]
+        own = [one for one in self.sketch if not full or one <= min(full)]
+        return len({*own} & {*other.sketch}) / len(own) if own else 0.0
 
 
 @record

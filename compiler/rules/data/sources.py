@@ -12,6 +12,7 @@ from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import EVALUATED, Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import Stack, able
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
 
 CONVERSATIONS = ("messages", "conversations")
@@ -25,6 +26,8 @@ rule `columns_swapped` finds columns in the wrong order.
 """
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
 """The usual names of splits. If one of them is written as a configuration, it was probably meant as a split."""
+FEW_SHARED = 0.01
+"""A smaller share of evaluation rows that are trained on is a note: short rows may be equal by chance."""
 
 
 @rule("XP501", "evaluation-without-data")
@@ -278,7 +281,8 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows should not be trained on.
+    """Evaluation rows should not be trained on. The same file, a copy of it, and rows of a local file that another
+    local file also has are found, in any order. If less than 1 % of the evaluation rows are so, this is a note.
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
@@ -305,6 +309,7 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
                     (same.label,),
                 )
                 break
+            yield from _shared_rows(spec, one.label, source)
     split = spec.get("eval.split")
     for source in spec.data if isinstance(split, str) else ():
         if source.path is not None and not source.parts:
@@ -317,6 +322,35 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
                 (source.label,),
             )
             return
+
+
+def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Finding]:
+    """A finding if an evaluation file has rows that a training file has, too. Files of which only a part is read are
+    not compared.
+    """
+    # imported only here, because most specs have no evaluation data
+    from xpc.compiler.data import rows
+    from xpc.compiler.spec.survey import SKETCH
+
+    own = None if _partial(source) else rows.survey(source)
+    for other in spec.data if own is not None else ():
+        trained = None if _partial(other) or other.shape != source.shape else rows.survey(other)
+        share = 0.0 if own is None or trained is None else own.shared(trained)
+        if own is not None and trained is not None and share:
+            exact = max(len(own.sketch), len(trained.sketch)) < SKETCH
+            many = f"{len(own.sketch) * share:.0f} of the {len(own.sketch)}" if exact else f"about {share:.0%} of the"
+            yield Finding(
+                label,
+                f"{many} different rows of `{source.name[:80]}` are also in `{other.name[:80]}`, which is trained on",
+                "leave them out of one of the two files, or write `data(holdout=5%)` instead",
+                (other.label,),
+                severity="note" if share < FEW_SHARED else None,
+            )
+            return
+
+
+def _partial(source: DataSource) -> bool:
+    return any(one is not None for one in (source.take, source.limit, source.slice))
 
 
 def stored_rows(source: DataSource) -> set[str]:

@@ -1,4 +1,6 @@
-"""Rules that read every row of a local file: encoding, damage, roles, empty and repeated rows (XP178, XP519, XP530-536)."""
+"""Rules that read every row of a local file: encoding, damage, roles, empty and repeated rows (XP178, XP519, XP530 to
+XP536).
+"""
 
 from __future__ import annotations
 
