@@ -29,7 +29,7 @@ FORMS = (
 COUNT = re.compile(r"\b(for\s+(\d[\d_]*)([A-Za-z]*))\s*(?:with\s+|#.*)?$")
 """The end of a first line up to an error: a length without its unit, before `with`, a comment or nothing."""
 NO_DATA = re.compile(r"\bon[ \t]+(?:for|with)[ \t]+$")
-"""The end of a first line up to an error: `for` or `with` in the place of the dataset, which the parser reads as one."""
+"""The end of a first line up to an error: `for` or `with`, which the parser reads as the name of the dataset."""
 INSTEAD_OF_ON = ("using", "over", "from", "against", "to", "at", "in")
 """Words that users write before the dataset instead of `on`."""
 
