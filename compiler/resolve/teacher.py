@@ -19,9 +19,7 @@ UNKNOWN = "the vocabulary and memory of this teacher are not checked; name a reg
 ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folder that `save(merge)` writes"
 
 
-def find_teacher(
-    values: dict[Path, Value], stack: Stack, workspace: Workspace, problems: Problems
-) -> Model | None:
+def find_teacher(values: dict[Path, Value], stack: Stack, workspace: Workspace, problems: Problems) -> Model | None:
     """Return the teacher that `method.teacher` names, or None after an error. The value of the setting is replaced by
     the teacher's name as text.
     """
