@@ -20,7 +20,7 @@ class Suggestions(Advisor):
 
     def unknown_name(self, unknown: UnknownName, count: int) -> Suggestion:
         """Suggest the setting that an unknown name probably stands for. If xpc has no such setting, say why."""
-        from xpc.compiler.suggest.misplaced import unknown_name
+        from xpc.compiler.suggest.unknown_names.entry import unknown_name
 
         return unknown_name(unknown, count)
 

@@ -20,8 +20,8 @@ from xpc.compiler.language.kinds import BLOCK, FLAG
 from xpc.compiler.pipeline import check_text
 from xpc.compiler.suggest.legal import example
 from xpc.compiler.suggest.meaning import meaning
-from xpc.compiler.suggest.misplaced import unknown_name
 from xpc.compiler.suggest.tables import other_names
+from xpc.compiler.suggest.unknown_names.entry import unknown_name
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.parse import parse
 from xpc.grammar.source import Source, Span

@@ -1,0 +1,85 @@
+"""An unknown name for which a suggestion is sought, and the order of the steps: the first that answers wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TypeVar
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.suggest.meaning import SAME, Meaning
+from xpc.grammar.record import record
+from xpc.grammar.tree import Value
+
+REFERENCE = "`xpc list settings` prints them all"
+
+
+@record
+class Case:
+    """An unknown name, and the setting that it probably stands for (`guess`), if one is found."""
+
+    unknown: UnknownName
+    guess: Meaning | None = None
+
+    @property
+    def name(self) -> str:
+        """The unknown name itself: `evry` in `save { evry = 100 }`."""
+        return self.unknown.name
+
+    @property
+    def clause(self) -> str:
+        """The clause that contains the name: `save` in `save { evry = 100 }`. "" outside of clauses."""
+        return self.unknown.clause or ""
+
+    @property
+    def node(self) -> Value | None:
+        """The value of the name: the number 100 in `save { evry = 100 }`. None if the name has no value."""
+        return self.unknown.node
+
+    @property
+    def typed(self) -> str:
+        """The source text of the value: `100` in `save { evry = 100 }`. "" if the name has no value."""
+        return self.unknown.typed or ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the guess has the same words as the name, and is not merely spelled alike."""
+        return self.guess is not None and self.guess.likeness >= SAME
+
+    @cached_property
+    def message(self) -> str:
+        """The message of most findings: "`evry` is not a setting of `save`"."""
+        return f"`{self.name[:60]}` is not a setting of " + (f"`{self.clause}`" if self.clause else "the language")
+
+    def says(self, help: str, text: str = "", code: str = "XP101") -> Suggestion:
+        """A suggestion that only explains (`help`), without an edit."""
+        return Suggestion(code, self.message, text, help)
+
+    def suggests(
+        self, form: str, edit: str | None = None, inside: bool = False, replaces_value: bool = True
+    ) -> Suggestion:
+        """Suggest a text (`form`), with an edit if the text can be written at the same place."""
+        outside = f" outside of `{self.clause}`" if self.clause and not inside else ""
+        edit = None if edit is None or outside else form
+        text, help = f"did you mean `{form}`?", f"write `{form}`{outside}"
+        return Suggestion("XP101", self.message, text, help, edit, replaces_value)
+
+
+SomeCase = TypeVar("SomeCase", bound=Case)
+
+
+def first_answer(case: SomeCase, steps: Iterable[Callable[[SomeCase], Suggestion | None]]) -> Suggestion | None:
+    """The answer of the first step that has one; None if no step answers."""
+    return next((found for step in steps if (found := step(case)) is not None), None)
+
+
+def is_in(path: str, clause: str) -> bool:
+    """Whether a setting belongs to a clause directly, and not to a block inside it."""
+    return path.rpartition(".")[0] == clause
+
+
+def settings_of(clause: str) -> str:
+    """A phrase that lists the settings of a clause. If there are none or many, it says how to list them."""
+    names = [row.name for row in schema.children(clause)] if clause else []
+    return f"`{clause}` has {', '.join(names[:12])}" if names else REFERENCE

@@ -1,0 +1,59 @@
+"""Report names that are not settings at the place where they are written, with suggestions. A name that misspells one
+of any tool is corrected first.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.suggest.extra_form import extra_argument
+from xpc.compiler.suggest.likeness import one_mistake, typo_of
+from xpc.compiler.suggest.meaning import is_known, mistyped
+from xpc.compiler.suggest.sentence import named_outside
+from xpc.compiler.suggest.typed_form import near_settings
+from xpc.compiler.suggest.unknown_names.case import REFERENCE
+from xpc.compiler.suggest.unknown_names.inside import inside
+from xpc.compiler.suggest.unknown_names.outside import outside
+from xpc.grammar.record import evolve
+
+MAX_SUGGESTED = 50
+"""The largest number of unknown names in a file that get suggestions. Further names are reported without one, because
+suggestions take time.
+"""
+
+
+def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
+    """The suggestion for an unknown name; `count` is the number of earlier unknown names in the file."""
+    if count >= MAX_SUGGESTED:
+        return Suggestion("XP101", f"`{unknown.name[:60]}` is not a setting", help=REFERENCE)
+    near = _known_name(unknown)
+    if near is not None:
+        found = unknown_name(evolve(unknown, name=near), count)
+        message = found.message.replace(f"`{near[:60]}`", f"`{unknown.name[:60]}`", 1)
+        return evolve(found, message=message, text=found.text or f"did you mean `{near}`?")
+    if unknown.clause is None:
+        return outside(unknown)
+    found = inside(unknown)
+    return found if found.intended else evolve(found, intended=_written_in(found.help, unknown.clause))
+
+
+def _known_name(unknown: UnknownName) -> str | None:
+    """The name of any tool that an unknown name misspells; None if it may also misspell a setting of the clause."""
+    name, clause = unknown.name, unknown.clause
+    known = is_known(name) or extra_argument(name, None, None, False) is not None or near_settings(unknown, clause)
+    if known or (clause is not None and named_outside(unknown, clause) is not None):
+        return None
+    names = [one.name for one in schema.children(clause)] if clause else [*schema.CLAUSES, *schema.bare_choices()]
+    joined = clause is not None and is_known(f"{clause} {name}")
+    own = typo_of(name, names) is not None or any(one_mistake(name, one) for one in names)
+    return None if joined or own else mistyped(name)
+
+
+def _written_in(help: str, clause: str) -> tuple[str, ...]:
+    """The settings of a clause that the text of a help contains. They count as written, so that no rule reports their
+    defaults.
+    """
+    forms = " ".join(re.findall(r"`([^`]*)`", help))
+    return tuple(path for name in re.findall(r"(\w+) ?=", forms) if (path := f"{clause}.{name}") in schema.BY_PATH)

@@ -1,0 +1,72 @@
+"""Guess which setting an unknown name stands for, from the name and the clause that contains it."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.suggest.components import after_component
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning, name_of_four, shares_word
+from xpc.compiler.suggest.unknown_names.case import is_in
+
+TYPO = 0.9
+"""Minimum similarity (0 to 1) for a name to count as a typo of a known name."""
+NEAR = SAME - 0.01
+"""The similarity of a setting that the name misspells or shortens."""
+
+
+def best_guess(unknown: UnknownName) -> Meaning | None:
+    """The setting that a name most likely stands for. Each of these steps may replace the guess of those before it."""
+    guess = _of_method(unknown.name) or meaning(unknown.name, unknown.clause, valued=unknown.node is not None)
+    if unknown.clause is None:
+        return _after_component(unknown.name, guess)
+    for better in (_of_the_same_name, _with_a_shared_word, _misspelt_in_the_clause):
+        guess = better(unknown.name, unknown.clause, guess)
+    return guess
+
+
+def _of_method(name: str) -> Meaning | None:
+    """The setting for a name that begins with the name of a method, such as `grpo_epsilon`. None for any other name."""
+    method, _, rest = name.partition("_")
+    row = schema.BY_PATH.get(f"method.{rest}")
+    known = (
+        row is not None and method in schema.BY_PATH["method"].choices and (not row.methods or method in row.methods)
+    )
+    return Meaning(f"method.{rest}", own=True) if known and meaning(name, exact=True) is None else None
+
+
+def _after_component(name: str, guess: Meaning | None) -> Meaning | None:
+    """Prefer the setting of a component: `rollout_max_tokens` is `max_completion`."""
+    return guess if guess is not None and guess.likeness >= SAME else after_component(name) or guess
+
+
+def _of_the_same_name(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
+    """Prefer a setting with the identical name: `max_len` in `method grpo` is not the `max_len` of vLLM."""
+    nested = guess is not None and guess.path.count(".") > 1 and not is_in(guess.path, clause)
+    return meaning(name, exact=True) or guess if nested else guess
+
+
+def _with_a_shared_word(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
+    """Drop a setting of another clause that shares no word with the name: `notes` in `track` does not mean `nodes`."""
+    if guess is None or guess.likeness >= TYPO or is_in(guess.path, clause):
+        return guess
+    return guess if shares_word(name, guess.path) else None
+
+
+def _misspelt_in_the_clause(name: str, clause: str, guess: Meaning | None) -> Meaning | None:
+    """Prefer a setting of the clause that the name misspells or shortens, or of a block in it: `drop` in `lora` stands
+    for `dropout`, and `privat` in `save` is `hub(private)`.
+    """
+    if guess is not None and guess.likeness >= SAME:
+        return guess
+    children = [row.name for row in schema.children(clause) if row.path not in NEVER_LEGAL]
+    begun = [one for one in children if one.startswith(name)]
+    short = begun[0] if len(begun) == 1 and len(name) > 2 else None
+    near = typo_of(name, children) or name_of_four(name, children) or short
+    if near is not None or guess is not None:
+        return guess if near is None else Meaning(f"{clause}.{near}", "", NEAR, own=True)
+    rows = [row for row in schema.TABLE if row.path.startswith(f"{clause}.") and row.path.count(".") > 1]
+    inner = {row.name: row.path for row in rows}
+    deep = typo_of(name, inner)
+    return None if deep is None else Meaning(inner[deep], "", NEAR, own=True)

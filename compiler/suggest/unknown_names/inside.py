@@ -1,0 +1,240 @@
+"""Suggest what to write for an unknown name in a clause, such as `evry` in `save { evry = 100 }`."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.components import head_word
+from xpc.compiler.suggest.data_names import data_advice
+from xpc.compiler.suggest.extra_form import extra_suggestion
+from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
+from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
+from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
+from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.sentence import named_outside
+from xpc.compiler.suggest.tables import general_words
+from xpc.compiler.suggest.typed_form import by_word_or_value, clause_line, intended_value, value_of, written
+from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in, settings_of
+from xpc.compiler.suggest.unknown_names.outside import HEADER
+from xpc.compiler.suggest.unknown_names.search import search
+from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
+from xpc.grammar.record import evolve, record
+
+
+def inside(unknown: UnknownName) -> Suggestion:
+    """The suggestion for a name in a clause, by the first of these steps that answers."""
+    steps = (
+        _first_line_in_a_clause,
+        _about_data,
+        _name_of_the_model,
+        _choice_of_the_clause,
+        _choice_without_its_setting,
+        _by_word_or_value,
+        _with_the_clause_before,
+        _setting_of_a_source,
+        _known_only_with_the_clause,
+        _too_general,
+        _singular,
+        _legal_nowhere,
+        _own_by_another_name,
+        _argument_of_the_trainer,
+        _clause_in_a_clause,
+        _choice_of_another_clause,
+        _length_of_the_run,
+        _impossible_value,
+        _of_a_block_inside,
+    )
+    case = Inside(unknown)
+    return first_answer(case, steps) or _of_another_clause(case)
+
+
+@record
+class Inside(Case):
+    """An unknown name in a clause, with what its clause and the other clauses make of it."""
+
+    @property
+    def block(self) -> str:
+        """The last part of the clause: `hub` for `save.hub`."""
+        return self.clause.rpartition(".")[2]
+
+    @cached_property
+    def joined(self) -> Meaning | None:
+        """The setting for the name with the clause before it. `limit` in `save` stands for `save_limit`, and not for
+        `limit` of a data source.
+        """
+        return meaning(f"{self.block} {self.name}", exact=True)
+
+    @cached_property
+    def rows(self) -> list[Setting]:
+        """The settings of other clauses that have this name: `optimizer.lr` for `lr` in `schedule`."""
+        return [row for row in schema.TABLE if row.name == self.name and row.path not in NEVER_LEGAL]
+
+
+def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
+    """`train` in a block: `data { train }`."""
+    return case.says(HEADER, code="XP102") if case.name == "train" else None
+
+
+def _about_data(case: Inside) -> Suggestion | None:
+    """Another tool's key for a column or a source: `chosen = good` in `data`."""
+    instead = data_advice(case.unknown) if case.clause == "data" else None
+    return None if instead is None else case.says(instead)
+
+
+def _name_of_the_model(case: Inside) -> Suggestion | None:
+    """The name of the model in a block about it: `path = "me/model"` in `model`."""
+    form = named_outside(case.unknown, case.clause)
+    return None if form is None else case.says(form, code="XP102")
+
+
+def _choice_of_the_clause(case: Inside) -> Suggestion | None:
+    """The clause's choice as a setting: `name = adamw` in `optimizer` is `optimizer adamw`."""
+    chosen = head_choice(case.clause, case.name, case.node, case.unknown.typed)
+    return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
+
+
+def _choice_without_its_setting(case: Inside) -> Suggestion | None:
+    """A choice that stands alone: `colocate` in `vllm` is `mode = colocate`."""
+    alone = setting_of_choice(case.clause, case.name) if case.unknown.typed in (None, "true") else None
+    return None if alone is None else case.suggests(alone, alone, True, case.node is not None)
+
+
+def _by_word_or_value(case: Inside) -> Suggestion | None:
+    """The only setting of the clause that has this word and takes the value: `gpu = 50%` in `vllm` is `gpu_memory`."""
+    part = by_word_or_value(case.unknown, case.clause)
+    return None if part is None else of_guess(case.unknown, part)
+
+
+def _with_the_clause_before(case: Inside) -> Suggestion | None:
+    """A part of a longer name, of which the clause or its choice is the beginning: `tp_size` in `vllm` is
+    `vllm_tp_size`, and `alpha` in `method cpo` is `cpo_alpha`.
+    """
+    head = head_word(case.unknown, case.clause)
+    answers = (_with_word_before(case, word, word == head) for word in (head, case.block) if word)
+    return next((found for found in answers if found is not None), None)
+
+
+def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | None:
+    """The suggestion for a name with a word before it, if this setting is one of the clause: `cpo` and `alpha`."""
+    joined = f"{word} {case.name}"
+    if (advised := advice(joined, case.typed)) is not None:
+        return case.says(advised)
+    guess, plain = meaning(joined, exact=True), meaning(case.name, case.clause, exact=True)
+    if is_head and plain and is_in(plain.path, case.clause) and guess and guess.likeness < 1.0:
+        return None  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr` of muon
+    is_clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
+    if guess is not None and is_in(guess.path, case.clause) and not is_clause:
+        return of_guess(case.unknown, guess)
+    return without_equivalent(case.message, joined, loosely=False)
+
+
+def _setting_of_a_source(case: Inside) -> Suggestion | None:
+    """A setting that stands with one data source: `take = 1000` in `data`."""
+    name, joined = case.name, case.joined
+    if name not in schema.SOURCE_SETTINGS or (case.clause != "data" and f"data.{name}" in schema.BY_PATH):
+        return None
+    return of_guess(case.unknown, joined) if joined and is_in(joined.path, case.clause) else of_source(case)
+
+
+def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
+    """A name that is known only with the clause before it: `size` in `eval` is `eval_size`, and `delay` in `eval` is
+    the argument `eval_delay`.
+    """
+    if case.rows:
+        return None
+    refused = without_equivalent(case.message, f"{case.clause} {case.name}")
+    if refused is None and case.joined is not None and case.joined.path in schema.BY_PATH:
+        return of_guess(case.unknown, case.joined)
+    if refused is not None or case.name in schema.CLAUSES:
+        return refused
+    return extra_suggestion(evolve(case.unknown, name=f"{case.block}_{case.name}"), case.message)
+
+
+def _too_general(case: Inside) -> Suggestion | None:
+    """A name that could mean anything: `type` in `save`."""
+    general = case.name in general_words() and case.name not in schema.CLAUSES
+    own = general and meaning(case.name, case.clause, exact=True) is not None
+    return case.says(settings_of(case.clause)) if general and not own else None
+
+
+def _singular(case: Inside) -> Suggestion | None:
+    """A setting of the clause without its plural: `beta = [0.9, 0.95]` in `optimizer` is `betas`."""
+    path = f"{case.clause}.{case.name}"
+    plural = case.node is not None and f"{path}s" in schema.BY_PATH and path not in schema.BY_PATH
+    return of_guess(case.unknown, Meaning(f"{path}s", own=True)) if plural else None
+
+
+def _legal_nowhere(case: Inside) -> Suggestion | None:
+    """A name that is no setting, choice or clause of xpc: `evry` in `save`."""
+    legal = case.rows or case.name in schema.bare_choices() or case.name in schema.CLAUSES
+    return None if legal else search(case.unknown)
+
+
+def _own_by_another_name(case: Inside) -> Suggestion | None:
+    """Another tool's name, or the singular, of a setting of this clause: `block_size` in `batch`."""
+    guess = meaning(case.name, case.clause)
+    if guess is None or not is_in(guess.path, case.clause):
+        return None
+    plural = guess.path == f"{case.clause}.{case.name}s"
+    return search(case.unknown) if plural or guess.likeness >= SAME else None
+
+
+def _argument_of_the_trainer(case: Inside) -> Suggestion | None:
+    """A name that only a nested block has, and that the trainers also have: `max_length` is one of vLLM, too."""
+    exact = meaning(case.name, exact=True)
+    deep = bool(case.rows) and all(row.inner and row.path.count(".") > 1 for row in case.rows)
+    trainers = deep and exact is not None and exact.path not in [row.path for row in case.rows]
+    return of_guess(case.unknown, exact) if trainers and exact is not None else None
+
+
+def _clause_in_a_clause(case: Inside) -> Suggestion | None:
+    """A clause in another one: `save = 5` in `eval`."""
+    if case.name not in schema.CLAUSES:
+        return None
+    line = clause_line(case.name, case.unknown)
+    return case.says(f"write `{line}` on a line of its own, outside of `{case.clause}`", code="XP102")
+
+
+def _choice_of_another_clause(case: Inside) -> Suggestion | None:
+    """A choice of another clause: `bf16` in `optimizer` belongs to `precision`."""
+    path = schema.bare_choices().get(case.name)
+    if path is None:
+        return None
+    home = path.partition(".")[0]
+    return case.says(f"it belongs to `{home}`: write `{case.name}` outside of `{case.clause}`", code="XP102")
+
+
+def _length_of_the_run(case: Inside) -> Suggestion | None:
+    """The length of the run: `epochs = 3` in `schedule` is `for 3 epochs`."""
+    if not case.rows[0].path.startswith("train."):
+        return None
+    form = f"for {value_of(case.rows[0], case.unknown)} {case.name}"
+    return case.says(f"write `{form}` in the first line", code="XP102")
+
+
+def _impossible_value(case: Inside) -> Suggestion | None:
+    """The only setting of this name cannot have the value: `rank = many` in `optimizer`."""
+    row = case.rows[0]
+    if len(case.rows) > 1 or case.node is None or intended_value(row, case.unknown) is not None:
+        return None
+    return evolve(wrong_value(row, case.unknown, case.message), code="XP102")
+
+
+def _of_a_block_inside(case: Inside) -> Suggestion | None:
+    """The only setting of this name is in a block of this clause: `private` in `save` is `hub(private)`."""
+    row = case.rows[0]
+    alone = len(case.rows) == 1 and row.path.partition(".")[0] == case.clause
+    return case.suggests(written(row, case.unknown), inside=True) if alone else None
+
+
+def _of_another_clause(case: Inside) -> Suggestion:
+    """A setting of other clauses: `lr = 1e-5` in `schedule` belongs to `optimizer`."""
+    forms = [written(row, case.unknown) for row in case.rows]
+    alone, first = len(forms) == 1, case.rows[0].path
+    where = f"it belongs to `{first.partition('.')[0]}`: " if alone else ""
+    found = case.says(f"{where}write {either(forms)} outside of `{case.clause}`", code="XP102")
+    return evolve(found, intended=(first,) if alone else ())

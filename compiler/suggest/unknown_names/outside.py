@@ -1,0 +1,114 @@
+"""Suggest what to write for an unknown name outside of all clauses, in the body of a spec or after `with`."""
+
+from __future__ import annotations
+
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.suggest.components import misspelt_clause
+from xpc.compiler.suggest.converted_values import NO
+from xpc.compiler.suggest.first_line import sentence_with_verb
+from xpc.compiler.suggest.legal import ALREADY
+from xpc.compiler.suggest.likeness import typo_of
+from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.sentence import holdout_share
+from xpc.compiler.suggest.typed_form import intended_value, written
+from xpc.compiler.suggest.unknown_names.case import Case, first_answer
+from xpc.compiler.suggest.unknown_names.search import search
+from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
+from xpc.grammar.record import evolve
+
+HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
+
+
+def outside(unknown: UnknownName) -> Suggestion:
+    """The suggestion for a name outside of all clauses, by the first of these steps that answers."""
+    steps = (
+        _first_line_again,
+        _misspelt_train,
+        _another_verb,
+        _misspelt_clause,
+        _setting_of_a_source,
+        _split_in_parts,
+        _setting_of_a_clause,
+        _choice_with_a_value,
+    )
+    return first_answer(Case(unknown), steps) or search(unknown)
+
+
+def _first_line_again(case: Case) -> Suggestion | None:
+    """`train` where it is no first line: `with train`."""
+    return Suggestion("XP101", "`train` is not a setting", help=HEADER) if case.name == "train" else None
+
+
+def _misspelt_train(case: Case) -> Suggestion | None:
+    """A first line whose verb is misspelt: `trian qwen2.5-3b on alpaca`."""
+    unknown = case.unknown
+    line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
+    if not typo_of(case.name, ["train"]) or (line and line[1:2] != ["on"]):
+        return None
+    return evolve(case.says(HEADER, "did you mean `train`?"), edit="train" if line else None)
+
+
+def _another_verb(case: Case) -> Suggestion | None:
+    """A first line with another verb: `finetune qwen2.5-3b using "rows.jsonl"`."""
+    sentence = sentence_with_verb(case.unknown)
+    return None if sentence is None else case.says(f"write `{sentence}`")
+
+
+def _misspelt_clause(case: Case) -> Suggestion | None:
+    """A clause whose name is misspelt: `eva { every = 100 }`."""
+    head = misspelt_clause(case.unknown)
+    return None if head is None else evolve(case.suggests(head, head, replaces_value=False), intended=(head,))
+
+
+def _setting_of_a_source(case: Case) -> Suggestion | None:
+    """A setting that stands with one data source: `take = 1000`."""
+    alone = case.name in schema.SOURCE_SETTINGS and f"data.{case.name}" not in schema.BY_PATH
+    return of_source(case) if alone else None
+
+
+def _split_in_parts(case: Case) -> Suggestion | None:
+    """A split that is given in parts: `split = "98,2"` is `holdout=2%`."""
+    share = holdout_share(case.unknown)
+    return None if share is None else case.suggests(share, share)
+
+
+def _setting_of_a_clause(case: Case) -> Suggestion | None:
+    """A setting that is legal only in its clause: `rank = 16` is `lora(rank=16)`."""
+    rows = sorted((row for row in schema.TABLE if row.name == case.name), key=lambda row: row.path.count("."))
+    exact = meaning(case.name, exact=True)
+    special = all(row.methods for row in rows)
+    if not rows or (exact is not None and (special or exact.path.startswith("train"))):
+        return None
+    message = f"`{case.name[:60]}` belongs inside a clause"
+    if len(rows) == 1 and (refused := _refused_value(case, rows[0], message)) is not None:
+        return refused
+    ways = [written(row, case.unknown) for row in rows]
+    alone = ways[0] if len(ways) == 1 else None
+    return Suggestion("XP102", message, help=f"write {either(ways)}", edit=alone, replaces_value=True)
+
+
+def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
+    """The suggestion for a value that the setting cannot have (`rank = many`), or has anyway (`resume = auto`)."""
+    if case.node is None or row.kind in (FLAG, BLOCK):
+        return None
+    value = intended_value(row, case.unknown)
+    if (row.path, value) in ALREADY:
+        return Suggestion("XP102", message, help=ALREADY[row.path, value or ""])
+    return evolve(wrong_value(row, case.unknown, message), code="XP102") if value is None else None
+
+
+def _choice_with_a_value(case: Case) -> Suggestion | None:
+    """A choice that stands alone, but has a value: `bf16 = true`, and `bf16.enabled` of deepspeed.json."""
+    name = case.name.removesuffix(".enabled") if case.name in ("bf16.enabled", "fp16.enabled") else case.name
+    path = schema.bare_choices().get(name)
+    if path is None:
+        return None
+    message = f"`{name[:60]}` is a choice of `{path}`, and takes no value"
+    if case.typed.strip('"').lower() in NO:
+        return Suggestion("XP104", message, help=f"leave `{name}` out: `{path}` names the only choice that is used")
+    help = f"write `{name}` alone, or `{path.rpartition('.')[2]} = {name}`"
+    return Suggestion("XP104", message, help=help, edit=name, replaces_value=True)

@@ -1,0 +1,203 @@
+"""Suggest what to write for an unknown name that its place does not explain: a setting that it probably stands for, an
+argument for `extra`, or that there is no equivalent.
+"""
+
+from __future__ import annotations
+
+from xpc.compiler import stacks
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.suggest.components import by_last_part, by_parent, of_evaluation, with_shared_word
+from xpc.compiler.suggest.converted_values import methods_with
+from xpc.compiler.suggest.extra_form import extra_suggestion
+from xpc.compiler.suggest.meaning import Meaning, nearest_other_name
+from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equivalent
+from xpc.compiler.suggest.registry_names import either
+from xpc.compiler.suggest.sentence import named_by_value
+from xpc.compiler.suggest.tables import general_words
+from xpc.compiler.suggest.typed_form import near_settings
+from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, first_answer, settings_of
+from xpc.compiler.suggest.unknown_names.guess import NEAR, TYPO, best_guess
+from xpc.compiler.suggest.unknown_names.setting import NAMED_THERE, of_guess
+from xpc.grammar.record import evolve
+
+FILES = ("fsdp_", "zero_", "stage3_")
+"""Beginnings of keys that exist only in the configuration files of accelerate and DeepSpeed."""
+
+
+def search(unknown: UnknownName) -> Suggestion:
+    """The suggestion for a name that its place does not explain, by the first of these steps that answers. The steps
+    after the guess see the setting that the name probably stands for.
+    """
+    before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _refused_value)
+    found = first_answer(Case(unknown), before_the_guess)
+    if found is not None:
+        return found
+    guess = best_guess(unknown)
+    near = near_settings(unknown, unknown.clause) if guess is None or guess.likeness < NEAR else []
+    if len(near) > 1:
+        return _one_of(unknown, near)
+    case = Case(unknown, near[0] if near else guess)
+    parts_of_paths = (_key_of_a_component, _switch_of_a_tracker, _switch_of_a_block, _key_of_evaluation, _last_part)
+    after_the_guess = (_refused_word, _of_a_library, *parts_of_paths, _model_or_data)
+    return first_answer(case, after_the_guess) or _by_guess(_without_general_guess(case))
+
+
+def _by_guess(case: Case) -> Suggestion:
+    """The suggestion for a name about which only the guess is known, by the first of these steps that answers."""
+    return first_answer(case, (_misspelt_other_name, _loss_of_a_method, _guessed_setting)) or _nothing_near(case)
+
+
+def _target(case: Case) -> Suggestion | None:
+    """The name of a stack outside of clauses: `trl-0.24` is `target=trl-0.24`."""
+    if case.clause or case.name not in stacks.names():
+        return None
+    form = f"target={case.name}"
+    return Suggestion("XP101", f"`{case.name}` is a target", help=f"write `{form}`", edit=form)
+
+
+def _capital_letters(case: Case) -> Suggestion | None:
+    """A legal name with capital letters: `BF16` is `bf16`."""
+    lower = case.name.lower()
+    legal = [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
+    if case.clause or lower == case.name or lower not in legal:
+        return None
+    return case.suggests(lower, lower, replaces_value=False)
+
+
+def _base_file(case: Case) -> Suggestion | None:
+    """Another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`."""
+    base = not case.clause and case.typed.endswith('.xp"')
+    return case.says(f"write `extends {case.typed}`, above the sentence and all clauses") if base else None
+
+
+def _with_advice(case: Case) -> Suggestion | None:
+    """A name with advice of its own, alone or with its value: `offload_optimizer_device = nvme`."""
+    advised = advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)
+    return None if advised is None else case.says(advised)
+
+
+def _refused_value(case: Case) -> Suggestion | None:
+    """A value of the name that has no equivalent: `algorithm = ppo`."""
+    named = f"{case.name} {case.typed}"
+    return without_equivalent(case.message, named, loosely=False) if case.typed else None
+
+
+def _one_of(unknown: UnknownName, near: list[Meaning]) -> Suggestion:
+    """Several settings that one typing mistake explains: `bata` may be `data` or `batch`."""
+    names = [one.value or one.path.rpartition(".")[2] for one in near]
+    found = Case(unknown).says(f"write {either(names)}")
+    return evolve(found, intended=tuple(one.path for one in near))
+
+
+def _refused_word(case: Case) -> Suggestion | None:
+    """A name without an equivalent that resembles a setting by a synonym: `iters` of `eval_iters` means `steps`."""
+    synonym = case.guess is not None and case.exact and case.guess.likeness < 1.0
+    return without_equivalent(case.message, case.name, loosely=False) if synonym else None
+
+
+def _of_a_library(case: Case) -> Suggestion | None:
+    """A name without an equivalent, or an argument for `extra`, unless the name is one of xpc: `ddp_timeout`."""
+    guess, name, message = case.guess, case.name, case.message
+    if guess is not None and case.exact and guess.own:
+        return None
+    of_file = name.startswith(FILES) and (guess is None or guess.path == "strategy")
+    # a name that misspells a known name needs no suggestion from names that merely begin in the same way
+    loosely = guess is None or guess.likeness < TYPO
+    return (
+        without_equivalent(message, name, loosely=False)
+        or (extra_suggestion(case.unknown, message) if of_file or not case.exact else None)
+        or (without_equivalent(message, name) if loosely else None)
+        or (None if case.exact else excluded(message, name))
+    )
+
+
+def _is_unclear_path(case: Case) -> bool:
+    """Whether a name has dots, and is not known as a whole: `trainer.nnodes`."""
+    return "." in case.name and not case.exact
+
+
+def _key_of_a_component(case: Case) -> Suggestion | None:
+    """A key whose component decides the clause: `validation_ds.micro_batch_size` is `eval.micro`."""
+    guess = by_parent(case.name) if _is_unclear_path(case) else None
+    return None if guess is None else of_guess(case.unknown, guess)
+
+
+def _switch_of_a_tracker(case: Case) -> Suggestion | None:
+    """A key in a tracker's block of deepspeed.json: `wandb.enabled` is `track=wandb`."""
+    tracker = case.name.partition(".")[0]
+    known = _is_unclear_path(case) and tracker in schema.BY_PATH["track"].choices
+    return case.suggests(f"track={tracker}") if known else None
+
+
+def _switch_of_a_block(case: Case) -> Suggestion | None:
+    """A switch that turns a block on: `flops_profiler.enabled` has the answer of `flops_profiler`."""
+    block, _, switch = case.name.rpartition(".")
+    if not _is_unclear_path(case) or switch not in ("enabled", "enable"):
+        return None
+    return evolve(search(evolve(case.unknown, name=block)), message=case.message)
+
+
+def _key_of_evaluation(case: Case) -> Suggestion | None:
+    """A key about evaluation, which stands for no setting of the training: `validation_ds.global_batch_size`."""
+    return case.says(settings_of("eval")) if _is_unclear_path(case) and of_evaluation(case.name) else None
+
+
+def _last_part(case: Case) -> Suggestion | None:
+    """A path whose end is known: `trainer.nnodes` has the answer of `nnodes`."""
+    if not _is_unclear_path(case):
+        return None
+    part = by_last_part(case.unknown) or _similar_last_word(case.unknown)
+    return None if part is None else evolve(search(part), message=case.message)
+
+
+def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
+    """The last part of a path, if it is similar to a setting: `model.enable_checkpointing`. Otherwise None."""
+    last = evolve(unknown, name=unknown.name.rpartition(".")[2])
+    return last if last.name not in general_words() and search(last).help != REFERENCE else None
+
+
+def _model_or_data(case: Case) -> Suggestion | None:
+    """A model or data by its value: `policy_checkpoint = "me/model"` belongs to the first line."""
+    form = None if case.exact else named_by_value(case.unknown)
+    return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
+
+
+def _without_general_guess(case: Case) -> Case:
+    """Drop the guess for a path with a general end: `rollout.name` does not stand for `rollouts`."""
+    general = _is_unclear_path(case) and case.name.rpartition(".")[2] in general_words()
+    return evolve(case, guess=None) if general else case
+
+
+def _misspelt_other_name(case: Case) -> Suggestion | None:
+    """A misspelt argument for `extra`, or name without an equivalent: `ddp_timout`."""
+    guess = case.guess
+    other, likeness = (None, 0.0) if case.exact else nearest_other_name(case.name)
+    of_file = guess is not None and guess.path == "strategy" and case.name.startswith(FILES)
+    if other is None or not (of_file or guess is None or likeness > guess.likeness):
+        return None
+    advised = advice(other, case.typed)
+    if advised is not None:
+        return case.says(advised)
+    found = extra_suggestion(evolve(case.unknown, name=other), case.message) or excluded(case.message, other)
+    # without a suggestion, the answer for `other` needs a number, and the user wrote none
+    return case.says(settings_of(case.clause)) if found is None else evolve(found, text=f"did you mean `{other}`?")
+
+
+def _loss_of_a_method(case: Case) -> Suggestion | None:
+    """A loss of some methods: `dapo` is `loss=dapo`, which `method grpo` reads."""
+    methods = methods_with(case.name)
+    if not methods or (case.exact and case.guess is not None and case.guess.path != "method"):
+        return None
+    return case.says(f"write `loss={case.name}`, which `method` {', '.join(methods[:3])} reads")
+
+
+def _guessed_setting(case: Case) -> Suggestion | None:
+    """The setting that the name probably stands for: `every` for `evry` in `save`."""
+    return None if case.guess is None else of_guess(case.unknown, case.guess)
+
+
+def _nothing_near(case: Case) -> Suggestion:
+    """The settings with a word of the name (`zero_bucket`), or all settings of the clause."""
+    shared = with_shared_word(case.name, case.unknown.clause)
+    return case.says(f"write {either(shared)}" if shared else settings_of(case.clause))

@@ -1,0 +1,319 @@
+"""Suggest the setting that an unknown name probably stands for, together with its value in xpc's notation."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from xpc.compiler import registry
+from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import Suggestion, UnknownName
+from xpc.compiler.language.convert import convert
+from xpc.compiler.language.items import Item
+from xpc.compiler.language.kinds import BLOCK, FLAG
+from xpc.compiler.language.schema import Setting
+from xpc.compiler.language.values import InvalidValue
+from xpc.compiler.suggest.converted_values import expected, methods_with, plain
+from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
+from xpc.compiler.suggest.meaning import SAME, Meaning, choice
+from xpc.compiler.suggest.sentence import named_by_value, sentence
+from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
+from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
+from xpc.grammar.record import evolve, record
+from xpc.grammar.tree import Call, Number, Ref, String
+
+FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
+NAMED_THERE = "the first line names the model and the data"
+
+
+def of_guess(unknown: UnknownName, guess: Meaning) -> Suggestion:
+    """The suggestion for a name that probably means the setting `guess`. Rules then treat this setting as written."""
+    row = schema.BY_PATH.get(guess.path)
+    if row is None or row.path.startswith("train."):
+        found = _no_setting(Case(unknown), guess, row)
+    else:
+        found = _of_setting(Guessed(unknown, guess))
+    return evolve(found, intended=(guess.path,))
+
+
+def _of_setting(case: Guessed) -> Suggestion:
+    """The suggestion for a setting, by the first of these steps that answers. Before them, the value may show that the
+    name means another setting than the guessed one.
+    """
+    for other in (_named_repository, _hub_switch, _four_bits, _saved_adapter, _share_of_rows, _length_in_tokens):
+        case = evolve(case, guess=other(case) or case.guess)
+    steps = (
+        _loss_of_a_method,
+        _number_of_gpus,
+        _clause_as_a_call,
+        _flag_with_a_flag,
+        _other_beta,
+        _done_anyway,
+        _kind_of_rows,
+        _impossible_value,
+        _no_column,
+        _adapter_as_a_value,
+        _clause_itself,
+        _of_another_method,
+        _in_the_clause,
+        _alone,
+    )
+    return first_answer(case, steps) or _with_its_value(case)
+
+
+@record
+class Guessed(Case):
+    """An unknown name that probably stands for a setting."""
+
+    guess: Meaning
+
+    @property
+    def row(self) -> Setting:
+        """The setting that the name stands for."""
+        return schema.BY_PATH[self.guess.path]
+
+    @property
+    def text(self) -> str:
+        """The value in small letters, without its quotes: `nf4` for `"NF4"`."""
+        return self.typed.strip('"').lower()
+
+    @cached_property
+    def value(self) -> str | None:
+        """The value to write: the user's in xpc's notation, or the one that the name implies. None if it is impossible,
+        or if none is needed.
+        """
+        decided = decided_value(self.row, self.unknown, self.guess)
+        return (self.betas if decided else None) or decided
+
+    @property
+    def betas(self) -> str | None:
+        """Both betas in one list, if the name is one of them and the spec also states the other one."""
+        return both_betas(self.unknown) if self.row.path == "optimizer.betas" else None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the value is right as it is."""
+        return self.value is None or self.value == self.unknown.typed
+
+
+def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
+    """A name for a part of the first line (`num_epochs`), of a data source (`subset`), or for a clause (`evals`)."""
+    form = sentence(case.unknown, guess, row)
+    if guess.path.startswith("data."):
+        return case.says(f"write `{form}`{_at_a_source(case.clause)}", f"did you mean `{form}`?")
+    if guess.path not in schema.CLAUSES or guess.path == "train":
+        return case.suggests(form)
+    form = clause_line(guess.path, case.unknown) if case.clause and case.name == guess.path else guess.path
+    return case.suggests(form, guess.path, replaces_value=False)
+
+
+def of_source(case: Case) -> Suggestion:
+    """The suggestion for a name that is a setting of a single source in the `data` block: `take = 1000`."""
+    help = f"write `SOURCE({case.name}={case.typed or '...'})`{_at_a_source(case.clause)}"
+    return Suggestion("XP102", f"`{case.name}` belongs to a source", help=help)
+
+
+def _at_a_source(clause: str) -> str:
+    """Where a setting of a source stands, for a name in `clause`."""
+    return " for each source" if clause == "data" else " in the `data` block, for each source"
+
+
+def _named_repository(case: Guessed) -> Meaning | None:
+    """A repository as the value of a flag: `push_to_hub = "me/model"` means `hub.name`."""
+    path = f"{case.row.path}.name"
+    return Meaning(path, own=True) if case.row.kind is FLAG and "/" in case.typed and path in schema.BY_PATH else None
+
+
+def _hub_switch(case: Guessed) -> Meaning | None:
+    """A switch in the place of a repository: `push = true` means the setting `hub`, and no repository called "true"."""
+    switch = case.row.path == "save.hub.name" and case.text in ("true", "false")
+    return Meaning("save.hub", case.text, own=True) if switch else None
+
+
+def _four_bits(case: Guessed) -> Meaning | None:
+    """A type of four bits: `quantize = bnb.nf4` means `qlora`."""
+    return Meaning("qlora", "true") if case.row.path == "lora.bits" and FOUR_BITS.search(case.text) else None
+
+
+def _saved_adapter(case: Guessed) -> Meaning | None:
+    """A folder in the place of a type of adapter: `adapter = "out/first"` means `lora(from=...)`."""
+    folder = isinstance(case.node, String) and "/" in case.node.value
+    return Meaning("lora.from", own=True) if folder and case.row.path in schema.ADAPTERS else None
+
+
+def _share_of_rows(case: Guessed) -> Meaning | None:
+    """A number in the place of a split: `dev_split = 0.05` means `holdout`."""
+    share = case.row.path == "eval.split" and isinstance(case.node, Number)
+    return Meaning("data.holdout", own=True) if share else None
+
+
+def _length_in_tokens(case: Guessed) -> Meaning | None:
+    """A number in the place of a column: `ctx = 4096` means `seq`."""
+    length = case.row.path == "data.context" and isinstance(case.node, Number)
+    return Meaning("batch.seq", own=True) if length else None
+
+
+def _loss_of_a_method(case: Guessed) -> Suggestion | None:
+    """A loss that only other methods have: `loss_type = dapo`."""
+    methods = methods_with(case.text) if case.row.path == "method.loss" else []
+    if not methods or "sft" in methods:
+        return None
+    form = f"loss={case.text}"
+    return case.says(f"write `{form}`, which `method` {', '.join(methods[:3])} reads", f"did you mean `{form}`?")
+
+
+def _number_of_gpus(case: Guessed) -> Suggestion | None:
+    """GPUs without their name: `n_gpus = 8` is `hardware 8 x GPU`."""
+    node = case.node
+    if case.row.path != "hardware" or case.guess.value == "cpu" or not (node is None or isinstance(node, Number)):
+        return None
+    count = node.value if isinstance(node, Number) and isinstance(node.value, int) and node.value > 0 else "N"
+    form = f"hardware{'=' if case.unknown.header else ' '}{count} x GPU"
+    return case.says(f"write `{form}`, with the name of your GPU: `xpc list gpus` prints the names")
+
+
+def _clause_as_a_call(case: Guessed) -> Suggestion | None:
+    """A choice with settings after it: `optim adam(lr=1e-5)` is `optimizer adamw(lr=1e-5)`."""
+    row, node = case.row, case.node
+    if case.clause or not isinstance(node, Call) or not row.head or not row.choices:
+        return None
+    called = node.name.text if node.name.text in row.choices else choice(row, node.name.text)
+    form = f"{row.name} {called or row.choices[0]}{case.typed[len(node.name.text) :]}"
+    return case.suggests(form, None if called is None else form)
+
+
+def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
+    """A flag with one of its own flags: `hubb(private)`."""
+    row, node = case.row, case.node
+    inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
+    return case.suggests(row.name, row.name, bool(case.clause), replaces_value=False) if inner else None
+
+
+def _other_beta(case: Guessed) -> Suggestion | None:
+    """The second of two betas, which the suggestion for the first one contains: `beta2 = 0.95`."""
+    both = case.betas if case.value and "2" in case.name else None
+    help = f"leave `{case.name}` out: `betas = {both}` sets both"
+    return None if both is None else case.says(help, "did you mean `betas`?")
+
+
+def _done_anyway(case: Guessed) -> Suggestion | None:
+    """A value that need not be written: `resume_from_checkpoint = auto`."""
+    advised = None if case.node is None else ALREADY.get((case.row.path, case.value or ""))
+    return None if advised is None else case.says(advised)
+
+
+def _kind_of_rows(case: Guessed) -> Suggestion | None:
+    """A switch whose setting depends on the rows, which are not read yet: `train_on_inputs = false`."""
+    row, on = case.row, (case.value or "true") == "true"
+    if row.path != "method.completion_only" or not on or case.name in (row.name, *row.args):
+        return None
+    conversations = "`assistant_only` for rows of conversations"
+    return case.says(f"write {conversations}, or `completion_only` for a prompt and its completion")
+
+
+def _impossible_value(case: Guessed) -> Suggestion | None:
+    """A value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
+    if case.value is not None or case.node is None or case.row.kind is BLOCK:
+        return None
+    return _first_line(case) or wrong_value(case.row, case.unknown, case.message)
+
+
+def _first_line(case: Case) -> Suggestion | None:
+    """A model or data by its value: `base = "me/model"` belongs to the first line."""
+    form = named_by_value(case.unknown)
+    return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
+
+
+def _no_column(case: Guessed) -> Suggestion | None:
+    """A dataset in the place of a column: `prompt_data = org/name`."""
+    return _first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
+
+
+def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
+    """An adapter by its name: `peft = lora` is `lora`."""
+    name = case.typed.strip('"')
+    adapter = case.row.path in schema.ADAPTERS and case.value == "true" and name in schema.ADAPTERS
+    return case.suggests(name, name) if adapter else None
+
+
+def _clause_itself(case: Guessed) -> Suggestion | None:
+    """The choice of the clause in its own block: it stands on the line of the clause, before the block."""
+    own = case.guess.path == case.clause
+    return case.suggests(f"{case.row.name} {case.value or example(case.row)}", inside=True) if own else None
+
+
+def _of_another_method(case: Guessed) -> Suggestion | None:
+    """A setting that `method sft` does not read: `num_generations = 8`."""
+    row = case.row
+    if case.clause or not row.methods or "sft" in row.methods or row.path.startswith("method.rewards"):
+        return None
+    form = typed(row, case.value)
+    return case.says(f"write `{form}`, which `method` {', '.join(row.methods[:3])} reads", f"did you mean `{form}`?")
+
+
+def _in_the_clause(case: Guessed) -> Suggestion | None:
+    """A setting of the clause that contains the name: `evry = 100` in `save` is `every`."""
+    if not case.clause or not is_in(case.guess.path, case.clause):
+        return None
+    form = case.row.name if case.kept else f"{case.row.name} = {case.value}"
+    return case.suggests(form, case.row.name, True, not case.kept)
+
+
+def _alone(case: Guessed) -> Suggestion | None:
+    """A name that is replaced without its value: `gradient_accumulation = 8` is `accum`."""
+    row = case.row
+    if case.clause or row.inner or case.guess.value:
+        return None
+    stands = row.head or row.kind in (FLAG, BLOCK) or bool(row.alone)
+    alone = stands if case.node is None else case.kept and row.kind is not FLAG
+    return case.suggests(row.name, row.name, replaces_value=False) if alone else None
+
+
+def _with_its_value(case: Guessed) -> Suggestion:
+    """The setting with its value: `warmup_ratio = 0.1` is `schedule(warmup=10%)`. A value that neither the user nor the
+    name states is not inserted.
+    """
+    row, value, guess = case.row, case.value, case.guess
+    alone = value if value == guess.value and row.bare and value in row.choices else None
+    form = alone or typed(row, value)
+    nested = bool(case.clause) and row.path.startswith(f"{case.clause}.")
+    invented = case.node is None and row.kind is not FLAG and not guess.value and guess.likeness < SAME
+    return case.suggests(form, None if invented else form, nested)
+
+
+def both_betas(unknown: UnknownName) -> str | None:
+    """The list of both betas if a spec also states the other one: `beta1 = 0.9` next to `beta2 = 0.95`. Otherwise
+    None.
+    """
+    text, first = unknown.label.source.text, "1" in unknown.name
+    other = re.search(rf"\b(?:adam\w?_?)?b(?:eta)?s?_?{2 if first else 1}\s*=\s*(0?\.\d+)", text)
+    if other is None or unknown.typed is None:
+        return None
+    return f"[{unknown.typed}, {other[1]}]" if first else f"[{other[1]}, {unknown.typed}]"
+
+
+def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
+    """The finding for a known setting with an impossible value: it says which values are legal, and has no edit."""
+    assert unknown.node is not None
+    text = plain(unknown.node, unknown.typed)
+    if row.path == "hardware":
+        return Suggestion("XP101", message, help=_hardware_help(text))
+    unset = unset_advice(row, text) or (leave_out(row) if text == "auto" and row.path not in AUTO else "")
+    if unset:
+        return Suggestion("XP101", message, f"did you mean `{row.name}`?", unset)
+    found = convert(row, Item(row.path, unknown.node, unknown.label)) if row.kind.name == "tokens" else None
+    help = (answer(found).help or "") if isinstance(found, InvalidValue) else ""
+    what = help if help.startswith("write ") else expected(row, unknown.name, text)
+    complete = row.choices or ("`" in what and what != row.kind.phrase) or what.startswith("write ")
+    such = "" if complete else f", such as `{typed(row, None)}`"
+    intended = row.path if row.name == unknown.name else row.name
+    return Suggestion("XP101", message, f"did you mean `{intended}`?", f"`{row.path}` decides it: {what}{such}")
+
+
+def _hardware_help(text: str) -> str:
+    """What to write for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
+    cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
+    named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
+    form = f"{cards['count'] if cards is not None else 'N'} x {'GPU' if named is None else named.name}"
+    which = "" if named is not None else ", with the name of your GPU: `xpc list gpus` prints the names"
+    return f"write `hardware {form}`{which}"
