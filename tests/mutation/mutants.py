@@ -44,7 +44,7 @@ GROUPS = {
     "lowering": ("compiler/lower/*.py", "compiler/engines/*.py"),
     "reading": ("compiler/language/*.py", "compiler/spec/*.py", "compiler/data/*.py", "compiler/files/*.py",
                 "compiler/registry/*.py", "grammar/*.py"),
-    "advice": ("compiler/suggest/*.py", "compiler/importing/*.py"),
+    "advice": ("compiler/suggest/*.py", "compiler/suggest/*/*.py", "compiler/importing/*.py"),
     "commands": ("compiler/pipeline/*.py", "compiler/review/*.py", "compiler/explain/*.py", "compiler/commands/*.py",
                  "compiler/locking/*.py", "compiler/tuning/*.py", "compiler/render/*.py"),
     "runtime": ("runtime/*.py",),
