@@ -15,7 +15,7 @@ from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.resolve.names import is_hub_id, unquoted
 from xpc.compiler.spec.resources import Model
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
-from xpc.grammar.record import evolve
+from xpc.grammar.record import evolve, field, mutable
 from xpc.grammar.tree import Ref, String
 
 WEIGHTS = (
@@ -42,89 +42,116 @@ def find_model(
     """Return the model that the first line of the spec names, and findings about it. `config` is the file that `model {
     config = file(...) }` names, if there is one.
     """
-    problems = Problems()
-    facts: ModelFacts | None = None
-    known = ""
-    config_json: dict[str, object] = {}
+    search = _Search(label, workspace, revision)
     if config is not None:
-        facts, config_json, problem = _facts(config.name, config.data, label)
-        known = config.name
-        problems += problem
+        search.read(config.name, config.data)
     if isinstance(node, Ref) and not node.name:  # the sentence names no model, which is already reported
-        return Model(label, "", None, revision, facts, known, config=config_json), problems
+        return Model(label, "", None, revision, search.facts, search.known, config=search.config), search.problems
     family = registry.encoder_decoder(node.name) if isinstance(node, Ref) else None
-    if isinstance(node, Ref) and family is not None and not problems:
-        problems.append(_encoder_decoder(node.name, family, label))
-        return Model(label, node.name, None, revision, None, "registry"), problems
     if isinstance(node, String):
-        wrong = plain_text(node.value)
-        if wrong:
-            problems.report("XP108", f"the model's path cannot be used: {wrong}", label)
-        elif facts is None and not problems:
-            read = workspace.read(node.value.rstrip("/") + "/config.json")
-            if isinstance(read, str) and _is_elsewhere(node.value, workspace):
-                why = f"`{node.value[:80]}` is not here: the run will look for it, and its architecture is not checked"
-                gives = '`model(config=file("config.json"))` gives the architecture'
-                problems.append(evolve(report("XP118", why, label, help=gives), severity="warning"))
-            elif isinstance(read, str):
-                why, help = _no_config(node.value, read, workspace)
-                problems.report("XP118", why, label, help=help)
-            else:
-                facts, config_json, problem = _facts(read.name, read.data, label)
-                known = read.name
-                problems += problem
-        chat, template, eos = (None, None, None) if wrong else _template(node.value, workspace)
-        of_run = not wrong and _of_run(node.value.rstrip("/"), label, workspace, problems)
-        found = Model(
-            label, None, node.value, revision, facts, known, chat, template, eos, config=config_json, of_run=of_run
-        )
-        return found, problems
-    if node.config is not None or node.split is not None:
-        problems.report(
-            "XP108",
-            "a model takes no configuration or split of a dataset",
-            label,
-            help=f"write `{node.name}`, or `{node.name}@REVISION`",
-        )
-    if node.revision is not None and revision is not None and node.revision != revision:
-        problems.report(
-            "XP122",
-            f"the model has two revisions, `{node.revision}` and `{revision}`",
-            label,
-            help="keep one of the two",
-        )
-    entry = registry.find_model(node.name)
-    id, chat = (node.name, None) if entry is None else (entry.id, entry.chat)
-    revision = node.revision or revision
-    pin = None if workspace.pins is None else workspace.pins.find("model", id, revision)
-    if pin is not None:
-        revision, chat = pin.revision, chat if pin.chat is None else pin.chat
-        if entry is None and config is None and pin.config:
-            facts, config_json, problem = _facts(workspace.lock, pin.config.encode(), label)
-            known = workspace.lock
-            problems += problem
-    if entry is not None:
-        return Model(
-            label, entry.id, None, revision, facts or entry, known or "registry", chat, config=config_json
-        ), problems  # fmt: skip
-    if "/" not in node.name:
-        # imported only here, because only a wrong spec needs it
-        from xpc.compiler.suggest.registry_names import unknown_model
+        model = search.in_folder(node.value)
+    elif family is not None and not search.problems:
+        search.problems.append(_encoder_decoder(node.name, family, label))
+        model = Model(label, node.name, None, revision, None, "registry")
+    else:
+        model = search.by_name(node)
+    return model, search.problems
 
-        problems.append(unknown_model(node, label))
-    elif (path := unquoted(node.name, label, "XP108", "XP109", workspace)) is not None:
-        problems.append(path)
-    elif facts is None and not config_json and not problems and registry.multimodal(node.name):
-        named = _multimodal(node.name, "is the name of a model that reads images or sound", label)
-        if TRAINED in node.name.lower():
-            known = f"`{node.name[:80]}` reads images, and its architecture is not in the registry"
-            named = report(
-                "XP130", known, label, help='`config = file("config.json")` in `model` gives the architecture'
-            )
-        problems.append(named)
-    elif facts is None and not config_json:
-        problems.append(_unregistered(node, label))
-    return Model(label, node.name, None, revision, facts, known, chat, config=config_json), problems
+
+@mutable
+class _Search:
+    """The search for a model: the findings so far, and the architecture with the name of the file that states it."""
+
+    label: Label
+    workspace: Workspace
+    revision: str | None
+    problems: Problems = field(factory=Problems)
+    facts: ModelFacts | None = None
+    config: dict[str, object] = field(factory=dict)
+    known: str = ""
+
+    def read(self, name: str, data: bytes) -> None:
+        """Take the architecture from a config.json."""
+        self.facts, self.config, problems = _facts(name, data, self.label)
+        self.known = name
+        self.problems += problems
+
+    def in_folder(self, path: str) -> Model:
+        """The model in a local folder, as in `train "out/first" on alpaca`."""
+        wrong, folder = plain_text(path), path.rstrip("/")
+        if wrong:
+            self.problems.report("XP108", f"the model's path cannot be used: {wrong}", self.label)
+        elif self.facts is None and not self.problems:
+            self._read_folder(path)
+        chat, template, eos = (None, None, None) if wrong else _template(path, self.workspace)
+        of_run = not wrong and _of_run(folder, self.label, self.workspace, self.problems)
+        return Model(
+            self.label, None, path, self.revision, self.facts, self.known, chat, template, eos, config=self.config,
+            of_run=of_run,
+        )  # fmt: skip
+
+    def _read_folder(self, path: str) -> None:
+        """Take the architecture from the config.json in a folder. A folder without this file is reported."""
+        read = self.workspace.read(path.rstrip("/") + "/config.json")
+        if not isinstance(read, str):
+            self.read(read.name, read.data)
+        elif _is_elsewhere(path, self.workspace):
+            why = f"`{path[:80]}` is not here: the run will look for it, and its architecture is not checked"
+            gives = '`model(config=file("config.json"))` gives the architecture'
+            self.problems.append(evolve(report("XP118", why, self.label, help=gives), severity="warning"))
+        else:
+            why, help = _no_config(path, read, self.workspace)
+            self.problems.report("XP118", why, self.label, help=help)
+
+    def by_name(self, node: Ref) -> Model:
+        """The model with a name of the registry or the hub, as in `train qwen2.5-3b on alpaca`."""
+        self._check_parts(node)
+        entry = registry.find_model(node.name)
+        id, chat = (node.name, None) if entry is None else (entry.id, entry.chat)
+        revision = node.revision or self.revision
+        pin = None if self.workspace.pins is None else self.workspace.pins.find("model", id, revision)
+        if pin is not None:
+            revision, chat = pin.revision, chat if pin.chat is None else pin.chat
+            if entry is None and not self.known and pin.config:
+                self.read(self.workspace.lock, pin.config.encode())
+        if entry is None:
+            self._check_name(node)
+        known = self.known or ("" if entry is None else "registry")
+        return Model(self.label, id, None, revision, self.facts or entry, known, chat, config=self.config)
+
+    def _check_parts(self, node: Ref) -> None:
+        """Report parts of a dataset's name, as in `qwen2.5-3b[train]`, and a second revision."""
+        if node.config is not None or node.split is not None:
+            help = f"write `{node.name}`, or `{node.name}@REVISION`"
+            self.problems.report("XP108", "a model takes no configuration or split of a dataset", self.label, help=help)
+        if node.revision is not None and self.revision is not None and node.revision != self.revision:
+            why = f"the model has two revisions, `{node.revision}` and `{self.revision}`"
+            self.problems.report("XP122", why, self.label, help="keep one of the two")
+
+    def _check_name(self, node: Ref) -> None:
+        """Report a name that is not in the registry, unless a config.json states the architecture."""
+        stated = self.facts is not None or bool(self.config)
+        if "/" not in node.name:
+            # imported only here, because only a wrong spec needs it
+            from xpc.compiler.suggest.registry_names import unknown_model
+
+            self.problems.append(unknown_model(node, self.label))
+        elif (path := unquoted(node.name, self.label, "XP108", "XP109", self.workspace)) is not None:
+            self.problems.append(path)
+        elif not stated and not self.problems and registry.multimodal(node.name):
+            self._report_images(node.name)
+        elif not stated:
+            self.problems.append(_unregistered(node, self.label))
+
+    def _report_images(self, name: str) -> None:
+        """Report a model that reads images or sound. If such a model can be trained, its config.json is needed."""
+        if TRAINED not in name.lower():
+            why = "is the name of a model that reads images or sound"
+            self.problems.append(_multimodal(name, why, self.label))
+            return
+        self.known = f"`{name[:80]}` reads images, and its architecture is not in the registry"
+        help = '`config = file("config.json")` in `model` gives the architecture'
+        self.problems.report("XP130", self.known, self.label, help=help)
 
 
 def _unregistered(node: Ref, label: Label) -> Diagnostic:

@@ -40,7 +40,9 @@ def unknown_name(unknown: UnknownName, count: int = 0) -> Suggestion:
 
 
 def _known_name(unknown: UnknownName) -> str | None:
-    """The name of any tool that an unknown name misspells; None if it may also misspell a setting of the clause."""
+    """If the unknown name misspells a name that any tool uses, return that name. None if it may also misspell a setting
+    of the clause.
+    """
     name, clause = unknown.name, unknown.clause
     known = is_known(name) or extra_argument(name, None, None, False) is not None or near_settings(unknown, clause)
     if known or (clause is not None and named_outside(unknown, clause) is not None):
