@@ -21,7 +21,7 @@ from xpc.compiler.resolve.hardware import find_hardware
 from xpc.compiler.resolve.model import find_model, vocabulary
 from xpc.compiler.resolve.training_data import find_data
 from xpc.compiler.spec import Spec
-from xpc.compiler.spec.resources import EvalSet, Model
+from xpc.compiler.spec.resources import AdapterFolder, DataSource, EvalSet, Model
 from xpc.compiler.spec.values import Origin, Value, text_of
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
@@ -75,54 +75,17 @@ class _Resolver:
             loaded.train, loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), loaded.file.source
             missing = frozenset(("train",))
         self._files()
-        if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
-            # imported only here, because plain sft does not need it
-            from xpc.compiler.resolve.method_settings import MethodCheck
-
-            read, help_for = self.workspace.read_relative, self.workspace.help_for
-            MethodCheck(loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
-        if "eval.tasks" in self.values:
-            # imported only here, because the table of tasks is large, and few specs name a task
-            from xpc.compiler.resolve.tasks import resolve_tasks
-
-            item, kind = loaded.items["eval.tasks"], loaded.kinds["eval.tasks"]
-            resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
-        teacher = None
-        if "method.teacher" in self.values:
-            # imported only here, because only distillation has a teacher
-            from xpc.compiler.resolve.teacher import find_teacher
-
-            teacher = find_teacher(self.values, stack, self.workspace, self.problems)
-        continued = None
-        if "lora.from" in self.values:
-            # imported only here, because few runs continue an adapter
-            from xpc.compiler.resolve.adapter_folder import read_adapter
-
-            continued = read_adapter(self.values, self.workspace, self.problems)
+        self._check_method(stack)
+        self._find_tasks()
+        teacher, continued = self._find_teacher(stack), self._read_adapter()
         model = self._model(stack)
         hardware = find_hardware(loaded, self.values, model, self.problems)
         data = find_data(loaded, self.values, self.workspace, self.problems)
-        for one in (each for source in data for each in (source, *source.parts)):
-            if one.bundled and one.content is not None:
-                self.bundled[one.bundled] = one.content
-        lock = self.workspace.pins
-        if lock is not None:
-            from xpc.compiler.resolve.locked import copies  # imported only here, because few specs have a lock
-
-            self.bundled.update(copies(lock, self.workspace.reads))
-        evaluated: tuple[EvalSet, ...] = ()
-        if "eval.data" in self.values:
-            # imported only here, because few specs have separate evaluation sets
-            from xpc.compiler.resolve.evaluation_sets import Sets
-
-            evaluated = Sets(loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
+        self._bundle_copies(data)
+        evaluated = self._find_evaluation_sets(data)
         method = text_of(self.values, "method") or "sft"
         extra = extra_values(self.loaded.extra, stack, method, self.problems, hardware.gpu)
-        wrong = missing | {path for path in {*loaded.items, *loaded.intended} if path not in self.values}
-        if any(one.code == "XP110" for one in self.problems) or any(one.id == "" for one in data):
-            wrong |= {"data"}
-        stem = (self.workspace.named or loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
-        stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
+        wrong, stem, lock = missing | self._wrong(data), self._stem(), self.workspace.pins
 
         derivation = Derivation(self.values, model, hardware, stack, stem[:80], self.problems, teacher)
         derivation.data = data
@@ -157,6 +120,70 @@ class _Resolver:
         if not missing:
             self._edition()
         return spec, self.problems
+
+    def _check_method(self, stack: Stack) -> None:
+        """Check the settings of the method and of the adapter."""
+        if any(path.startswith(("method", *schema.ADAPTERS)) for path in self.values):
+            # imported only here, because plain sft does not need it
+            from xpc.compiler.resolve.method_settings import MethodCheck
+
+            read, help_for = self.workspace.read_relative, self.workspace.help_for
+            MethodCheck(self.loaded, self.values, stack, read, help_for, self._bundle, self.problems).run()
+
+    def _find_tasks(self) -> None:
+        """Find the tasks of lm-eval that `eval.tasks` names."""
+        if "eval.tasks" in self.values:
+            # imported only here, because the table of tasks is large, and few specs name a task
+            from xpc.compiler.resolve.tasks import resolve_tasks
+
+            item, kind = self.loaded.items["eval.tasks"], self.loaded.kinds["eval.tasks"]
+            resolve_tasks(item, kind, self.values, self.workspace, self.bundled, self.problems)
+
+    def _find_teacher(self, stack: Stack) -> Model | None:
+        if "method.teacher" not in self.values:
+            return None
+        # imported only here, because only distillation has a teacher
+        from xpc.compiler.resolve.teacher import find_teacher
+
+        return find_teacher(self.values, stack, self.workspace, self.problems)
+
+    def _read_adapter(self) -> AdapterFolder | None:
+        """Read the adapter that `lora.from` names."""
+        if "lora.from" not in self.values:
+            return None
+        # imported only here, because few runs continue an adapter
+        from xpc.compiler.resolve.adapter_folder import read_adapter
+
+        return read_adapter(self.values, self.workspace, self.problems)
+
+    def _bundle_copies(self, data: tuple[DataSource, ...]) -> None:
+        """Add the files to the bundle that hold rows of the data, and those that the lock file pins."""
+        for one in (each for source in data for each in (source, *source.parts)):
+            if one.bundled and one.content is not None:
+                self.bundled[one.bundled] = one.content
+        if self.workspace.pins is not None:
+            from xpc.compiler.resolve.locked import copies  # imported only here, because few specs have a lock
+
+            self.bundled.update(copies(self.workspace.pins, self.workspace.reads))
+
+    def _find_evaluation_sets(self, data: tuple[DataSource, ...]) -> tuple[EvalSet, ...]:
+        if "eval.data" not in self.values:
+            return ()
+        # imported only here, because few specs have separate evaluation sets
+        from xpc.compiler.resolve.evaluation_sets import Sets
+
+        return Sets(self.loaded, self.values, self.workspace, data, self.problems, self.bundled).read()
+
+    def _wrong(self, data: tuple[DataSource, ...]) -> frozenset[str]:
+        """The settings whose values are wrong, and `data` if one of its sources is unknown or has no name."""
+        wrong = frozenset(path for path in {*self.loaded.items, *self.loaded.intended} if path not in self.values)
+        unknown = any(one.code == "XP110" for one in self.problems) or any(one.id == "" for one in data)
+        return wrong | {"data"} if unknown else wrong
+
+    def _stem(self) -> str:
+        """The name of the run: the spec's file name without `.xp`, with `-` for spaces and signs."""
+        stem = (self.workspace.named or self.loaded.file.source.name).rpartition("/")[2].removesuffix(".xp")
+        return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in stem).strip(".-") or "run"
 
     def _top(self) -> Label:
         return Label(self.loaded.file.source, evolve(self.loaded.file.span, end=self.loaded.file.span.start))
