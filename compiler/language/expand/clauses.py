@@ -274,72 +274,74 @@ class Clauses(Collector):
             body = self.with_equals(home, body)
         row = schema.BY_PATH.get(clause)
         if row is not None and (row.kind is FLAG or row.kind is BLOCK):
-            first = body[0] if body else None
-            on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")
-            self.add(clause, first if on_or_off and isinstance(first, Ref) else None, span)
-            body = body[1:] if on_or_off else body
-            if row.kind is BLOCK:
-                self.out.sweep = SweepBlock(self.file, self.label(span), tuple(body))
-                return
-            self.inside(body, home)
+            self.switch(row, body, home, span)
             return
-        heads: list[Value] = []
-        rest: list[Operand | Clause] = []
-        for node in body:
-            is_child = isinstance(node, Ref) and f"{clause}.{node.name}" in schema.BY_PATH
-            if row is None or isinstance(node, Setting | Clause) or is_child:
-                rest.append(node)
-            elif isinstance(node, Call):
-                second = bool(heads) and row.kind is not CHOICES and node.name.text not in row.choices
-                # this word is a setting, perhaps misspelt: `save "out" hubb(private)`
-                if f"{clause}.{node.name.text}" in schema.BY_PATH or second:
-                    rest.append(node)
-                else:
-                    heads.append(Ref(node.name.span, node.name.text))
-                    rest.extend(node.args)
-            else:
-                heads.append(node)
+        heads, rest = _values_and_settings(row, body)
         if row is not None and heads:
-            many = row.path == "track" and len(heads) > 1
-            written = Span(heads[0].span.start, heads[-1].span.end)
-            joined = "".join(self.typed(each.span) for each in heads)
-            joined = next((one for one in row.choices if one.replace("_", "") == joined), joined)
-            if not many and len(heads) > 1 and joined in row.choices:
-                self.problem(
-                    "XP106",
-                    f"`{self.typed(written)}` is one word",
-                    written,
-                    help=f"write `{joined}`",
-                    edit=joined,
-                )
-                heads = [Ref(written, joined)]
-            elif row.kind is not CHOICES and (
-                isinstance(heads[0], String) or (isinstance(heads[0], Ref) and heads[0].name in row.choices)
-            ):  # in `save "out" push_to_hub`, the second word is a setting, and not a second value
-                rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
-                heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
-            if clause == "hardware" and list(map(type, heads)) == [Ref, Number]:
-                heads.reverse()  # the GPU stands before its number: `h100-80gb 8`
-            # if there are several counts, take one with an `x`, as in `4 nodes x 8 x h100-80gb`
-            first = next((one for one in heads if isinstance(one, Count)), heads[0])
-            if (
-                clause == "hardware"
-                and len(heads) == 2
-                and isinstance(first, Number)
-                and isinstance(heads[1], Ref)
-                and not self.is_reported(first)
-            ):
-                help = f"write `{first.text} x {heads[1].name}`"
-                if heads[1].name in ("node", "nodes"):
-                    help = f"write `nodes {first.text}` on a line of its own, and the GPUs of one node here"
-                self.problem("XP104", "a count and a GPU have an `x` between them", written, help=help)
-                first = Count(written, first, heads[1])
-            elif not many:
-                self.second(clause, heads)
-            self.add(clause, List(written, tuple(heads)) if many else first, written)
+            rest = self.own_value(row, heads, rest)
         elif row is not None and not rest:
             self.missing_value(row, Name(span, clause), [], span)
         self.inside(rest, clause)
+
+    def switch(self, row: schema.Setting, body: list[Operand | Clause], home: str, span: Span) -> None:
+        """Read a clause that has no value, or only `true` or `false`: `lora { rank = 16 }`, `lora false`."""
+        first = body[0] if body else None
+        on_or_off = isinstance(first, Ref) and first.is_name and first.name in ("true", "false")
+        self.add(row.path, first if on_or_off and isinstance(first, Ref) else None, span)
+        body = body[1:] if on_or_off else body
+        if row.kind is BLOCK:
+            self.out.sweep = SweepBlock(self.file, self.label(span), tuple(body))
+        else:
+            self.inside(body, home)
+
+    def own_value(
+        self, row: schema.Setting, heads: list[Value], rest: list[Operand | Clause]
+    ) -> list[Operand | Clause]:
+        """Read a clause's own value (`heads`), such as `"out"` in `save "out" keep=2`. Returns the settings that
+        follow: `rest`, and before it those among the values.
+        """
+        many = row.path == "track" and len(heads) > 1
+        written = Span(heads[0].span.start, heads[-1].span.end)
+        joined = None if many else self.one_word(row, heads, written)
+        if joined is not None:
+            heads = [joined]
+        elif row.kind is not CHOICES and (
+            isinstance(heads[0], String) or (isinstance(heads[0], Ref) and heads[0].name in row.choices)
+        ):  # in `save "out" push_to_hub`, the second word is a setting, and not a second value
+            rest = [one for one in heads[1:] if isinstance(one, Ref)] + rest
+            heads = [heads[0], *(one for one in heads[1:] if not isinstance(one, Ref))]
+        if row.path == "hardware" and list(map(type, heads)) == [Ref, Number]:
+            heads.reverse()  # the GPU stands before its number: `h100-80gb 8`
+        # if there are several counts, take one with an `x`, as in `4 nodes x 8 x h100-80gb`
+        first = next((one for one in heads if isinstance(one, Count)), heads[0])
+        counted = self.count_without_x(heads, first, written) if row.path == "hardware" else None
+        if counted is None and not many:
+            self.second(row.path, heads)
+        self.add(row.path, List(written, tuple(heads)) if many else counted or first, written)
+        return rest
+
+    def one_word(self, row: schema.Setting, heads: list[Value], written: Span) -> Ref | None:
+        """Join a choice that is written as several words, and report it: `adamw 8bit`. None for any other value."""
+        joined = "".join(self.typed(each.span) for each in heads)
+        joined = next((one for one in row.choices if one.replace("_", "") == joined), joined)
+        if len(heads) == 1 or joined not in row.choices:
+            return None
+        message = f"`{self.typed(written)}` is one word"
+        self.problem("XP106", message, written, help=f"write `{joined}`", edit=joined)
+        return Ref(written, joined)
+
+    def count_without_x(self, heads: list[Value], first: Value, written: Span) -> Count | None:
+        """Join a number and a GPU without an `x` between them, and report them: `hardware 8 h100-80gb`. None for any
+        other value.
+        """
+        gpu = heads[1] if len(heads) == 2 else None
+        if not isinstance(first, Number) or not isinstance(gpu, Ref) or self.is_reported(first):
+            return None
+        help = f"write `{first.text} x {gpu.name}`"
+        if gpu.name in ("node", "nodes"):
+            help = f"write `nodes {first.text}` on a line of its own, and the GPUs of one node here"
+        self.problem("XP104", "a count and a GPU have an `x` between them", written, help=help)
+        return Count(written, first, gpu)
 
     def second(self, clause: str, heads: list[Value]) -> None:
         """Report a second value of a clause, unless a syntax error in one of the two values is already reported."""
@@ -352,3 +354,28 @@ class Clauses(Collector):
             return
         keep = f"keep `{self.typed(heads[0].span)}`"
         self.problem("XP104", f"`{clause}` takes one value", heads[1].span, "a second one", help=keep)
+
+
+def _values_and_settings(
+    row: schema.Setting | None, body: list[Operand | Clause]
+) -> tuple[list[Value], list[Operand | Clause]]:
+    """Divide the items after a clause into its own values, such as `"out"` in `save "out" keep=2`, and its settings."""
+    if row is None:
+        return [], body
+    heads: list[Value] = []
+    rest: list[Operand | Clause] = []
+    for node in body:
+        is_child = isinstance(node, Ref) and f"{row.path}.{node.name}" in schema.BY_PATH
+        if isinstance(node, Setting | Clause) or is_child:
+            rest.append(node)
+        elif isinstance(node, Call):
+            second = bool(heads) and row.kind is not CHOICES and node.name.text not in row.choices
+            # this word is a setting, perhaps misspelt: `save "out" hubb(private)`
+            if f"{row.path}.{node.name.text}" in schema.BY_PATH or second:
+                rest.append(node)
+            else:
+                heads.append(Ref(node.name.span, node.name.text))
+                rest.extend(node.args)
+        else:
+            heads.append(node)
+    return heads, rest
