@@ -56,17 +56,8 @@ ZERO = (
 )  # fmt: skip
 """Settings that are switched off by the value 0."""
 ONE = (
-    "int",
-    "tokens",
-    "real",
-    "choice",
-    "duration",
-    "every",
-    "share",
-    "steps_or_share",
-    "real_or_share",
-    "rows_or_share",
-)
+    "int", "tokens", "real", "choice", "duration", "every", "share", "steps_or_share", "real_or_share", "rows_or_share",
+)  # fmt: skip
 """Types of settings that take a single value."""
 AUTO = ("precision", "model.dtype")
 """Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
@@ -79,6 +70,8 @@ NOUNS = {
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
+Help = tuple[str, *tuple[Edit, ...]]
+"""The text of a help, and the edits that do what it says."""
 EXAMPLE = r"(\d+ x \S+|\[[^\]]*\]|\"[^\"]*\"|file\([^)]*\)|[^\s,(){]+)"
 """Matches a value in a line of the examples file."""
 
@@ -98,56 +91,16 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
-    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
-    if unset:
-        return report(wrong.code, wrong.message, at, help=unset)
-    # a number without a unit could only be a share or a count
-    if row.path == "eval.split" and isinstance(node, Number):
-        share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
-        return report(
-            wrong.code, wrong.message, at, help=f"write `data(holdout={share})` outside of `eval`: `split` takes a name"
-        )
-    plain = _plain_form(row, item, node, typed)
-    if plain is not None:
-        return report(wrong.code, wrong.message, at, help=f"write `{plain[0]}`", edits=(plain[1],))
-    form = None
-    if row.kind.name == "flag" and node is not None:
-        from xpc.compiler.suggest.flag_values import flag_setting
-
-        form = flag_setting(row, node, typed)
-    if form is not None:
-        return report(wrong.code, wrong.message, at, help=f"write `{form}`", edits=(Edit(item.label.span, form),))
-    if row.path == "save":
-        from xpc.compiler.language.expand.missing_equals import implied_setting
-
-        form = implied_setting("save", typed)
-        if form:
-            return report(wrong.code, wrong.message, at, help=f"write `save({form})`, or a path in double quotes")
-    inner = f"{row.path}.{typed}"
-    if row.kind.name == "flag" and inner in BY_PATH and BY_PATH[inner].kind.name == "flag":
-        return report(wrong.code, wrong.message, at, help=f"write `{row.name}({typed})`")
-    if wrong.code == "XP105" and isinstance(node, Number) and node.unit and row.kind.name in SHARED:
-        wrong.value = _counted(row, node)
-    # the parser read `12e`, an exponent without digits, as 12 with the unit `e`
-    if isinstance(node, Number) and (node.unit or "").lower() == "e":
-        wrong.value = None
-    if isinstance(node, Number) and node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01:
-        wrong.value = None  # `2e-5%` probably does not mean 2e-7, so it is not converted
-    if isinstance(node, Number) and node.unit and row.kind.name == "duration" and units.is_unit(node.unit):
-        # a number with a unit in letters, such as `90min`
-        wrong.value = units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)
+    steps = (_left_out, _share_as_a_split, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs, _joined)
+    for step in steps:
+        found = step(row, item, node, typed)
+        if found is not None:
+            return report(wrong.code, wrong.message, at, help=found[0], edits=found[1:])
     if row.kind.name == "choices" and isinstance(item.node, List):
-        node, wrong.value = item.node, None
-    if isinstance(node, List) and len(node.items) > 1 and row.kind.name in ONE:
-        location = " outside of its block" if "." in row.path else ""
-        values = item.label.source.slice(node.span)
-        form = f"sweep {{ {row.path if row.inner else row.name} = {values} }}"
-        return report(wrong.code, wrong.message, at, help=f"several values make several runs: write `{form}`{location}")
-    joined = following(row, at.source.text, node.span) if isinstance(node, Ref | Number) and node is item.node else None
-    if joined is not None:
-        whole = Edit(joined.span, joined.form)
-        return report(wrong.code, wrong.message, at, help=f"write `{_form(row, joined.form)}`", edits=(whole,))
-    value = wrong.value or intended(row, item, node)
+        node, value = item.node, None
+    else:
+        value = _by_unit(wrong, row, node, typed)
+    value = value or intended(row, item, node)
     # the message shows the complete list, also if only one of its items is wrong
     part = item.node if row.kind.name == "reals" else node
     edits = (Edit(part.span, value),) if value and wrong.edit and part is not None and part is item.node else ()
@@ -155,16 +108,79 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 
 
-def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> tuple[str, Edit] | None:
-    """Return the form to write and its edit for two mistakes: a clause that is written as a setting (`optimizer =
-    adamw(lr=1e-5)`), and a word that means 0 (`clip = none`). None for any other value.
-    """
+def _left_out(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """A value that xpc expresses by leaving the setting out (`keep = all`), or that has advice of its own."""
+    unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
+    return (unset,) if unset else None
+
+
+def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """A number in the place of a split: without a unit, `split = 0.1` can only be a share or a count."""
+    if row.path != "eval.split" or not isinstance(node, Number):
+        return None
+    share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
+    return (f"write `data(holdout={share})` outside of `eval`: `split` takes a name",)
+
+
+def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """A clause that is written as a setting (`optimizer = adamw(lr=1e-5)`), or a word that means 0 (`clip = none`)."""
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
-        return form, Edit(item.label.span, form)
+        return f"write `{form}`", Edit(item.label.span, form)
     if row.path in ZERO and typed in ("none", "false", "off", "no", "null") and node is not None and node is item.node:
-        return _form(row, "0"), Edit(node.span, "0")
+        return f"write `{_form(row, '0')}`", Edit(node.span, "0")
     return None
+
+
+def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """A value for a flag's block: `lora = 16` is `lora(rank=16)`, and `memory = liger` is `memory(liger)`."""
+    if row.kind.name != "flag":
+        return None
+    from xpc.compiler.suggest.flag_values import flag_setting
+
+    form = None if node is None else flag_setting(row, node, typed)
+    if form is not None:
+        return f"write `{form}`", Edit(item.label.span, form)
+    inner = BY_PATH.get(f"{row.path}.{typed}")
+    return (f"write `{row.name}({typed})`",) if inner is not None and inner.kind.name == "flag" else None
+
+
+def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """A setting in the place of the folder: `save = best`."""
+    if row.path != "save":
+        return None
+    from xpc.compiler.language.expand.missing_equals import implied_setting
+
+    form = implied_setting("save", typed)
+    return (f"write `save({form})`, or a path in double quotes",) if form else None
+
+
+def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """Several values of a setting that takes one: `lr = [1e-5, 2e-5]` is a sweep."""
+    if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE:
+        return None
+    form = f"sweep {{ {row.path if row.inner else row.name} = {item.label.source.slice(node.span)} }}"
+    return (f"several values make several runs: write `{form}`" + (" outside of its block" if "." in row.path else ""),)
+
+
+def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+    """A value that was written as several words: `warmup = 5 pct`."""
+    if not isinstance(node, Ref | Number) or node is not item.node:
+        return None
+    joined = following(row, item.label.source.text, node.span)
+    return None if joined is None else (f"write `{_form(row, joined.form)}`", Edit(joined.span, joined.form))
+
+
+def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) -> str | None:
+    """The value for a number whose unit the setting does not have (`90min`); for other values, the converter's."""
+    if not isinstance(node, Number) or not node.unit:
+        return wrong.value
+    if row.kind.name == "duration" and units.is_unit(node.unit):
+        return units.as_value(row.name, typed.removesuffix(node.unit.lower()), node.unit)
+    # `12e` is an exponent without digits, and `2e-5%` probably does not mean 2e-7
+    if node.unit.lower() == "e" or (node.unit == "%" and row.path == "optimizer.lr" and node.value < 0.01):
+        return None
+    return _counted(row, node) if wrong.code == "XP105" and row.kind.name in SHARED else wrong.value
 
 
 def _counted(row: Setting, node: Number) -> str | None:
