@@ -91,15 +91,27 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
         text = draft.text or emit(draft, _origin(source, options))
     except Unwritable as error:
         raise UsageError(f"{source.name}: {error}") from error
-    out = options.output
     found: list[Diagnostic] = []
     if not draft.wrong:
-        write(draft, text, out, options.force)
+        write(draft, text, options.output, options.force)
         # only complete specs are checked: a spec without a model or data is meant as a base for `extends`, or waits for
         # a decision
         if draft.text or (draft.model and draft.sources):
-            found = check(text, f"{overrides.stem}.xp" if out in (None, "-") else out)
+            found = check(text, f"{overrides.stem}.xp" if options.output in (None, "-") else options.output)
     errors = [one for one in found if one.severity == "error"]
+    _show(draft, text, options, found, errors)
+    if options.partial and (draft.decisions or errors):
+        return partial.STATUS
+    return int(draft.wrong or bool(errors))
+
+
+def _show(
+    draft: Draft, text: str, options: argparse.Namespace, found: list[Diagnostic], errors: list[Diagnostic]
+) -> None:
+    """Print the report of an import, or the spec, and what `xpc check` says about the spec."""
+    from xpc.compiler.importing import partial
+
+    out = options.output
     if options.report == "json":
         show_json(report.as_json(draft, text, out or "-", errors))
     elif not draft.wrong and out in (None, "-"):
@@ -116,9 +128,6 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
     if errors:
         show(f"`xpc check` finds {_counted(len(errors), 'error')} in the spec:", sys.stderr)
         show_rendered(render(errors, "concise"), sys.stderr)
-    if options.partial and (draft.decisions or errors):
-        return partial.STATUS
-    return int(draft.wrong or bool(errors))
 
 
 def _counted(number: int, noun: str) -> str:

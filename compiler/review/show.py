@@ -91,52 +91,42 @@ def _few(names: Sequence[str]) -> list[str]:
 
 
 def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    if one.settings:
-        yield "Settings", _changes(one.settings)
-    if one.follows:
-        yield "What follows", _changes(one.follows)
-    if one.checkpoints:
-        yield "Checkpoints of the previous run", [one.checkpoints]
-    if one.fixed:
-        yield f"Wrong on {one.stacks[0]} for this run, fixed on {one.stacks[1]}", list(one.fixed)
-    if one.renamed:
-        yield (
+    """Yield the sections of a difference that have lines."""
+
+    everything = (
+        ("Settings", _changes(one.settings)),
+        ("What follows", _changes(one.follows)),
+        ("Checkpoints of the previous run", [one.checkpoints] if one.checkpoints else []),
+        (f"Wrong on {one.stacks[0]} for this run, fixed on {one.stacks[1]}", list(one.fixed)),
+        (
             "Renamed arguments with the same value",
             [f"{each.before} -> {each.after}  ({each.why})" for each in one.renamed],
-        )
-    one_sided = [ABSENT in (each.before, each.after) for each in one.arguments]
+        ),
+        *_argument_sections(one),
+        ("Files of local models (sha256)", _changes(one.models)),
+        ("Facts for the trainer's code", _changes(one.facts)),
+        ("Packages", _changes(one.packages)),
+        ("Contents", [*one.contents, *one.images]),
+        ("Files of the bundle", [each.line for each in one.files]),
+        ("Warnings and notes", [*(f"+ {each}" for each in one.new), *(f"- {each}" for each in one.gone)]),
+        ("What the run executes", [*(f"+ {each}" for each in one.runs_now), *(f"- {each}" for each in one.ran_before)]),
+    )
+    yield from ((title, lines) for title, lines in everything if lines)
+
+
+def _argument_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
+    """Yield the sections of the changed arguments. Between two stacks, those that only one of them has stand apart."""
+    single = [each for each in one.arguments if one.across and ABSENT in (each.before, each.after)]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
-        only = [
-            each
-            for each, single in zip(one.arguments, one_sided, strict=True)
-            if single and getattr(each, side) != ABSENT
-        ]
-        if only:
-            entries = [(f"{each.name} = {getattr(each, side)}", each.why) for each in only]
-            yield f"Only on {stack}", [f"{line}  ({why})" if why else line for line, why in entries]
-    changed = [each for each, single in zip(one.arguments, one_sided, strict=True) if not (single and one.across)]
-    if changed:
-        yield f"Emitted arguments ({one.same_arguments:,} others unchanged)", _folded(changed)
-    if one.models:
-        yield "Files of local models (sha256)", _changes(one.models)
-    if one.facts:
-        yield "Facts for the trainer's code", _changes(one.facts)
-    if one.packages:
-        yield "Packages", _changes(one.packages)
-    if one.contents or one.images:
-        yield "Contents", [*one.contents, *one.images]
-    if one.files:
-        yield "Files of the bundle", [each.line for each in one.files]
-    findings = [*(f"+ {each}" for each in one.new), *(f"- {each}" for each in one.gone)]
-    if findings:
-        yield "Warnings and notes", findings
-    programs = [*(f"+ {each}" for each in one.runs_now), *(f"- {each}" for each in one.ran_before)]
-    if programs:
-        yield "What the run executes", programs
+        only = [(getattr(each, side), each) for each in single if getattr(each, side) != ABSENT]
+        lines = [f"{each.name} = {value}" + (f"  ({each.why})" if each.why else "") for value, each in only]
+        yield f"Only on {stack}", lines
+    changed = [each for each in one.arguments if each not in single]
+    yield f"Emitted arguments ({one.same_arguments:,} others unchanged)", _folded(changed)
 
 
 def _changes(found: Sequence[Change]) -> list[str]:
-    width = max(len(each.name) for each in found)
+    width = max((len(each.name) for each in found), default=0)
     lines = [f"{each.name:<{width}}  {each.before} -> {each.after}" for each in found]
     return [f"{line}  ({each.why})" if each.why else line for line, each in zip(lines, found, strict=True)]
 
@@ -151,8 +141,7 @@ def _folded(found: Sequence[Change]) -> list[str]:
     many = {key: changes for key, changes in by_file.items() if len(changes) > FOLDED}
     folded = {id(each) for changes in many.values() for each in changes}
     few = [each for each in found if id(each) not in folded]
-    lines = _changes(few) if few else []
-    return [*lines, *(f"{file}  {len(changes)} keys {side}" for (file, side), changes in many.items())]
+    return [*_changes(few), *(f"{file}  {len(changes)} keys {side}" for (file, side), changes in many.items())]
 
 
 def as_json(found: Comparison) -> str:

@@ -13,13 +13,28 @@ from xpc.compiler.importing.python import program, reward_wrappers
 from xpc.compiler.importing.python.data import Data
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Class, Function, Name, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import Class, Function, Location, Name, Object, Unknown
 from xpc.compiler.importing.text.entries import Entry, number
 from xpc.compiler.language.kinds import Weighted
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.schema import path_of
+from xpc.grammar.record import field, record
 
 IN_THE_SCRIPT = "`--rewards FILE` writes the functions to a file next to the spec"
+
+
+@record
+class Rewards:
+    """The reward functions of a script.
+
+    - `functions`: those at the top of the script
+    - `made`: those that a call in the script returns, with their names
+    - `weighted`: all of them as they are written in the spec
+    """
+
+    functions: list[Function] = field(factory=list)
+    made: list[tuple[str, object]] = field(factory=list)
+    weighted: list[Weighted] = field(factory=list)
 
 
 def write(
@@ -39,64 +54,71 @@ def write(
             _copy(draft, machine, [], file, data, called)
         return
     values = list(given.value) if isinstance(given.value, list | tuple) else [given.value]
-    numbers = [] if weights is None or weights.empty else [number(one) for one in weights.items]
-    found: list[Weighted] = []
-    functions: list[Function] = []
-    made: list[tuple[str, object]] = []
-    location = Entry("reward_funcs", None, given.location.file, given.location.line)
-    if numbers and (len(numbers) != len(values) or None in numbers):
-        draft.error(weights, f"there are {len(values)} reward functions and {len(numbers)} weights")
-        numbers = []
-    for n, value in enumerate(values):
-        name = _name(value)
-        if isinstance(value, Function) and name and len(value.scopes) == 1:
-            functions.append(value)
-        elif _made(machine, value, overrides):
-            name = reward_wrappers.name_of(value, [one.name for one in found])
-            made.append((name, value))
-        elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
-            why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
-            draft.error(
-                Entry("reward_funcs", name or None, location.file, location.line),
-                why,
-                "define the reward as a function in the reward file",
-            )
-            continue
-        found.append(Weighted(name, numbers[n] if numbers else None, file, name))
+    found = _found(draft, machine, values, _weights(draft, weights, len(values)), given.location, overrides)
     if weights is not None:
         draft.mark(weights, "mapped", "method.rewards")
-    if not found:
+    if not found.weighted:
         reward_wrappers.write(draft, data, [], {})
         return
-    named = Entry(
-        "reward_funcs",
-        [Entry(f"reward_funcs[{n}]", one.name, location.file, location.line) for n, one in enumerate(found)],
-        location.file,
-        location.line,
-    )
-    draft.put("method.rewards", tuple(found), named)
-    own = [one for one in functions if not _defined(overrides, one.name)]
-    made = [(name, value) for name, value in made if not _defined(overrides, name)]
+    inside = [_entry(f"reward_funcs[{n}]", one.name, given.location) for n, one in enumerate(found.weighted)]
+    draft.put("method.rewards", tuple(found.weighted), _entry("reward_funcs", inside, given.location))
+    own = [one for one in found.functions if not _defined(overrides, one.name)]
+    made = [(name, value) for name, value in found.made if not _defined(overrides, name)]
     if (own or made) and overrides.rewards is None:
         names = [*((one.name, one) for one in own), *made]
-        draft.error(
-            Entry("reward_functions", ", ".join(name for name, _ in names), location.file, location.line),
-            "they are in the script",
-            IN_THE_SCRIPT,
-        )
+        listed = _entry("reward_functions", ", ".join(name for name, _ in names), given.location)
+        draft.error(listed, "they are in the script", IN_THE_SCRIPT)
         draft.files[file] = stub(names).encode()
-        reward_wrappers.write(draft, data, [], {})
     elif own or made or called:
-        wrappers = [(name, value, by) for name, value in made if (by := _factory(machine, value)) is not None]
-        called += [(value.label, by.name) for _, value, by in wrappers if isinstance(value, Function)]
-        _copy(draft, machine, own, file, data, called)
-        for name, value, by in wrappers:
-            source = reward_wrappers.call(value, by) if isinstance(value, Function) else None
-            if source is not None and isinstance(value, Function):
-                columns = b"def _with_columns(" in draft.files[file]
-                draft.files[file] += reward_wrappers.forwarding(name, value, source, columns).encode()
-    else:
-        reward_wrappers.write(draft, data, [], {})
+        _copy_with_wrappers(draft, machine, own, made, file, data, called)
+        return
+    reward_wrappers.write(draft, data, [], {})
+
+
+def _entry(key: str, value: object, location: Location) -> Entry:
+    return Entry(key, value, location.file, location.line)
+
+
+def _weights(draft: Draft, entry: Entry | None, count: int) -> list[float | None]:
+    """The weights of `count` reward functions, and None for each function if the script states none."""
+    numbers = [] if entry is None or entry.empty else [number(one) for one in entry.items]
+    if entry is not None and numbers and (len(numbers) != count or None in numbers):
+        draft.error(entry, f"there are {count} reward functions and {len(numbers)} weights")
+        numbers = []
+    return [*numbers] or [None] * count
+
+
+def _found(draft: Draft, machine: Machine, values: list[object], weights: list[float | None], location: Location,
+           overrides: Overrides) -> Rewards:  # fmt: skip
+    """Name each reward function. One that the spec cannot name is an error."""
+    out, file = Rewards(), overrides.rewards or "rewards.py"
+    for value, weight in zip(values, weights, strict=True):
+        name = _name(value)
+        if isinstance(value, Function) and name and len(value.scopes) == 1:
+            out.functions.append(value)
+        elif _made(machine, value, overrides):
+            name = reward_wrappers.name_of(value, [one.name for one in out.weighted])
+            out.made.append((name, value))
+        elif not (isinstance(value, Name) and name and overrides.rewards is not None and _defined(overrides, name)):
+            why = value.why if isinstance(value, Unknown) else "it is not a function at the top of the script"
+            how = "define the reward as a function in the reward file"
+            draft.error(_entry("reward_funcs", name or None, location), why, how)
+            continue
+        out.weighted.append(Weighted(name, weight, file, name))
+    return out
+
+
+def _copy_with_wrappers(draft: Draft, machine: Machine, own: list[Function], made: list[tuple[str, object]], file: str,
+                        data: Data | None, called: list[tuple[str, str]]) -> None:  # fmt: skip
+    """Copy the functions to the file of `--rewards`, with a function for each reward that a call returns."""
+    wrappers = [(name, value, by) for name, value in made
+                if isinstance(value, Function) and (by := _factory(machine, value)) is not None]  # fmt: skip
+    _copy(draft, machine, own, file, data, called + [(value.label, by.name) for _, value, by in wrappers])
+    for name, value, by in wrappers:
+        source = reward_wrappers.call(value, by)
+        if source is not None:
+            columns = b"def _with_columns(" in draft.files[file]
+            draft.files[file] += reward_wrappers.forwarding(name, value, source, columns).encode()
 
 
 def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:

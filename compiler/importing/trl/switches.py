@@ -240,17 +240,7 @@ def switches(draft: Draft, named: Entries) -> None:
         else:
             draft.put("save.full_state", not value, only)
     if resume is not None:
-        if resume.empty or boolean(resume) is not None:
-            draft.put(
-                "save.resume", "auto", resume, "the run resumes from the newest checkpoint of the output folder"
-            ) if boolean(resume) else draft.note(resume, "no checkpoint is named; a bundle resumes from its own")
-        else:
-            draft.drop(
-                "resume_from_checkpoint",
-                "the source resumes from a checkpoint of another folder; a run of the spec starts over, unless the "
-                "checkpoint is in the run's own folder",
-                resume,
-            )
+        _resume(draft, resume)
     mean = named.get("average_tokens_across_devices")
     if mean is not None and boolean(mean) is not None:
         draft.put("batch.mean", "global_tokens" if boolean(mean) else "local_tokens", mean)
@@ -261,13 +251,7 @@ def switches(draft: Draft, named: Entries) -> None:
         draft.note(order, "`data.shuffle` shuffles the rows before they are read")
     grouped = named.get("group_by_length")
     if grouped is not None:
-        if grouped.off:
-            draft.note(grouped, "it is off")
-        elif draft.keep_in_extra("trl", "group_by_length", grouped):
-            pass
-        elif "train_sampling_strategy" in draft.stack.fields(draft.stack.config(draft.method)):
-            draft.extra.setdefault("trl", {})["train_sampling_strategy"] = '"group_by_length"'
-            draft.mark(grouped, "extra", 'extra trl { train_sampling_strategy = "group_by_length" }')
+        _grouped(draft, grouped)
     older, attention = named.get("use_flash_attention_2"), named.get("attn_implementation")
     if older is not None and older.off:
         draft.note(older, "it is off")
@@ -279,6 +263,33 @@ def switches(draft: Draft, named: Entries) -> None:
         entry = named.get(name)
         if entry is not None:
             (_attention if name == "attn_implementation" else _dtype)(draft, entry)
+
+
+def _resume(draft: Draft, entry: Entry) -> None:
+    """Import `resume_from_checkpoint`. A checkpoint of another folder cannot be named."""
+    if boolean(entry):
+        why = "the run resumes from the newest checkpoint of the output folder"
+        draft.put("save.resume", "auto", entry, why)
+    elif entry.empty or boolean(entry) is False:
+        draft.note(entry, "no checkpoint is named; a bundle resumes from its own")
+    else:
+        draft.drop(
+            "resume_from_checkpoint",
+            "the source resumes from a checkpoint of another folder; a run of the spec starts over, unless the "
+            "checkpoint is in the run's own folder",
+            entry,
+        )
+
+
+def _grouped(draft: Draft, entry: Entry) -> None:
+    """Import `group_by_length`, which newer versions of transformers call `train_sampling_strategy`."""
+    if entry.off:
+        draft.note(entry, "it is off")
+    elif draft.keep_in_extra("trl", "group_by_length", entry):
+        pass
+    elif "train_sampling_strategy" in draft.stack.fields(draft.stack.config(draft.method)):
+        draft.extra.setdefault("trl", {})["train_sampling_strategy"] = '"group_by_length"'
+        draft.mark(entry, "extra", 'extra trl { train_sampling_strategy = "group_by_length" }')
 
 
 def _attention(draft: Draft, entry: Entry) -> None:
