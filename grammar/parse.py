@@ -25,9 +25,9 @@ def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     """Return a pair: the syntax tree of a text, and its errors in the order of the text. Never raises an exception.
 
     The tree omits statements with a syntax error, unless the repair is obvious (a missing comma, a word after a
-    number). A sentence without its model or its data has an empty name there. A text that has more than 262,144
-    characters, or more than 64 levels of brackets, is not parsed. If there
-    are more than 20 syntax errors, only 20 are reported, with a note.
+    number). In a sentence without its model or data, the missing name is empty. A text that has more than 262,144
+    characters, or more than 64 levels of brackets, is not parsed. If there are more than 20 syntax errors, only 20 are
+    reported, with a note.
     """
     if len(source.text) > MAX_SIZE:
         code = codes.TOO_LARGE

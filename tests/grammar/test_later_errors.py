@@ -133,9 +133,8 @@ def test_a_sentence_with_another_error_is_no_sentence(line):
 
 def test_a_sentence_with_for_in_the_place_of_its_data_says_that_the_data_is_missing():
     _, found = parse(Source("x.xp", "xpc 1\ntrain a on for 3 epochs\n"))
-    assert [(one.message, one.help) for one in found] == [
-        ("expected a dataset after `on`, found `for`", "train MODEL on DATA")
-    ]
+    expected = ("expected a dataset after `on`, found `for`", "train MODEL on DATA")
+    assert [(one.message, one.help) for one in found] == [expected]
 
 
 def test_the_data_block_is_read_if_the_sentence_names_no_data():
