@@ -81,10 +81,14 @@ def explanation(code: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of an explanation, on one line. The dot of `Dr.` and of `e.g.` ends no sentence."""
+    """The first sentence of an explanation, on one line. The dot of `Dr.` and of `e.g.` ends no sentence, and a dot
+    between backticks neither.
+    """
     import re
 
-    return re.split(r"(?<=\.)(?<!\bDr\.)(?<!\be\.g\.) ", " ".join(text.split()), maxsplit=1)[0]
+    line = " ".join(text.split())
+    ends = (found.start() for found in re.finditer(r"(?<=\.)(?<!\bDr\.)(?<!\be\.g\.) ", line))
+    return line[: next((end for end in ends if line.count("`", 0, end) % 2 == 0), None)]
 
 
 def report(

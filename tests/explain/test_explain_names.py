@@ -11,7 +11,7 @@ from xpc.compiler.cli import COMMANDS, main
 from xpc.compiler.explain import names
 from xpc.compiler.explain.texts import explain
 from xpc.compiler.language import extras, schema
-from xpc.compiler.language.codes import CODES
+from xpc.compiler.language.codes import CODES, first_sentence
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS
 
@@ -128,3 +128,9 @@ def test_what_a_spec_says_of_them(tmp_path, capsys) -> None:
         reported = capsys.readouterr().out
         assert text in reported
         assert "has no value" not in reported
+
+
+def test_a_dot_between_backticks_ends_no_sentence():
+    assert first_sentence("Digits, `_ - . : /` and `#`. The rest.") == "Digits, `_ - . : /` and `#`."
+    assert first_sentence("Write e.g. `a { ... }`. Or not.") == "Write e.g. `a { ... }`."
+    assert first_sentence("One sentence") == "One sentence"
