@@ -158,3 +158,32 @@ def test_only_a_class_is_an_environment(tmp_path: Path) -> None:
 
     with pytest.raises(RunError, match="the environment maze is not a class"):
         tools.loaded(Bundle())  # type: ignore[arg-type]
+
+
+class WordTokenizer:
+    """A tokenizer with one token for each word. Its template writes the name of each tool."""
+
+    def apply_chat_template(self, turns: list[dict[str, str]], tools: Any, **options: Any) -> str:
+        assert options == {"tokenize": False, "add_generation_prompt": True}
+        return " ".join([*(f"tool {one.__name__}" for one in tools or ()), *(turn["content"] for turn in turns)])
+
+    def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[str]]:
+        return {"input_ids": text.split()}
+
+
+def test_the_first_rows_say_what_the_tools_add_to_each_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shop:
+        def buy(self, what: str) -> str:
+            return what
+
+    feature, bundle, tokenizer = tools.Tools(), SimpleNamespace(), WordTokenizer()
+    monkeypatch.setattr(tools, "loaded", lambda _: ([sleeps], Shop))
+    note = feature.first_rows_note(bundle, [], tokenizer)  # type: ignore[arg-type]
+    assert note == "; the descriptions of the tools add 4 tokens to each"
+    monkeypatch.setattr(tokenizer, "apply_chat_template", lambda *_, **__: "no tools")
+    assert feature.first_rows_note(bundle, [], tokenizer) == ""  # type: ignore[arg-type]
+
+
+def test_a_template_that_fails_with_tools_is_reported_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "loaded", lambda _: ([sleeps], None))
+    assert tools.Tools().first_rows_note(SimpleNamespace(), [], None) == ""  # type: ignore[arg-type]

@@ -57,6 +57,16 @@ class Tools(Feature):
             return [f"{error}, with row 0 of {source}"]
         return []
 
+    def first_rows_note(self, bundle: Bundle, rows: list[dict[str, Any]], tokenizer: Any) -> str:
+        """A note on the tokens that the descriptions of the tools add to each prompt."""
+        try:
+            tools, environment = loaded(bundle)
+            called = [*tools, *(getattr(environment, one) for one in method_names(environment))]
+            added = _tokens(tokenizer, called) - _tokens(tokenizer, None)
+        except Exception:  # `before_rows` reports what is wrong with the tools or the template
+            return ""
+        return f"; the descriptions of the tools add {added:,} tokens to each" if added else ""
+
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
         """Pass the tool functions and the environment class to trl."""
         tools, environment = loaded(bundle)
@@ -101,6 +111,13 @@ def method_names(environment: type | None) -> list[str]:
     """The methods that the model may call, as trl finds them; empty without an environment."""
     found = inspect.getmembers(environment, inspect.isfunction) if environment is not None else []
     return [name for name, _ in found if name not in (START, SCORE) and not name.startswith("_")]
+
+
+def _tokens(tokenizer: Any, tools: list[Function] | None) -> int:
+    """The number of tokens of a short prompt with these tools."""
+    turns = [{"role": "user", "content": "?"}]
+    text = tokenizer.apply_chat_template(turns, tools=tools, tokenize=False, add_generation_prompt=True)
+    return len(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _environment_problems(bundle: Bundle, instance: Any) -> Iterator[str]:
