@@ -7,6 +7,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
+from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.rule import Rule
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import ERROR, Diagnostic
@@ -21,7 +22,7 @@ CHOSEN = ("hardware", "launch", "lora", "method", "optimizer", "precision", "sch
 Findings about the setting would then concern the default, so they are dropped.
 """
 
-USUALLY_ELSEWHERE = (
+USUALLY_ELSEWHERE: tuple[Path, ...] = (
     "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
     "precision",
 )  # fmt: skip
