@@ -53,7 +53,6 @@ CODES: dict[str, tuple[str, str]] = {
     "XP590": ("data-from-a-hidden-folder", "warning"),
     "XP166": ("tool-fails", "error"),
     "XP175": ("tokenizer-not-as-in-its-file", "warning"),
-    "XP176": ("token-without-embedding", "error"),
     "XP177": ("end-token-of-generation", "warning"),
     "XP587": ("special-token-in-text", "warning"),
     "XP588": ("reward-fails", "error"),

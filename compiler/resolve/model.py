@@ -83,11 +83,11 @@ class _Search:
             self.problems.report("XP108", f"the model's path cannot be used: {wrong}", self.label)
         elif self.facts is None and not self.problems:
             self._read_folder(path)
-        chat, template, eos = (None, None, None) if wrong else _template(path, self.workspace)
+        chat, template, eos, largest = (None, None, None, None) if wrong else _template(path, self.workspace)
         of_run = not wrong and _of_run(folder, self.label, self.workspace, self.problems)
         return Model(
             self.label, None, path, self.revision, self.facts, self.known, chat, template, eos, config=self.config,
-            of_run=of_run,
+            of_run=of_run, largest_token=largest,
         )  # fmt: skip
 
     def _read_folder(self, path: str) -> None:
@@ -225,9 +225,9 @@ def _no_config(path: str, why: str, workspace: Workspace) -> tuple[str, str]:
     return f"{why}, so the architecture is not known", help
 
 
-def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None]:
+def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | None, str | None, int | None]:
     """Read the tokenizer in a model's folder. Returns whether it has a chat template (None if this is unknown), the
-    text of the template if there is exactly one, and the end token.
+    text of the template if there is exactly one, the end token, and the largest id of an added token.
     """
     location = folder.rstrip("/") + "/"
     read = (
@@ -240,15 +240,18 @@ def _template(folder: str, workspace: Workspace) -> tuple[bool | None, str | Non
     eos = found.get("eos_token") if isinstance(found, dict) else None
     eos = eos.get("content") if isinstance(eos, dict) else eos
     end = eos if isinstance(eos, str) and eos else None
+    added = found.get("added_tokens_decoder") if isinstance(found, dict) else None
+    ids = [int(one) for one in added if one.isdecimal()] if isinstance(added, dict) else []
+    largest = max(ids, default=None)
     if workspace.kind(location + "additional_chat_templates") or workspace.kind(location + "chat_template.json"):
-        return None, None, end
+        return None, None, end, largest
     if workspace.kind(location + "chat_template.jinja"):
         read = workspace.read(location + "chat_template.jinja")
-        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace"), end
+        return True, None if isinstance(read, str) else read.data.decode("utf-8", "replace"), end, largest
     if not isinstance(found, dict):
-        return None, None, end
+        return None, None, end, largest
     text = found.get("chat_template")
-    return text is not None, text if isinstance(text, str) else None, end
+    return text is not None, text if isinstance(text, str) else None, end, largest
 
 
 def vocabulary(model: Model, workspace: Workspace) -> bytes | None:

@@ -140,7 +140,7 @@ class Model:
     `chat` tells whether the tokenizer has a chat template; None if this is unknown. For a local model, `template` is
     the text of this template, `eos` is the tokenizer's end token, and `vocabulary` has the files that contain its
     tokens. `config` is the model's config.json, which states the family even if xpc cannot compute the sizes. `of_run`
-    tells whether a run of xpc wrote the folder.
+    tells whether a run of xpc wrote the folder. `largest_token` is the largest id in tokenizer_config.json.
     """
 
     label: Label
@@ -155,6 +155,7 @@ class Model:
     vocabulary: bytes | None = field(default=None, repr=False)
     config: Mapping[str, object] = field(factory=dict, repr=False)
     of_run: bool = False
+    largest_token: int | None = None
 
     @property
     def model_type(self) -> str | None:

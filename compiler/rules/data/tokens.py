@@ -1,5 +1,5 @@
 """Rules about whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP513,
-XP557 to XP560, XP567).
+XP557 to XP560, XP567) or the number of its embeddings (XP176).
 """
 
 from __future__ import annotations
@@ -178,6 +178,31 @@ def template_token(spec: Spec) -> Iterator[Finding]:
             f"the chat template writes {listed}, and {spec.model.name} has no such token",
             f"add them to the vocabulary: {tokens_setting(new[:8])}{other}",
             (spec.model.label,),
+        )
+
+
+@rule("XP176", "token-without-embedding", "warning")
+def without_embedding(spec: Spec) -> Iterator[Finding]:
+    """A local model should have an embedding for every token of its tokenizer: the ids in tokenizer_config.json
+    (`added_tokens_decoder`) should be less than `vocab_size` in config.json. `xpc preview` and the launch read the
+    complete vocabulary, and for them a row with such a token is an error.
+
+    Why it is bad: the model cannot read a row with such a token.
+
+    Without this rule: IndexError in the embedding on a CPU, and a device-side assertion on a GPU, at the first row with
+    such a token.
+
+    Source: torch 2.13 `nn/functional.py` (`embedding`); confirmed by running it.
+    """
+    model, facts = spec.model, spec.model.facts
+    size = model.config.get("vocab_size") if facts is None else facts.vocab
+    if model.largest_token is None or not isinstance(size, int) or spec.names("model.tokens"):
+        return
+    if model.largest_token >= size:
+        yield Finding(
+            model.label,
+            f"the tokenizer of {model.name} has a token {model.largest_token:,}, and the model has {size:,} embeddings",
+            "list the new tokens in `model(tokens=[...])`, which adds embeddings, or name a folder whose files fit",
         )
 
 
