@@ -16,6 +16,7 @@ from .features.evaluation.early_stopping import EarlyStopping
 from .features.launch.local_files import LocalFiles
 from .features.launch.model_files import ModelFiles
 from .features.launch.packages import Packages
+from .features.launch.tokenizer_files import TokenizerFiles
 from .features.launch.trackers import Trackers
 from .features.messages.unread_columns import UnreadColumns
 from .features.method.answer_ends import AnswerEnds
@@ -49,7 +50,6 @@ from .features.model.reward_head import RewardHead
 from .features.model.rope import Rope
 from .features.model.special_tokens import SpecialTokens
 from .features.model.tied_weights import TiedWeights
-from .features.model.tokenizer_files import TokenizerFiles
 from .features.model.vision import Processor, Vision
 from .features.model.weight_dtypes import WeightDtypes
 from .features.optimizer.empty_groups import NonemptyGroupsTrainer

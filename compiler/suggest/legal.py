@@ -91,7 +91,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
         limits = "" if large else bounds(row)
         at = Label(at.source, at.span, f"a number{limits or ' that is finite and below 2^63'}")
     typed = "" if node is None else item.label.source.slice(node.span).strip('"').lower()
-    steps = (_left_out, _share_as_a_split, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs, _joined)
+    steps = (_unset_value, _share_as_a_split, _plain_form, _setting_of_a_flag, _setting_of_save, _several_runs, _joined)
     for step in steps:
         found = step(row, item, node, typed)
         if found is not None:
@@ -108,7 +108,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     return report(wrong.code, wrong.message, at, help=wrong.help or help, edits=edits)
 
 
-def _left_out(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
+def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
     """A value that xpc expresses by leaving the setting out (`keep = all`), or that has advice of its own."""
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     return (unset,) if unset else None

@@ -245,7 +245,7 @@ def test_which_rows_are_conversations():
         ("conversations", {"conversations": [{"from": "alien", "value": "?"}]}, "`alien` is no known speaker"),
         ("conversations", {"conversations": [{"value": "?"}]}, "its speaker"),
         ("text", {"text": "?"}, None),
-        ("text", {"text": None}, "not text"),
+        ("text", {"text": None}, "`text` is empty"),
         ("prompt_completion", {"prompt": "?", "completion": "!"}, None),
         ("prompt_completion", {"prompt": "?", "completion": None}, "`completion` is empty"),
         ("prompt_completion", {"prompt": "?", "completion": 4}, "`completion` is not text"),

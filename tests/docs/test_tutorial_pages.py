@@ -53,7 +53,7 @@ def put_files(folder, page: str) -> list[str]:
     turns = [{"role": "customer", "content": "2 of them do not start."}, {"role": "agent", "content": "Are they on?"}]
     spoken = [_varied(json.dumps({"messages": turns}), number) + "\n" for number in range(4)]
     (folder / "support.jsonl").write_text("".join(spoken), encoding="utf-8")
-    (folder / "eval.jsonl").write_text(rows()["messages"], encoding="utf-8")
+    (folder / "eval.jsonl").write_text(_varied(rows()["messages"], 7), encoding="utf-8")
     (folder / "out" / "chat").mkdir(parents=True)
     (folder / "out" / "chat" / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     specs = []

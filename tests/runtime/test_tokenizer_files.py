@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from emitted import put
 
-from xpc.runtime.features.model.tokenizer_files import TokenizerFiles, differs, ends, lacking
+from xpc.runtime.features.launch.tokenizer_files import TokenizerFiles, differs, ends, lacking
 
 WORDS = {"<|end|>": 0, "<|stop|>": 1, "It": 2, "is": 3, "4": 4, "piece": 5}
 ROWS = [{"messages": [{"role": "user", "content": "is"}, {"role": "assistant", "content": "It is 4"}]}]

@@ -256,7 +256,7 @@ OF_TOKENIZER = {
 
 def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
     """Report a tokenizer of a local model that does not fit the other files of the model."""
-    module = session.optional("features.model.tokenizer_files")
+    module = session.optional("features.launch.tokenizer_files")
     for kind, what in () if module is None else module.notes(session.bundle, [row], session.tokenizer):
         code, help = OF_TOKENIZER[kind]
         yield verdict(code, what, help)
@@ -264,7 +264,7 @@ def of_tokenizer(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
 
 def without_embedding(session: Session, one: TokenSequence) -> Iterator[Verdict]:
     """Report a token that the embeddings of a local model do not have. The run stops at such a row."""
-    module = session.optional("features.model.tokenizer_files")
+    module = session.optional("features.launch.tokenizer_files")
     most = None if module is None else module.beyond(session.bundle, session.tokenizer)
     if most is not None and max(one.ids, default=0) >= most:
         what = f"the row has {module.without(session.bundle, session.tokenizer, one.ids, most)}"

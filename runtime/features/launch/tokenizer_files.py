@@ -30,7 +30,7 @@ def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
     loaded, path = getattr(tokenizer, "backend_tokenizer", None), os.path.join(folder, "tokenizer.json")
     if loaded is None or not os.path.isfile(path):
         return ""
-    stated = _tokenizer(path, type(loaded))
+    stated = _tokenizer(path)
     known = stated.get_vocab()
     added = sorted(tokenizer.added_tokens_decoder.items())
     stated.add_tokens([one for _, one in added if one.content not in known])
@@ -49,9 +49,11 @@ def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
 
 
 @cache
-def _tokenizer(path: str, kind: Any) -> Any:
-    """The tokenizer of a tokenizer.json, as the tokenizers library reads it. ``kind`` is the library's class."""
-    found = kind.from_file(path)
+def _tokenizer(path: str) -> Any:
+    """The tokenizer of a tokenizer.json, as the tokenizers library reads it."""
+    from tokenizers import Tokenizer
+
+    found = Tokenizer.from_file(path)
     found.no_truncation()
     found.no_padding()
     return found
