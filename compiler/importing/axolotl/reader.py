@@ -241,19 +241,11 @@ def _method(draft: Draft, named: Entries) -> None:
             draft.setting("method.beta", one)
         elif one is not None:
             draft.note(one, f"{draft.method} does not read it")
-    kind, hub = named.get("rl"), named.get("hub_model_id")
+    kind = named.get("rl")
     if kind is not None and kind.value == "ipo" and not draft.has("method.loss"):
         draft.put("method.loss", (Weighted("ipo"),), kind)
     _simpo(draft, named, kind)
-    if hub is not None and not hub.empty and "push_to_hub" not in named:
-        draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
-        draft.setting("save.hub.name", hub)
-        draft.put("save.hub.private", True, None, "axolotl makes every repository private")
-        for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
-            draft.setting(path, named.get(key))
-    elif "push_to_hub" not in named:
-        for key in ("hub_strategy", "hub_revision"):
-            draft.note(named.get(key), "no repository is named, so nothing is pushed")
+    _hub(draft, named, named.get("hub_model_id"))
     longest = named.get("max_prompt_len")
     if longest is not None and "method.max_prompt" in methods.METHODS[draft.method].paths:
         draft.setting("method.max_prompt", longest)
@@ -265,6 +257,19 @@ def _method(draft: Draft, named: Entries) -> None:
     elif block is not None:
         for one in block.mapping.values():
             draft.note(one, f"{draft.method} does not read it")
+
+
+def _hub(draft: Draft, named: Entries, hub: Entry | None) -> None:
+    """Set the repository of the hub to which the run pushes. axolotl pushes if `hub_model_id` names one."""
+    if hub is not None and not hub.empty and "push_to_hub" not in named:
+        draft.put("save.hub", True, hub, "axolotl pushes if a repository is named")
+        draft.setting("save.hub.name", hub)
+        draft.put("save.hub.private", True, None, "axolotl makes every repository private")
+        for key, path in (("hub_strategy", "save.hub.strategy"), ("hub_revision", "save.hub.revision")):
+            draft.setting(path, named.get(key))
+    elif "push_to_hub" not in named:
+        for key in ("hub_strategy", "hub_revision"):
+            draft.note(named.get(key), "no repository is named, so nothing is pushed")
 
 
 def _simpo(draft: Draft, named: Entries, kind: Entry | None) -> None:

@@ -1,5 +1,5 @@
-"""Import LLaMA-Factory's data: the datasets of dataset_info.json, the dataset files of the newer layout (v1), held-out
-rows, and chat templates by name.
+"""Import LLaMA-Factory's data: the datasets of dataset_info.json, the dataset files of the newer layout (v1), and
+held-out rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.llamafactory.sets import About, rows
-from xpc.compiler.importing.llamafactory.templates import llamafactory_template, templates
+from xpc.compiler.importing.llamafactory.templates import template
 from xpc.compiler.importing.overrides import Overrides, named_table
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
@@ -53,7 +53,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         draft.warn(listed, "no data is named", "`--data` names it")
     _mixture(draft, named.get("mix_strategy"), named.get("interleave_probs"))
     _masks(draft, named, stage)
-    _template(draft, named, stage)
+    template(draft, named, stage)
     _holdout(draft, named, overrides, base, stage, most)
     _order(draft, named, stage)
 
@@ -168,71 +168,6 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
             None if stated is None else stated.entry,
             "LLaMA-Factory trains on answers" * (not prompts_too),
         )
-
-
-def _template(draft: Draft, named: Entries, stage: str) -> None:
-    """Write LLaMA-Factory's chat template `template` as Jinja. If the file names no template, the spec uses that of the
-    tokenizer.
-    """
-    entry, thinking = named.get("template"), named.get("enable_thinking")
-    word = "" if entry is None or entry.empty else str(text(entry))
-    think = thinking is None or boolean(thinking) is not False
-    only = named.get("mask_history")
-    last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
-    body = llamafactory_template(word, think, last)
-    if only is not None and not last:
-        draft.note(only, "it is off" if only.off else "the rows have no separate answers")
-    elif only is not None and body is None:
-        why = f"a loss on the last answer only needs a chat template that xpc can write, and xpc cannot write `{word}`"
-        draft.error(only, why, "name a template that xpc writes, such as qwen")
-    elif only is not None:
-        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer only")
-    if stage == "pt":
-        draft.note(entry, "no template renders plain text")
-        if word == "llama3":
-            draft.differs(
-                "template",
-                "with the template `llama3`, LLaMA-Factory ends each text with <|end_of_text|>; the spec ends it with "
-                "the tokenizer's last token",
-                entry,
-            )
-    elif body is not None and entry is not None:
-        name = f"{draft.stem}.chat_template.jinja"
-        draft.files[name] = body.encode()
-        draft.put("model.chat_template", name, entry)
-        if not think:
-            draft.put("data.omit", ("reasoning",), thinking)
-        if templates()[word].closes:
-            draft.differs(
-                "template",
-                "LLaMA-Factory trains the model to write the eos token after each answer; a run of the spec trains it "
-                "to do so only at the end of the conversation",
-                entry,
-            )
-    elif entry is not None and word:
-        draft.error(
-            entry,
-            "LLaMA-Factory 0.9.5 has no such template, and refuses the file",
-            "name one that it has, such as `qwen`, `llama3` or `chatml`",
-        )
-    elif entry is not None:
-        draft.note(entry, "the tokenizer's own chat template")
-    if stage != "pt" and body is not None:
-        draft.differs(
-            "tokenizer",
-            "LLaMA-Factory tokenizes each piece of a conversation separately; the spec tokenizes the complete text: "
-            "the first tokens of a piece that begins with a newline may differ",
-        )
-    elif stage != "pt" and not word:
-        draft.differs(
-            "template",
-            "LLaMA-Factory derives its template from the tokenizer's and also learns what follows an answer; the spec "
-            "learns what the tokenizer's template marks",
-        )
-    if thinking is not None and (body is None or "<think>" not in body):
-        draft.note(thinking, "the template has no thoughts")
-    elif thinking is not None:
-        draft.mark(thinking, "mapped", "model.chat_template")
 
 
 def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:

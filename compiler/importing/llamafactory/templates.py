@@ -1,4 +1,4 @@
-"""Write LLaMA-Factory's chat templates as Jinja, with its loss mask.
+"""Import the chat template that a file of LLaMA-Factory names: write it as Jinja, with its loss mask.
 
 `make oracles` writes templates.jsonl, which has the strings of each template.
 """
@@ -9,6 +9,8 @@ import json
 import re
 from functools import cache
 
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.grammar.package_data import read_text
 from xpc.grammar.record import record
 
@@ -117,3 +119,81 @@ def _typed(text: str) -> str:
     return " + ".join(
         f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else f"'{_inside(one)}'" for one in parts
     ) or "''"  # fmt: skip
+
+
+def template(draft: Draft, named: Entries, stage: str) -> None:
+    """Write LLaMA-Factory's chat template `template` as Jinja. If the file names no template, the spec uses that of the
+    tokenizer.
+    """
+    entry, thinking = named.get("template"), named.get("enable_thinking")
+    word = "" if entry is None or entry.empty else str(text(entry))
+    think = thinking is None or boolean(thinking) is not False
+    only = named.get("mask_history")
+    last = only is not None and boolean(only) is True and draft.method == "sft" and stage != "pt"
+    body = llamafactory_template(word, think, last)
+    if only is not None:
+        _report_last_answer(draft, only, last, word, body)
+    if stage == "pt":
+        draft.note(entry, "no template renders plain text")
+        if word == "llama3":
+            draft.differs(
+                "template",
+                "with the template `llama3`, LLaMA-Factory ends each text with <|end_of_text|>; the spec ends it with "
+                "the tokenizer's last token",
+                entry,
+            )
+    elif body is not None and entry is not None:
+        name = f"{draft.stem}.chat_template.jinja"
+        draft.files[name] = body.encode()
+        draft.put("model.chat_template", name, entry)
+        if not think:
+            draft.put("data.omit", ("reasoning",), thinking)
+        if templates()[word].closes:
+            draft.differs(
+                "template",
+                "LLaMA-Factory trains the model to write the eos token after each answer; a run of the spec trains it "
+                "to do so only at the end of the conversation",
+                entry,
+            )
+    elif entry is not None and word:
+        draft.error(
+            entry,
+            "LLaMA-Factory 0.9.5 has no such template, and refuses the file",
+            "name one that it has, such as `qwen`, `llama3` or `chatml`",
+        )
+    elif entry is not None:
+        draft.note(entry, "the tokenizer's own chat template")
+    _report_template(draft, thinking, word, body, stage)
+
+
+def _report_last_answer(draft: Draft, only: Entry, last: bool, word: str, body: str | None) -> None:
+    """Report how `mask_history` was imported. `last` is true if the loss is on the last answer only."""
+    if not last:
+        draft.note(only, "it is off" if only.off else "the rows have no separate answers")
+    elif body is None:
+        why = f"a loss on the last answer only needs a chat template that xpc can write, and xpc cannot write `{word}`"
+        draft.error(only, why, "name a template that xpc writes, such as qwen")
+    else:
+        draft.mark(only, "mapped", "model.chat_template", "the template marks the last answer only")
+
+
+def _report_template(draft: Draft, thinking: Entry | None, word: str, body: str | None, stage: str) -> None:
+    """Report how LLaMA-Factory tokenizes and learns conversations in another way, and what `enable_thinking` does.
+    `body` is the template that is written for its template `word`.
+    """
+    if stage != "pt" and body is not None:
+        draft.differs(
+            "tokenizer",
+            "LLaMA-Factory tokenizes each piece of a conversation separately; the spec tokenizes the complete text: "
+            "the first tokens of a piece that begins with a newline may differ",
+        )
+    elif stage != "pt" and not word:
+        draft.differs(
+            "template",
+            "LLaMA-Factory derives its template from the tokenizer's and also learns what follows an answer; the spec "
+            "learns what the tokenizer's template marks",
+        )
+    if thinking is not None and (body is None or "<think>" not in body):
+        draft.note(thinking, "the template has no thoughts")
+    elif thinking is not None:
+        draft.mark(thinking, "mapped", "model.chat_template")

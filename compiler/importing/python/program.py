@@ -160,52 +160,57 @@ def _step(out: Model, value: Object) -> object:
     """
     first = value.positional[0].value if value.positional else None
     if value.last in ("from_pretrained", "from_config", "load_model"):
-        if ".PeftModel." in value.path or "AutoPeftModel" in value.path or value.path.startswith("peft."):
-            out.continuing = value
-            out.continued = value.argument("model_id", 1) or value.argument("pretrained_model_name_or_path", 0)
-            if "AutoPeftModel" in value.path:
-                out.loaded, out.name = value, None
-                return None
-            return first or _keyword(value, "model")
-        out.loaded = value
-        out.name = value.argument("pretrained_model_name_or_path", 0) or value.argument("model_name", 0)
-        for call in value.calls:
-            if call.last == "gradient_checkpointing_enable":
-                out.checkpointing = call.location
-        return None
+        return (first or _keyword(value, "model")) if _continues(out, value) else None
+    _checkpointing(out, value)
+    if value.last == "get_peft_model" and ("unsloth" in value.path or "Fast" in value.path):
+        out.unsloth_adapter = value
+    elif value.last == "get_peft_model":
+        out.adapter = value.argument("peft_config", 1)
+    elif value.last in ("prepare_model_for_kbit_training", "prepare_model_for_int8_training"):
+        out.prepared = value
+    elif value.last == "setup_chat_format":
+        out.formatted = value
+    else:
+        return _other_step(out, value, first)
+    return first or _keyword(value, "model")
+
+
+def _continues(out: Model, value: Object) -> bool:
+    """Record a call that loads the model or an adapter. True if it loads an adapter onto a model that it gets."""
+    adapter = "AutoPeftModel" in value.path
+    if adapter or ".PeftModel." in value.path or value.path.startswith("peft."):
+        out.continuing = value
+        out.continued = value.argument("model_id", 1) or value.argument("pretrained_model_name_or_path", 0)
+        if adapter:
+            out.loaded, out.name = value, None
+        return not adapter
+    out.loaded = value
+    out.name = value.argument("pretrained_model_name_or_path", 0) or value.argument("model_name", 0)
+    _checkpointing(out, value)
+    return False
+
+
+def _checkpointing(out: Model, value: Object) -> None:
     for call in value.calls:
         if call.last == "gradient_checkpointing_enable":
             out.checkpointing = call.location
-    if value.last == "get_peft_model":
-        if "unsloth" in value.path or "Fast" in value.path:
-            out.unsloth_adapter = value
-        else:
-            out.adapter = value.argument("peft_config", 1)
-        return first or _keyword(value, "model")
-    if value.last == "prepare_model_for_kbit_training" or value.last == "prepare_model_for_int8_training":
-        out.prepared = value
-        return first or _keyword(value, "model")
-    if value.last == "setup_chat_format":
-        out.formatted = value
-        return first or _keyword(value, "model")
+
+
+DTYPES = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}
+"""The dtype to which each method of a model converts the weights."""
+
+
+def _other_step(out: Model, value: Object, first: object) -> object:
+    """Record a call that changes the dtype or is not known. Returns the model that the call gets."""
     if value.path.endswith("[]"):
         return value.receiver
-    if value.last in ("half", "bfloat16", "float"):
-        out.dtype = Argument(
-            {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}[value.last], value.location
-        )
+    if value.last in DTYPES:
+        out.dtype = Argument(DTYPES[value.last], value.location)
     if value.last == "to":
-        kind = next(
-            (
-                one.value
-                for one in [*value.positional, *value.keywords.values()]
-                if isinstance(one.value, Name) and one.value.path.startswith("torch.")
-            ),
-            None,
-        )
-        if kind is not None:
-            out.dtype = Argument(kind, value.location)
-    if value.last in ("half", "bfloat16", "float", "to", "cuda", "train", "eval", "cpu", "requires_grad_"):
+        given = (one.value for one in [*value.positional, *value.keywords.values()])
+        kind = next((one for one in given if isinstance(one, Name) and one.path.startswith("torch.")), None)
+        out.dtype = out.dtype if kind is None else Argument(kind, value.location)
+    if value.last in (*DTYPES, "to", "cuda", "train", "eval", "cpu", "requires_grad_"):
         return value.receiver
     if value.last in ("prepare", "prepare_model", "compile", "patch_model", "deepcopy", "for_training"):
         return first
