@@ -223,12 +223,12 @@ def convert(source: SourceFile, options: argparse.Namespace, overrides: Override
         return bundle(source.name, lambda name: _inside(source.folder, name), overrides)
     accelerate = None if options.accelerate is None else read(options.accelerate).table()
     deepspeed = None if options.deepspeed is None else read(options.deepspeed).table()
+    overrides = evolve(overrides, accelerate=accelerate, deepspeed=deepspeed)
     kind = options.kind or kind_of(source, options.file is not None)
     if kind == "python":
         from xpc.compiler.importing.python.reader import python
 
         return python(source.text, source.name, overrides)
-    overrides = evolve(overrides, accelerate=accelerate, deepspeed=deepspeed)
     if kind == "command":
         from xpc.compiler.importing.command.reader import command
 

@@ -282,3 +282,20 @@ def test_number_of_warnings_is_reported(here, capsys):
     assert err.endswith("wrote a.xp, which passes `xpc check` with 1 warning\n")
     assert main(["check", "--format", "concise", "a.xp"]) == 0
     assert "warning XP513" in capsys.readouterr().out
+
+
+def test_accelerates_file_and_deepspeeds_file_of_a_python_script_are_read(here, capsys):
+    (here / "train.py").write_text(
+        "from trl import SFTConfig, SFTTrainer\n"
+        "SFTTrainer('Qwen/Qwen2.5-0.5B', train_dataset='trl-lib/Capybara', args=SFTConfig('out', bf16=True)).train()\n"
+    )
+    (here / "zero3.yaml").write_text(
+        "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\nnum_machines: 1\nnum_processes: 4\n"
+    )
+    (here / "zero2.json").write_text('{"zero_optimization": {"stage": 2}}')
+    _, out, _ = run("train.py", "--accelerate", "zero3.yaml", "--partial", capsys=capsys)
+    assert "hardware 4 x h100-80gb" in out
+    assert "strategy zero3" in out
+    _, out, _ = run("train.py", "--deepspeed", "zero2.json", "--partial", capsys=capsys)
+    assert "hardware 1 x h100-80gb" in out
+    assert "strategy zero2" in out

@@ -207,7 +207,8 @@ def _interpreted(found: list[Part], overrides: Overrides, assumed: Mapping[Locat
 def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrides) -> None:
     """Import the arguments of the trainer and the model like those of TRL's YAML, and the options of the launcher."""
     launch = overrides.launch
-    names = Machines(each=1, entries=[]) if overrides.hardware is None and launch is None else Machines()
+    alone = overrides.hardware is None and launch is None and overrides.accelerate is None
+    names = Machines(each=1, entries=[]) if alone else Machines()
     if launch is not None:
         overrides = evolve(overrides, accelerate=launch.options(draft, names))
     _settle(draft, entries)
