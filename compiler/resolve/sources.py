@@ -62,22 +62,7 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
     """
     workspace, method, prompt = block.workspace, block.method, block.prompt
     problems = Problems()
-    settings: dict[str, object] = {}
-    for item in row.items:
-        value = convert(SOURCE_SETTINGS[item.path], item)
-        if isinstance(value, InvalidValue):
-            from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
-
-            problems.append(answer(value))
-        elif item.path in settings:
-            first = next(one for one in row.items if one.path == item.path).label
-            twice = f"`{item.path}` is written twice"
-            problems.report("XP103", twice, item.label, related=(first,), help="keep one of the two")
-        elif isinstance(value, Amount) and value.value == 0:
-            nothing = f"`{item.path}` keeps no rows"
-            problems.report("XP107", nothing, item.label, help=f"write `{item.path} = 50%`, or leave the source out")
-        else:
-            settings[item.path] = value
+    settings = _settings(row, problems)
     node = row.ref
     of_source, take, own = settings.get("columns"), settings.get("take"), settings.get("context")
     stated = settings.get("format", block.shape)
@@ -125,6 +110,27 @@ def find_source(row: Row, block: Reading) -> tuple[DataSource, list[Diagnostic]]
         problems.report("XP124", wrong_shape, location, help="leave `chat` out")
     source, last = contents(source, workspace)
     return source, [*problems, *more, *last]
+
+
+def _settings(row: Row, problems: Problems) -> dict[str, object]:
+    """The values of a source's settings, such as `take = 50%`. Wrong and repeated settings are reported."""
+    settings: dict[str, object] = {}
+    for item in row.items:
+        value = convert(SOURCE_SETTINGS[item.path], item)
+        if isinstance(value, InvalidValue):
+            from xpc.compiler.suggest.legal import answer  # imported only here, because only a wrong spec needs it
+
+            problems.append(answer(value))
+        elif item.path in settings:
+            first = next(one for one in row.items if one.path == item.path).label
+            twice = f"`{item.path}` is written twice"
+            problems.report("XP103", twice, item.label, related=(first,), help="keep one of the two")
+        elif isinstance(value, Amount) and value.value == 0:
+            nothing = f"`{item.path}` keeps no rows"
+            problems.report("XP107", nothing, item.label, help=f"write `{item.path} = 50%`, or leave the source out")
+        else:
+            settings[item.path] = value
+    return settings
 
 
 def _is_text_file(source: DataSource) -> bool:

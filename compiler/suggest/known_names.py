@@ -48,18 +48,25 @@ def known() -> tuple[KnownName, ...]:
     for row in schema.TABLE:
         for argument in row.args if row.path not in NEVER_LEGAL else ():
             add(argument, row.path, argument=True)
+    for name, path, value in (*_names_of_settings(), *_target_names(), *_names_of_choices()):
+        add(name, path, value)
+    return tuple(out.values())
+
+
+def _names_of_settings() -> Iterator[tuple[str, str, str]]:
+    """The names that other tools have for settings. Each has the path of the setting, and the value that it implies."""
     for typed, phrases in tables.other_names().items():
         path, _, value = typed.partition("=")
-        for phrase in phrases if path in (*schema.BY_PATH, "train", "data.take", "data.share", "data.columns") else ():
-            add(phrase, path, value)
-    for name, path in _target_names():
-        add(name, path)
+        if path in (*schema.BY_PATH, "train", "data.take", "data.share", "data.columns"):
+            yield from ((phrase, path, value) for phrase in phrases)
+
+
+def _names_of_choices() -> Iterator[tuple[str, str, str]]:
+    """Other spellings of those choices that are legal without their setting, each with this setting and the choice."""
     for path, choices in tables.choices().items():
         if schema.BY_PATH[path].bare and path != "track":
             for choice, phrases in choices.items():
-                for phrase in filter(_distinct, phrases):
-                    add(phrase, path, choice)
-    return tuple(out.values())
+                yield from ((phrase, path, choice) for phrase in phrases if _distinct(phrase))
 
 
 def _distinct(phrase: str) -> bool:
@@ -71,7 +78,7 @@ def _distinct(phrase: str) -> bool:
     return phrase not in common and not typed.isdecimal() and (len(typed) > 3 or (len(typed) == 3 and typed[0] == "f"))
 
 
-def _target_names() -> Iterator[tuple[str, str]]:
+def _target_names() -> Iterator[tuple[str, str, str]]:
     """The names of trainer arguments in other versions, and the keys of accelerate and DeepSpeed. Each has the path of
     the setting that decides it.
     """
@@ -81,10 +88,10 @@ def _target_names() -> Iterator[tuple[str, str]]:
         for old in stack.renamed:
             path = owner("trl", stack.rename(old) or "")
             if path is not None:
-                yield old, path
+                yield old, path, ""
     for library in ("accelerate", "deepspeed"):
         for name, path in OWNED[library].items():
-            yield name.rpartition(".")[2], path
+            yield name.rpartition(".")[2], path, ""
 
 
 @cache
