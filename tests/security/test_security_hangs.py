@@ -19,6 +19,10 @@ TEMPLATES = {
     "tokens": PLAIN + "<|" * 500_000,
     "loops": "{% for a in b %}" * 100_000,
     "braces": "{" * 1_000_000,
+    "comments": "{#" * 500_000,
+    "expressions": "{{ role" * 300_000,
+    "quotes": "{% '" + "\\'" * 500_000,
+    "pairs": '{{ "' * 300_000,
     "blocks": PLAIN + (OPEN + "a{% endgeneration %}<|im_end|>") * 20_000,
 }
 
@@ -29,6 +33,9 @@ def test_templates(name: str, tmp_path: Path) -> None:
     for more in (('model(chat_template=file("a.jinja"))',), ('model(chat_template=file("a.jinja"), eos="<|x|>")',)):
         for method in ("method sft(assistant_only)", "method sft(completion_only)"):
             assert checked(spec(*more, method), root).problems is not None
+    # an argument of the template, and the end of its prompts
+    online = spec('model(chat_template=file("a.jinja", brief=true))', "method grpo(rewards=length)")
+    assert checked(online, root).problems is not None
 
 
 def test_token_after_the_mark_is_found(tmp_path: Path) -> None:

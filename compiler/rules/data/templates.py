@@ -9,25 +9,17 @@ from collections.abc import Iterator
 
 from xpc.compiler.rules.core.conditions import any_of, local_tokenizer, written
 from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.core.template_blocks import code_of, parts, without_comments
 from xpc.compiler.spec import Spec
 from xpc.grammar.diagnostic import Label
 
 WHEN = any_of(written("model.chat_template"), local_tokenizer)
 
-COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
-QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
-BLOCK = re.compile(rf"\{{[{{%](?:{QUOTED}|.)*?[%}}]\}}", re.DOTALL)
 COMPARED = re.compile(r"""(?:==|!=)\s*(["'])assistant\1|(["'])assistant\2\s*(?:==|!=)""")
-ROLE = re.compile(r"\{\{(?:(?!\}\}).)*\brole\b", re.DOTALL)
-"""Matches an expression that writes the role of a turn."""
+ROLE = re.compile(r"\brole\b")
 CLOCK = re.compile(r"(?<![\w.])(?:strftime_now|now|utcnow|today)\s*\(|\bdatetime\s*\.\s*\w*(?:now|today)\s*\(")
 CHANCE = re.compile(r"\|\s*random\b|(?<![\w.])lipsum\s*\(")
 DATED = re.compile("date|day|time|now", re.IGNORECASE)
-
-
-def _code(template: str) -> str:
-    """The blocks of a template without their texts, so that only names remain."""
-    return re.sub(QUOTED, "", "\n".join(BLOCK.findall(COMMENT.sub("", template))))
 
 
 def _place(spec: Spec) -> Label:
@@ -51,10 +43,13 @@ def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
     """
-    text = COMMENT.sub("", spec.chat_template or "")
-    if not spec.online or not text or "add_generation_prompt" in text:
+    if not spec.online or not spec.chat_template:
         return
-    if ROLE.search(text) or "assistant" in COMPARED.sub("", text):
+    text = without_comments(spec.chat_template)
+    if not text or "add_generation_prompt" in text:
+        return
+    writes_role = any(begin == "{{" and ROLE.search(part) for begin, part, _ in parts(spec.chat_template))
+    if writes_role or "assistant" in COMPARED.sub("", text):
         yield Finding(
             _place(spec),
             f"{_owner(spec)} never reads `add_generation_prompt`, so a prompt ends within the user's turn",
@@ -80,7 +75,7 @@ def template_changes(spec: Spec) -> Iterator[Finding]:
     from xpc.compiler.rules.data.structure import built_in
 
     template = spec.template
-    code = _code(spec.chat_template or "")
+    code = code_of(spec.chat_template or "")
     names = () if template is None else tuple(name for name, _ in template.arguments)
     given = any(DATED.search(name) and re.search(rf"\b{re.escape(name)}\b", code) for name in names)
     known = template is not None and built_in(spec) is not None

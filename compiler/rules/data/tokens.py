@@ -222,13 +222,10 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
     import re
 
     from xpc.compiler.registry.chat_templates import argument_lines
+    from xpc.compiler.rules.core.template_blocks import code_of
 
     arguments = spec.template.arguments
-    text = (spec.chat_template or "").replace(argument_lines(arguments), "", 1)
-    text = re.sub(r"\{#.*?#\}", "", text, flags=re.DOTALL)
-    quoted = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
-    blocks = re.findall(rf"\{{[{{%](?:{quoted}|.)*?[%}}]\}}", text, flags=re.DOTALL)
-    text = re.sub(quoted, "", "\n".join(blocks))
+    text = code_of((spec.chat_template or "").replace(argument_lines(arguments), "", 1))
     given = [name for name, _ in arguments]
     known = [name for name in re.findall(r"\b(\w+) is (?:not )?defined", text) if name not in {*PASSED, *given}]
     for name in given:

@@ -1,0 +1,38 @@
+"""A chat template is split into texts and blocks as jinja splits it."""
+
+from __future__ import annotations
+
+import pytest
+
+from xpc.compiler.rules.core.template_blocks import code_of, parts, without_comments
+
+
+def test_parts_of_a_template():
+    text = "a{# {{ x }} #}{{ m['role'] }}b{%- if \"%}\" in m -%}c{% endif %}"
+    assert list(parts(text)) == [
+        ("", "a", "a"),
+        ("", "", ""),
+        ("{{", "{{ m['role'] }}", " m[] "),
+        ("", "b", "b"),
+        ("{%", '{%- if "%}" in m -%}', "- if  in m -"),
+        ("", "c", "c"),
+        ("{%", "{% endif %}", " endif "),
+        ("", "", ""),
+    ]
+    assert without_comments(text) == text.replace("{# {{ x }} #}", "")
+    assert code_of(text) == " m[] \n- if  in m -\n endif "
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (r"{{ 'a\'b' ~ c }}", "  ~ c "),  # an escaped quote does not end the text
+        (r"{{ 'a\\' ~ c }}", "  ~ c "),  # an escaped backslash is no escape of the quote
+        ("{{ '}}' }}{{ d }}", "  \n d "),
+        ("{{ 'it' }} it's {{ d }}", "  \n d "),  # a quote between blocks begins no text
+        ("{{ 'open }} {{ d }}", ""),
+        ("{# open {{ d }}", ""),
+    ],
+)
+def test_code_has_no_quoted_texts(text: str, code: str):
+    assert code_of(text) == code
