@@ -134,8 +134,7 @@ function parts(question) {
 }
 
 // The share of a section's title that the question has: "what is a bundle" is that title, and "verify" is not in it.
-function covered(asked, title) {
-  const names = new Set(asked.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
+function covered(names, title) {
   return title.size ? [...title].filter((one) => names.has(one)).length / title.size : 0;
 }
 
@@ -156,9 +155,10 @@ function scores(asked) {
       share.set(at, (share.get(at) || 0) + idf);
     }
   }
+  const names = new Set(asked.flatMap(({ found }) => [...found.keys()].flatMap((term) => term.split(" "))));
   for (const [at, score] of total) {
     const { boost, title } = sections[at];
-    total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * (1 + HEADING * covered(asked, title)));
+    total.set(at, score * (share.get(at) / all) ** COVERAGE * boost * (1 + HEADING * covered(names, title)));
   }
   return total;
 }

@@ -75,8 +75,9 @@ def test_end_tokens_of_generation(tmp_path: Any, stated: Any, lora: Any, words: 
 
 
 def weights(rows: int) -> bytes:
-    header = json.dumps({"model.embed_tokens.weight": {"dtype": "F32", "shape": [rows, 2], "data_offsets": [0, 0]}})
-    return struct.pack("<Q", len(header)) + header.encode()
+    size = rows * 8
+    header = json.dumps({"model.embed_tokens.weight": {"dtype": "F32", "shape": [rows, 2], "data_offsets": [0, size]}})
+    return struct.pack("<Q", len(header)) + header.encode() + bytes(size)
 
 
 def test_another_vocab_size_than_the_weights_is_refused(tmp_path: Any) -> None:

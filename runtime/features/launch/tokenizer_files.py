@@ -8,7 +8,6 @@ embeddings, and generation_config.json may name other end tokens than the rows.
 import json
 import os
 import re
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -20,8 +19,6 @@ CONTROL = re.compile(r"<\|[^|<>{}'\"\s]+\|>|<(?:start|end)_of_turn>")
 """Matches a control token in a chat template, such as `<|im_end|>`."""
 EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight", "tok_embeddings.weight")
 """Endings of the names of embeddings in a checkpoint."""
-LARGEST_HEADER = 2**27
-"""The largest header of a safetensors file in bytes; the library refuses larger ones."""
 TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
 
 
@@ -174,25 +171,22 @@ def embeddings(folder: str) -> int | None:
 
 def stored_embeddings(folder: str) -> tuple[str, int] | None:
     """The name and the number of rows of the embeddings in the safetensors files; None if they are not found."""
+    from safetensors import SafetensorError, safe_open
+
     index = _json(folder, "model.safetensors.index.json").get("weight_map")
     names = index if isinstance(index, dict) else {"": "model.safetensors"}
     files = {str(file) for name, file in names.items() if not name or name.endswith(EMBEDDINGS)}
     for file in sorted(files):
-        for name, one in _header(os.path.join(folder, os.path.basename(file))).items():
-            if name.endswith(EMBEDDINGS) and isinstance(one, dict) and len(one.get("shape", ())) == 2:
-                return name, int(one["shape"][0])
+        try:
+            with safe_open(os.path.join(folder, os.path.basename(file)), framework="pt") as weights:
+                found = [one for one in weights.keys() if one.endswith(EMBEDDINGS)]  # noqa: SIM118 - not a dict
+                shapes = {one: weights.get_slice(one).get_shape() for one in found}
+        except (OSError, SafetensorError):  # loading the model reports a file that cannot be read
+            continue
+        for name, shape in shapes.items():
+            if len(shape) == 2:
+                return name, int(shape[0])
     return None
-
-
-def _header(path: str) -> dict[str, Any]:
-    """The names, types and shapes of the tensors in a safetensors file. Empty if it cannot be read."""
-    try:
-        with open(path, "rb") as handle:
-            (size,) = struct.unpack("<Q", handle.read(8))
-            found = json.loads(handle.read(min(size, LARGEST_HEADER)))
-    except (OSError, ValueError, struct.error, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _json(folder: str, name: str) -> dict[str, Any]:
