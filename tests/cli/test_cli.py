@@ -177,6 +177,7 @@ def test_json_of_compile_stays_json(tmp_path):
 # -- closed and broken streams --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_closed_standard_output(tmp_path):
     root = put(tmp_path, {"a.xp": WRONG})
     for command in ("check a.xp", "compile a.xp", "explain XP201", "--version"):
@@ -191,6 +192,7 @@ def test_a_closed_standard_output(tmp_path):
         assert done.returncode in (0, 1, 2)
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(tmp_path):
     root = put(tmp_path, {"a.xp": "= 1\n" * 5000})
     process = subprocess.Popen([*XPC, "check", "a.xp"], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -202,6 +204,7 @@ def test_a_reader_that_goes_away(tmp_path):
     assert process.returncode in (1, 2)
 
 
+@pytest.mark.slow
 def test_a_working_directory_that_is_missing(tmp_path):
     root = put(tmp_path, {"gone/x": ""})
     script = f'cd gone && rm -r ../gone && "$0" -m xpc.compiler.cli check {root}/a.xp'

@@ -210,6 +210,7 @@ def test_a_column_of_numbers_in_a_csv_file_is_no_text():
     assert of("prompt,completion\n?,\n", "prompt_completion", "rows.csv").wrong == (0, "`completion` is empty")
 
 
+@pytest.mark.slow
 def test_rows_are_counted():
     assert rows.count(source("{}\n\n{}\n{}")) == 3
     assert rows.count(source("[{}, {}]", path="rows.json")) == 2

@@ -27,6 +27,7 @@ def test_small_files_are_compared_exactly(own: range | list[int], other: range |
     assert of(own).shared(of(other)) == share
 
 
+@pytest.mark.slow
 def test_large_files_are_estimated() -> None:
     train = of(range(20_000))
     assert len(train.sketch) == SKETCH

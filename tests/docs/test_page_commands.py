@@ -242,6 +242,7 @@ def test_every_command_of_xpc_runs(location):
     assert ran >= 50
 
 
+@pytest.mark.slow
 def test_what_is_run_elsewhere_is_run_there():
     for pattern, test in ELSEWHERE.items():
         text = read(os.path.join("tests", test))

@@ -75,6 +75,7 @@ def test_every_engine_has_other_words():
     assert tuple(ALSO_CALLED) == ENGINES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_only_the_engine_in_question_is_imported(engine, tmp_path):
     root = put(tmp_path, {"run.xp": spec(LAUNCH[engine])})

@@ -186,6 +186,7 @@ def test_other_launchers_have_no_job():
     assert codes(checked(spec("launch local(partition=main)")), "error") == ["XP890"]
 
 
+@pytest.mark.slow
 def test_the_scripts_pass_shellcheck(tmp_path):
     program = SHELLCHECK if os.path.exists(SHELLCHECK) else shutil.which("shellcheck")
     if program is None:

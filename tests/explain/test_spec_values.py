@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from case_support import spec
 
 from xpc.compiler.explain.spec_values import spec_values
 
 
+@pytest.mark.slow
 def test_all_values_begin_with_the_model_and_the_data(tmp_path: Path) -> None:
     path = tmp_path / "t.xp"
     path.write_text(spec())

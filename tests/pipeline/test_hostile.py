@@ -122,6 +122,7 @@ def test_texts_of_every_kind_in_every_slot(slot, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_run_and_nothing_is_written_elsewhere(tmp_path):
     """Compile a bundle full of hostile texts, dry-run its launcher, and compare both folders before and after."""
     evil = "$(touch pwned) `touch pwned`"
@@ -293,6 +294,7 @@ def test_epochs_without_measure():
     compiled(spec(train="qwen2.5-3b on infinity-instruct for 5e-324 epochs"))
 
 
+@pytest.mark.slow
 def test_long_lists_and_many_rows():
     text = spec("data mix {\n" + "  capybara\n" * 2000 + "}", train="qwen2.5-3b on mix for 3 epochs")
     found = checked(text)

@@ -279,6 +279,7 @@ def test_plan_lists_the_changes(batch, title, tmp_path, monkeypatch) -> None:
         assert change["verdict"] == "fits"
 
 
+@pytest.mark.slow
 def test_the_recipes_fit() -> None:
     """People have trained these recipes, so xpc must not refuse them."""
     folder = os.path.join(ROOT, "specs")

@@ -54,6 +54,7 @@ def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
     assert statistics.median(found) <= 0.3
 
 
+@pytest.mark.slow
 def test_the_stated_range_holds_for_sources_that_it_was_not_made_from() -> None:
     """For each source, the range is computed from the other sources, and compared with the source's own runs.
 

@@ -69,6 +69,7 @@ def test_a_spec_is_rehearsed_once(repository: Path, monkeypatch: pytest.MonkeyPa
     assert rehearsed(monkeypatch)[0] == ["a.xp"]
 
 
+@pytest.mark.slow
 def test_only_what_changed_since_the_base(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (repository / "sub" / "b.xp").write_text(written(batch="gbs=64 micro=8", save='save "out/b"'))
     commit("second")

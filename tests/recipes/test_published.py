@@ -47,6 +47,7 @@ def test_a_target_that_cannot_take_it_says_why(recipe: str, target: str) -> None
     assert errors(checked(spec_for(recipe, target), SPECS)) == RECIPES[recipe]["refused"][target]
 
 
+@pytest.mark.slow
 def test_every_entry_of_the_tables_is_used() -> None:
     keys = {key for recipe in RECIPES for key in published(recipe)}
     keys |= {

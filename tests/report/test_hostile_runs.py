@@ -191,6 +191,7 @@ def test_a_run_names_no_bundle_of_this_machine_without_its_digest(location: Path
     assert json.loads(text)["runs"][0]["bundle"] is None
 
 
+@pytest.mark.slow
 def test_many_events_are_thinned(location: Path) -> None:
     out = run(location)
     put(out, {"metrics.jsonl": lines([{"step": one, "loss": float(one % 7)} for one in range(50_000)])})

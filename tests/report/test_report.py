@@ -240,6 +240,7 @@ def test_a_sweep_is_its_members(location: Path) -> None:
     assert report(parse(["s.bundle"]))[0].count("has not run yet") == 4
 
 
+@pytest.mark.slow
 def test_members_have_the_order_of_the_spec_and_are_found_in_their_output_folder(location: Path) -> None:
     put(location, {"s.xp": SPEC.replace('save "out"', 'save "out/s"\nsweep { lr = [5e-4, 1e-4, 1e-3] }')})
     assert main(["compile", "s.xp", "-o", "s.bundle"]) == 0

@@ -205,6 +205,7 @@ def test_values_of_the_spec() -> None:
     ) == Amount("share", 0.7)
 
 
+@pytest.mark.slow
 def test_plain_sft_loads_nothing_of_the_methods() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/support'); from compile_support import checked, SEED; checked(SEED); "

@@ -369,6 +369,7 @@ def test_a_thousand_members_are_checked_with_names_of_their_own():
     assert not found.problems
 
 
+@pytest.mark.slow
 def test_rows_of_the_data_are_read_once_for_all(tmp_path, monkeypatch):
     from xpc.compiler.files.workspace import Workspace as Files
 

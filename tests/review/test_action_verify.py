@@ -77,6 +77,7 @@ def foreign(bundle: Path) -> None:
     (bundle / "bundle.toml").write_bytes(sealed(text.rpartition(b"# The lines above: ")[0]))
 
 
+@pytest.mark.slow
 def test_a_complete_chain_is_verified(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status = verify(ALL)
     lines = capsys.readouterr().out.splitlines()
@@ -122,6 +123,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", slow_but(CHANGES, ("a member", "a finished run", "a stale bundle").__contains__))
 def test_a_change_of_the_chain_fails_in_the_action(what: str, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change, words = CHANGES[what]
@@ -133,6 +135,7 @@ def test_a_change_of_the_chain_fails_in_the_action(what: str, root: Path, capsys
     assert (status > 0, words in out) == (True, True), out
 
 
+@pytest.mark.slow
 def test_an_old_bundle_of_another_version_stays(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     foreign(root / "specs" / "s.bundle" / "members" / "lr=1e-05")
     shutil.rmtree(root / "specs" / "out")
@@ -150,6 +153,7 @@ def test_an_old_bundle_of_another_version_stays(root: Path, capsys: pytest.Captu
     assert "specs/x.bundle: was written by xpc 0.0.1 and is unchanged" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_hook_verifies_what_the_changed_files_belong_to(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify(["--", "specs/alone.xp", "README.md"]) == 0
     assert capsys.readouterr().out == "no bundle, lock or run to verify\n"
@@ -163,6 +167,7 @@ def test_a_hook_verifies_what_the_changed_files_belong_to(root: Path, capsys: py
     assert "x.bundle: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_hook_verifies_the_bundles_of_specs_that_read_a_changed_file(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +188,7 @@ def test_a_hook_verifies_the_bundles_of_specs_that_read_a_changed_file(
     assert '"learning_rate": 1e-05, but the spec compiles to "learning_rate": 3e-05' in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_repository_without_bundles_has_nothing_to_verify(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # with --all, the glob `specs/al*.xp` selects the folder `specs`, and so the bundle in it
     assert verify(["--all", "--", "specs/al*.xp", "specs/models"]) == 0
@@ -191,6 +197,7 @@ def test_a_repository_without_bundles_has_nothing_to_verify(root: Path, capsys: 
     assert capsys.readouterr().out == "no bundle, lock or run to verify\n"
 
 
+@pytest.mark.slow
 def test_the_comment_says_which_specs_it_leaves_out(root: Path) -> None:
     edit(root / "specs/x.xp", ("save", "seed 9\nsave"))
     edit(root / "specs/s.xp", ("1e-5", "3e-5"))

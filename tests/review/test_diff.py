@@ -232,6 +232,7 @@ def repository(tmp_path):
     return root
 
 
+@pytest.mark.slow
 def test_a_revision_uses_bases_and_templates_of_its_commit_and_untracked_data(repository):
     done = xpc("diff", "HEAD:specs/t.xp", "specs/t.xp", "--exit-code", cwd=repository)
     assert (done.returncode, difference(done)) == (0, "the same run\n")
@@ -247,6 +248,7 @@ def test_a_revision_uses_bases_and_templates_of_its_commit_and_untracked_data(re
     assert "zero2 -> zero3" in out.split("\n")[0]
 
 
+@pytest.mark.slow
 def test_members_of_a_sweep_use_the_files_of_the_commit(repository):
     with open(os.path.join(repository, "specs", "t.xp"), encoding="utf-8") as handle:
         put(repository, {"specs/s.xp": handle.read() + "sweep { seed = [1, 2] }\n"})
@@ -475,6 +477,7 @@ def test_long_lists_of_removed_keys_are_folded(tmp_path):
     assert out.count("-> absent") <= 6
 
 
+@pytest.mark.slow
 def test_a_move_to_another_stack_names_what_it_fixes(tmp_path):
     root = put(tmp_path, {"a.xp": SEED + "target trl-0.18\n", "b.xp": SEED + "target trl-1.16\n"})
     shown = xpc("upgrade", "a.xp", "--target", "trl-1.16", cwd=root).stdout.decode()

@@ -113,6 +113,7 @@ def test_a_long_difference_is_cut(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) < 400
 
 
+@pytest.mark.slow
 def test_this_process_does_not_import_jinja(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] == "jinja2"]:
         monkeypatch.delitem(sys.modules, name)

@@ -64,18 +64,21 @@ def form(text):
     return format_file(file)
 
 
+@pytest.mark.slow
 def test_spacing_is_not_kept():
     for seed in range(200):
         text = generator.spec(f"spaced-{seed}")
         assert form(spaced(text, random.Random(seed))) == form(text)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
 def test_generated_specs_keep_their_meaning(location, seed):
     canonical(generator.spec(f"fmt-{seed}"), location)
 
 
+@pytest.mark.slow
 def test_comments_of_generated_specs_stay():
     for seed in range(100):
         lines = generator.spec(f"comments-{seed}").rstrip("\n").split("\n")

@@ -55,6 +55,7 @@ def compared() -> int:
     return diff.run(diff.parse(["main:specs/a.xp", "specs/a.xp", "--exit-code"]))[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["base", "rows", "link"])
 def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
     """These changes were once missed: the comment said `No run changes`, because `diff` read the working tree's rows
@@ -73,6 +74,7 @@ def test_changes_behind_a_link_are_seen(what: str, linked: Path) -> None:
     assert [(one.path, one.kind) for one in entries(".", "main")] == [("specs/a.xp", "changed")]
 
 
+@pytest.mark.slow
 def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: Path) -> None:
     """A submodule was once read from the working tree for both sides, so `diff` printed `the same run` and the comment
     `No run changes`.
@@ -104,6 +106,7 @@ def test_a_submodule_is_read_at_the_commit_of_each_side(linked: Path, tmp_path: 
         compared()
 
 
+@pytest.mark.slow
 def test_a_pointer_of_lfs_is_its_file(linked: Path) -> None:
     """The commit contains the pointer; the file is in the working tree, or in the store of Git LFS."""
     rows = (ROW * 8).encode()
@@ -169,6 +172,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", slow_but(CHANGES, ("a file behind two links", "a pointer of LFS").__contains__))
 def test_a_change_behind_links_in_a_model(what: str, model: Path) -> None:
     CHANGES[what]()

@@ -348,6 +348,7 @@ def test_specs_that_inherit_train_are_grouped_by_the_line_of_the_base(house):
     assert text.count("<details>") == 2
 
 
+@pytest.mark.slow
 def test_a_lock_that_changes_with_a_base_is_not_hidden_in_its_group(house):
     """The comment once hid the change of the lock: it said only `specs/b.xp: the same hours and memory`."""
     lock = '[lock]\nformat = 1\nxpc = "1"\ntarget = "trl-1.16"\n\n[environment."requirements.txt"]\nasked = []\n'

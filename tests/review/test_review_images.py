@@ -172,6 +172,7 @@ def test_check_reads_no_image(location: Path) -> None:
     assert run(location, "check", "x.xp")[0] == 0
 
 
+@pytest.mark.slow
 def test_diff_says_which_image_differs(location: Path) -> None:
     committed()
     assert compared("main:x.xp", "x.xp") == ("the same run\n", 0)

@@ -275,6 +275,7 @@ def test_edits_of_a_sweep(tmp_path):
     nothing_wrong(edits, "sweep", bundle + ".before", bundle, lambda draw: f"members/{draw.choice(members)}")
 
 
+@pytest.mark.slow
 def test_edits_of_the_launcher_and_the_list_of_a_sweep(tmp_path):
     root = put(tmp_path, {"t.xp": SWEEP, "chat.jinja": MARKED})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0

@@ -172,6 +172,7 @@ def test_model_next_to_a_sweep_is_found_from_every_member(tmp_path):
     assert verified(os.path.join(root, "t.bundle"), cwd=tmp_path)[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", ["", "launch slurm(time=1h)\n"])
 def test_launch_files_of_a_sweep_are_compared(launch, tmp_path):
     root = put(tmp_path, {"t.xp": spec("sweep {\n  lr = [2e-6, 1e-6]\n}\n" + launch)})
@@ -200,6 +201,7 @@ def python_with(folder, versions):
     return path
 
 
+@pytest.mark.slow
 def test_the_packages_of_an_interpreter(tmp_path):
     root = put(tmp_path, {"t.xp": SEED})
     assert xpc("compile", "t.xp", cwd=root).returncode == 0
@@ -215,6 +217,7 @@ def test_the_packages_of_an_interpreter(tmp_path):
     assert verified("t.bundle", "--env", "--python", "/no/python", cwd=root)[0] == 2
 
 
+@pytest.mark.slow
 def test_packages_of_vllm_are_checked_too(tmp_path):
     out = tmp_path / "x.bundle"
     path = os.path.join(REPOSITORY, "specs", "qwen2.5-1.5b-openr1-math-grpo-8xh100.xp")

@@ -64,6 +64,7 @@ def chain(location, *words):
     return done.returncode, (done.stdout + done.stderr).decode().splitlines()
 
 
+@pytest.mark.slow
 def test_a_complete_chain(location):
     status, lines = chain(location)
     assert lines[0].startswith("commit "), lines
@@ -95,6 +96,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", slow_but(BROKEN, ("a spec", "a bundle", "a run's weights").__contains__))
 def test_a_broken_link_of_the_chain(what, location):
     name, old, new, line = BROKEN[what]
@@ -108,6 +110,7 @@ def test_a_broken_link_of_the_chain(what, location):
     assert lines[0].endswith("differs from it"), lines
 
 
+@pytest.mark.slow
 def test_a_lock_has_a_line(location):
     xpc("lock", "specs/x.xp", cwd=str(location))
     status, lines = chain(location)
@@ -115,6 +118,7 @@ def test_a_lock_has_a_line(location):
     assert status == 1
 
 
+@pytest.mark.slow
 def test_links_pipes_and_hidden_folders_are_not_entered(location, tmp_path):
     os.symlink("/", location / "root")
     os.symlink(location / "specs" / "x.xp", location / "link.xp")
@@ -123,6 +127,7 @@ def test_links_pipes_and_hidden_folders_are_not_entered(location, tmp_path):
     assert chain(location)[0] == 0
 
 
+@pytest.mark.slow
 def test_without_git_and_with_nothing_there(location, tmp_path):
     shutil.rmtree(location / ".git")
     assert chain(location)[1][0].endswith(": not in a commit")
@@ -145,6 +150,7 @@ def test_a_spec_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     assert lines[2].endswith("z.xp: compiles")
 
 
+@pytest.mark.slow
 def test_nested_folders_are_walked_without_recursion(tmp_path):
     path = str(tmp_path)
     for _ in range(300):

@@ -78,6 +78,7 @@ def test_a_short_run_is_judged_at_its_end(tmp_path: Path) -> None:
     assert checker(tmp_path, varied(FEWEST - 1, grad_norm=0.0), last=FEWEST - 1) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_learns_is_not_reported(tmp_path: Path) -> None:
     assert checker(tmp_path, varied(100)) == []
     assert checker(tmp_path, [*varied(20), *varied(20, lr=0.0)]) == []  # a schedule may end at 0

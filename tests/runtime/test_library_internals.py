@@ -52,6 +52,7 @@ cannot import from there. It compares what it computes with the public functions
 """
 
 
+@pytest.mark.slow
 def test_only_library_internals_touches_them() -> None:
     for path in RUNTIME.rglob("*.py"):
         if path.parent != INTERNALS:
@@ -108,6 +109,7 @@ def overridden() -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_readme_names_everything_that_is_touched() -> None:
     readme = (RUNTIME / "README.md").read_text(encoding="utf-8")
     names = set().union(*(private(path) for path in INTERNALS.glob("*.py"))) | overridden()

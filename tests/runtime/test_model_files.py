@@ -110,6 +110,7 @@ def test_unchanged_files_are_read_once(location: Path, monkeypatch: pytest.Monke
     assert read == ["model.safetensors"]
 
 
+@pytest.mark.slow
 def test_the_entries_are_those_of_the_compiler(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiler and launch use the same cache of digests: a launch after `compile` hashes no file, and neither does
     `verify --quick` after a launch.
@@ -164,6 +165,7 @@ def test_the_compiler_and_the_run_mean_the_same_files(location: Path) -> None:
     assert extra.keys() & set(stated) == {"notes.txt", "parts/a.json", "parts/b/c.json"}
 
 
+@pytest.mark.slow
 def test_a_model_of_links(location: Path, tmp_path: Path) -> None:
     """The launch once called each file behind a link to a folder missing, so it refused an unchanged model."""
     put(tmp_path / "store", {"a.safetensors": b"w" * 400, "b/c.json": "{}", "b/d/e.json": "{}"})

@@ -299,6 +299,7 @@ def test_a_world_size_that_is_no_number_is_one_sentence() -> None:
         bundles.check_world(RUN, {"WORLD_SIZE": "two"})
 
 
+@pytest.mark.slow
 def test_the_output_folder_is_never_reused_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_folder, "LOCK_SECONDS", 0)  # a killed run may hold the lock a moment longer
     out = tmp_path / "out"

@@ -33,6 +33,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     return pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("raised", "visible", "words"),
     [
@@ -145,6 +146,7 @@ def test_what_a_deepspeed_was_built_with(tmp_path: Path, monkeypatch: pytest.Mon
     assert deepspeed._prebuilt() == set()
 
 
+@pytest.mark.slow
 def test_what_compiles_an_extension(torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch.utils import cpp_extension
 

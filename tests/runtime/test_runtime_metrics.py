@@ -78,6 +78,7 @@ def test_other_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "only --preflight" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_wrong_world_stops_before_anything_is_imported(tmp_path: Path) -> None:
     write(str(tmp_path), plan("tiny", [source("d.jsonl")], world=2))
     main = os.path.join(str(tmp_path), "trainer", "main.py")
@@ -96,6 +97,7 @@ def test_the_runtime_never_imports_the_compiler() -> None:
         assert not [line for line in lines if "xpc." in line and "import" in line], path
 
 
+@pytest.mark.slow
 def test_everything_that_the_runtime_imports_is_pinned() -> None:
     import ast
 

@@ -85,6 +85,7 @@ def test_nodes_that_agree_pass_and_the_port_is_free(
     assert [name for name in os.listdir(os.path.dirname(bundle.output_dir)) if name.startswith(".xpc")] == []
 
 
+@pytest.mark.slow
 def test_findings_are_reported_by_node_0_with_their_nodes(bundle: Bundle, port: int) -> None:
     seats, host = [rendezvous(rank, port, 3) for rank in range(3)], socket.gethostname()
     output = hold(seats, [bundle] * 3, [["no disk"], ["no disk", "no GPU"], ["no disk", "no data"]])
@@ -227,6 +228,7 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
     assert output == ["", ""]
 
 
+@pytest.mark.slow
 def test_bundles_and_versions_that_differ_are_named(bundle: Bundle, port: int, tmp_path: Path) -> None:
     other = made(tmp_path / "other")
     with open(os.path.join(other.folder, "accelerate.yaml"), "a", encoding="utf-8") as handle:
@@ -281,6 +283,7 @@ def test_a_clock_is_compared_within_the_round_trip() -> None:
     assert node_protocol.receive(node) == {}
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_off_is_a_warning(
     bundle: Bundle, port: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

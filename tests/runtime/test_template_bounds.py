@@ -40,6 +40,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat_template, "SECONDS", 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", ["", "x", "{% set y = 1 %}"])
 def test_a_template_that_does_not_end_stops_the_launch(inner: str) -> None:
     start = time.monotonic()
@@ -48,6 +49,7 @@ def test_a_template_that_does_not_end_stops_the_launch(inner: str) -> None:
     assert time.monotonic() - start < 20
 
 
+@pytest.mark.slow
 def test_a_template_that_does_not_end_for_a_row_stops_the_launch() -> None:
     template = "{% if messages|length > 2 %}" + NESTED + "{% endif %}" + PLAIN
     made = tokenizer(template)
@@ -101,6 +103,7 @@ def test_a_shorter_limit_decides(limited: Any) -> None:
         limited.render_jinja_template(forever)
 
 
+@pytest.mark.slow
 def test_a_process_that_tokenizes_has_the_limit(limited: Any) -> None:
     with multiprocessing.get_context("fork").Pool(1) as pool, pytest.raises(RunError, match="may never end"):
         pool.apply(_rendered)

@@ -96,6 +96,7 @@ def test_many_files_are_a_sentence(top: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (done.returncode, b"has more than 1 files, too many for xpc" in done.stderr) == (2, True), done
 
 
+@pytest.mark.slow
 def test_a_spec_of_20_mib_hides_no_other_spec(top: Path) -> None:
     put(top, {"large.xp": SPEC + "# x\n" * 5 * 2**20})
     git(top, "add", "-A")

@@ -93,6 +93,7 @@ def misleading(name: str, clause: str | None) -> str:
     return "" if right else f"{name} in {clause}: {first}"
 
 
+@pytest.mark.slow
 def test_setting_outside_of_its_clause_suggests_its_clause():
     assert [found for name in NAMES if (found := misleading(name, None))] == []
 

@@ -92,6 +92,7 @@ def probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "run.tune"
 
 
+@pytest.mark.slow
 def test_probes_differ_in_what_computes_the_same_alone(probes: Path) -> None:
     plans = [payload(probes, number) for number in range(1, 5)]
     assert not (probes / "5.bundle").exists()
@@ -150,6 +151,7 @@ def test_what_was_measured_is_read_and_offered_as_a_diff(probes: Path, tmp_path:
     assert "corrected by 2 measurements" in text
 
 
+@pytest.mark.slow
 def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(probes: Path, tmp_path: Path) -> None:
     assert tuned("run.xp", "--read", "run.tune")[1] == 1  # no probe has finished
     for number, seconds in ((1, 0.5), (2, 0.7), (3, 0.501)):

@@ -56,11 +56,12 @@ class Range:
 
     def concerns(self, spec: Spec) -> bool:
         """Whether the range applies to the spec."""
+        if self.default_of is None and not spec.written(self.path):
+            return False
         adapter = spec.adapter if spec.lora else ""
         params = spec.model.facts.params if spec.model.facts is not None else 0
         return (
-            (self.default_of is not None or spec.written(self.path))
-            and (not self.methods or spec.text("method") in self.methods)
+            (not self.methods or spec.text("method") in self.methods)
             and (not self.optimizers or spec.text("optimizer") in self.optimizers)
             and (not self.adapters or adapter in self.adapters)
             and (not self.losses or not set(spec.losses).isdisjoint(self.losses))
