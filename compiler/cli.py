@@ -128,8 +128,8 @@ PLAIN = {"allow_oom": False, "format": "full", "deny": None}
 
 
 def _options(arguments: list[str]) -> argparse.Namespace | SimpleNamespace:
-    """Parse the options of a command line. `check` with only file names, the most frequent one, is parsed without
-    argparse, which is slow to import.
+    """Parse the options of a command line. The most frequent command, `check FILE...` without options, is parsed
+    without argparse, which is slow to import.
     """
     if arguments[:1] == ["check"] and arguments[1:] and not any(one.startswith("-") for one in arguments):
         return SimpleNamespace(command="check", files=arguments[1:], **PLAIN)

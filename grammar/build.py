@@ -1,7 +1,7 @@
 """Regenerate the parser tables: `python -m xpc.grammar.build`.
 
-This needs Lark, which the extra `dev` installs. It also needs `interegular`, with which Lark finds terminals that match
-the same text (in its strict mode).
+This needs the packages Lark and `interegular`, which the extra `dev` installs. In its strict mode, Lark uses
+`interegular` to find two terminals that can match the same text.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ class _Checker:
             return
         if "\n" in self.file.source.slice(Span(start, block.statements[0].span.start)):
             return
-        # imported here, because few specs contain such a block
+        # imported here, because few specs have a one-line block that does not end on its line
         from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 
         self._written = end

@@ -38,8 +38,9 @@ class Edit:
 
 @record
 class Diagnostic:
-    """A finding. It has a code, a slug and a severity; a message of one clause; the locations that the message is
-    about; a help that says what to write instead; and edits that write it.
+    """A finding: its code, slug (short name) and severity, a message of one clause, and the locations in the source.
+
+    `help` says what to write instead, and `edits` are the replacements that do so.
     """
 
     code: str

@@ -1,8 +1,8 @@
-"""Read a sentence that stands below a clause, that begins with another verb, or that lacks its model or its data, so
-that the rest of the file is checked in the same round.
+"""Read a faulty `train` line, so that the rest of the file can be checked in the same round.
 
-Imported only for a file with such an error: the parser reads the first two as a clause, and the error says what to
-write.
+There are three kinds of faulty lines: the line stands below a clause, it begins with another verb (`finetune M on D`),
+or it lacks its model or its data. The parser reads the first two kinds as a clause. The error itself is reported by
+`checks.py` or by the parser. This module is imported only for a file with such an error.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ PARTS = re.compile(
 def late_sentence(
     source: Source, text: str, errors: Sequence[Diagnostic]
 ) -> tuple[Train | None, tuple[Diagnostic, ...]]:
-    """Return a pair: the sentence that the first error of this kind names, with the spans of the original text, and
-    what is wrong in it. The sentence is None if it is not complete.
+    """Read the `train` line at which one of `errors` found a line below a clause or with another verb.
+
+    Return a pair: the sentence, whose spans refer to the original text, and the errors inside of it. The sentence is
+    None if it cannot be parsed.
     """
     for error in errors:
         if error.primary is None or error.related:
@@ -42,7 +44,7 @@ def late_sentence(
         start, end = line_bounds(text, written.start, written.start)
         line = spaces(text[:start]) + text[start:end]
         if error.code == codes.INCOMPLETE_SENTENCE.code and error.edits:
-            # another verb, or none: `train` is written over it, and over the spaces before it
+            # the line begins with another verb or with no verb; `train` overwrites the verb and the spaces before it
             after = written.end if error.edits[0].span == written else written.start
             if after < len("train "):
                 return None, ()
@@ -61,8 +63,10 @@ def late_sentence(
 
 
 def incomplete_sentence(source: Source, text: str) -> tuple[Train | None, tuple[Diagnostic, ...]]:
-    """Return a pair: the sentence without a model or without data in a text, and what is wrong in its options. The name
-    of a missing part is empty. The sentence is None if the line has another error.
+    """Read a `train` line that lacks its model or its data, such as `train on D for 3 epochs`.
+
+    Return a pair: the sentence, in which the missing name is empty, and the errors in the rest of the line. The
+    sentence is None if the line has another error.
     """
     for start in (found.start() for found in re.finditer(r"^[ \t]*train\b", text, re.MULTILINE)):
         start, end = line_bounds(text, start, start)

@@ -1,5 +1,5 @@
-"""Convert the parse tree (`lalr.Node`) to the syntax tree (`tree.File`). The functions are recursive. They cannot
-exceed Python's limit, because `scan` limits the depth of brackets.
+"""Convert the parse tree (`lalr.Node`) to the syntax tree (`tree.File`). The functions are recursive, but they cannot
+exceed Python's recursion limit, because `scan` limits how deep brackets are nested.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from xpc.grammar.scan import line_bounds
 from xpc.grammar.sentence_messages import in_sentence, sentence_repair
 from xpc.grammar.source import Source, Span
 
-# for each keyword or punctuation mark, the text that says what must follow it
 IN_A_BLOCK = "settings after a text go into a block: `{ name = value }`"
+# maps a keyword or punctuation mark to the error for a text that ends after it: code, message, what to write
 _AFTER = {
     "TRAIN": (codes.INCOMPLETE_SENTENCE, "expected a model after `train`", "train MODEL on DATA"),
     "ON": (codes.INCOMPLETE_SENTENCE, "expected a dataset after `on`", "train MODEL on DATA"),
@@ -43,8 +43,7 @@ _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d)(?::(\d\d))?")
 class Failure:
     """A syntax error: its diagnostic, and the offset at which the parser stopped.
 
-    `repair` is an edit that does not change the length of the text. After it, the parser can go on, so that the rest of
-    the line is checked, too.
+    `repair` is an edit after which the parser can read the rest of the line. It does not change the length of the text.
     """
 
     offset: int
@@ -138,7 +137,7 @@ def _before(text: str, offset: int) -> Span | None:
     """The span of the last word before an offset, on the same line. None if there is no such word."""
     line = text.rfind("\n", 0, offset) + 1
     found = re.finditer(r'"[^"]*"|[A-Za-z0-9_./:@%+\-]+|[^\s]', text[line:offset])
-    words = list(takewhile(lambda word: word[0] != "#", found))  # a comment has no words of the spec
+    words = list(takewhile(lambda word: word[0] != "#", found))  # words in a comment do not count
     return Span(line + words[-1].start(), line + words[-1].end()) if words else None
 
 
@@ -347,7 +346,7 @@ def _closed(text: str, start: int) -> int | None:
 
 def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
     """Return a repair that replaces parentheses by the braces which `diagnostic` suggests, at the end of a clause's
-    line. None if it suggests none, or if a block may not stand there.
+    line. None if `diagnostic` suggests no braces, or if a block is not allowed at this place.
     """
     if [edit.text for edit in diagnostic.edits] != [" { ", " }"]:
         return None

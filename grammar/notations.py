@@ -24,7 +24,7 @@ PART = re.compile(r"[:@][\w.\-]+")
 
 
 def of_another_notation(location: ParserPosition, text: str) -> Diagnostic | None:
-    """The error for an illegal character that belongs to another notation. None if it belongs to none that is known."""
+    """The error for an illegal character of a known other notation, such as `:=` or `$NAME`; None for all others."""
     code, character, at = codes.UNEXPECTED_CHARACTER, location.shown, location.span.start
     mark = MARK.match(text, at)
     if mark is not None and location.before and (mark[0] != ">" or location.word == "="):

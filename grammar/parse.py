@@ -44,13 +44,13 @@ def parse(source: Source) -> tuple[File, tuple[Diagnostic, ...]]:
     file, misplaced = check(lifter.file(tree, seen.comments))
     late = (codes.SECOND_SENTENCE.code, codes.INCOMPLETE_SENTENCE.code)
     if file.train is None and any(one.code in late for one in misplaced):
-        # imported only here, because few files have a sentence below a clause, or one that begins with another verb
+        # imported here, because few files have a `train` line below a clause or a first line with another verb
         from xpc.grammar.late_sentence import late_sentence
 
         train, wrong = late_sentence(source, text, misplaced)
         file, misplaced = evolve(file, train=train), (*misplaced, *wrong)
     if file.train is None and any(one.code == codes.INCOMPLETE_SENTENCE.code for one in errors):
-        # imported only here, because few files have a sentence without a model or data
+        # imported here, because few files have a `train` line without a model or data
         from xpc.grammar.late_sentence import incomplete_sentence
 
         train, wrong = incomplete_sentence(source, _without(seen.text, (*hidden, *source.damage)))
@@ -85,8 +85,8 @@ def _without(text: str, hidden: tuple[Span, ...]) -> str:
 
 
 def _parse_all(source: Source, seen: Scan, text: str) -> tuple[Node | None, list[tuple[int, int]], list[Diagnostic]]:
-    """Return three things: the tree of everything that can be parsed, the spans of blocks in whose first line there is
-    an error, and the errors.
+    """Return the tree of all statements that can be parsed, the spans of the blocks whose first line has an error, and
+    the errors.
     """
     found: list[Diagnostic] = []
     dropped: list[tuple[int, int]] = []
@@ -125,8 +125,8 @@ def _region(text: str, seen: Scan, offset: int) -> tuple[int, int]:
 
 def _blank(text: str, seen: Scan, start: int, end: int, dropped: list[tuple[int, int]]) -> str:
     """Replace the lines of a statement by spaces, but keep the braces of the text balanced: a `}` that closes an
-    earlier block stays, and a `{` is replaced together with its `}`. What is between these two braces is checked for
-    errors as before, but does not become a part of the tree.
+    earlier block stays, and a `{` is replaced together with its `}`. The parser still reads the contents of a block
+    that loses its braces, so errors in it are reported; `dropped` gets the block, which the tree then omits.
     """
     characters = list(text)
     characters[start:end] = spaces(text[start:end])

@@ -26,7 +26,7 @@ _REQUIRED = object()
 
 
 class Field:
-    """A field of a record: its type as it is written, its default, and whether `repr` shows it."""
+    """A field of a record: its annotation, its default, and whether `repr` shows it."""
 
     __slots__ = ("default", "factory", "kind", "kw_only", "repr")
 

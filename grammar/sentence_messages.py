@@ -115,8 +115,10 @@ def _joined_length(location: ParserPosition, amount: str, unit: str, span: Span)
 
 
 def sentence_repair(location: ParserPosition, text: str) -> Edit | None:
-    """Return a repair, of the same length, for two errors of the first line, so that the rest of the file is checked:
-    another word instead of `on`, and a length without its unit, which is left out. None for other errors.
+    """Return an edit after which the first line can be parsed, so that the rest of the file is checked, or None.
+
+    Two errors can be repaired: another word instead of `on` (`train M using D`) is replaced by `on`, and a length
+    without its unit (`for 3 with lora`) is replaced by spaces. The edit does not change the length of the text.
     """
     at = location.span.start
     line, end = line_bounds(text, at, at)

@@ -76,8 +76,8 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """Further meanings of a name that names the settings `rows`: it may also be a word of the language, a choice, a
-    reward, or an argument of a library.
+    """Further meanings of the name of the settings `rows`. The name may also be a keyword, a choice, a reward, or an
+    argument of a library.
     """
     chosen = bare_choices().get(name)
     output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""

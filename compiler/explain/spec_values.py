@@ -1,5 +1,5 @@
-"""`xpc explain FILE` and `FILE:SETTING`: the values of a spec, where each of them comes from, and the keys of the
-bundle that it becomes.
+"""`xpc explain FILE` and `xpc explain FILE:SETTING`: the values of a spec, the origin of each value, and the keys of
+the bundle that get it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ WRITTEN = ("model", "data", "extra")
 
 
 def spec_values(path: str, name: str = "") -> str:
-    """All values of a spec. If `name` is a setting, a choice (`zero2`) or a clause (`memory`), only the values that
-    belong to this name.
+    """Print all values of a spec, or only those of `name`: a setting, a choice (`zero2`) or a clause (`memory`).
 
     Raises UsageError for an unknown name, with the nearest one, and SpecError if the spec has errors.
     """
@@ -67,8 +66,8 @@ def _rows(name: str) -> list[Setting]:
 
 
 def value_here(checked: Checked, path: str) -> str:
-    """The value of a setting in a checked spec as text, with its origin and the keys that it becomes. "" if the setting
-    has no value.
+    """The value of a setting in a checked spec as text, with its origin and the keys of the bundle that get it. "" if
+    the setting has no value.
     """
     if checked.spec is None or path not in checked.spec.values:
         return ""

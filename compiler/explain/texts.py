@@ -84,7 +84,7 @@ def _of_source(row: Setting) -> str:
     """The text for a setting of a single data source, which is written next to the source in a `data` block."""
     from xpc.compiler.suggest.typed_form import typed
 
-    # a separate column of prompts may contain a turn of the user, or a text that the completion continues
+    # `context` and `chat` are settings of a data source with separate columns for prompt and completion
     ref = "alpaca" if row.name in ("context", "chat") else "smoltalk"
     # in a mixture with shares, every source needs a share
     rest = ", capybara(share=30%)" if row.name == "share" else ""

@@ -44,14 +44,16 @@ WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker", "sta
 
 @record
 class Request:
-    """Says which rows to prepare: the first `n` rows of each source, only the row with the number `row`, or `n` random
-    rows that are drawn with the seed `random`.
+    """The rows that the worker should prepare: the first `n` rows of each source, the single row with the index `row`,
+    or `n` random rows with the seed `random`.
 
-    `choice` is `first`, or a choice for which many rows must be tokenized: the `longest` rows, rows that are truncated
-    (`cut`), or the rows of the first steps in their `order`. `scan` says which rows are tokenized together and counted:
-    a number of rows of each source, `all`, `local` (all rows of local sources, and the first rows of sources on the
-    hub), or None if nothing is counted. If `rewards` is true, the reward functions are called. If `trust_code` is true,
-    the tokenizer's own code may run. `member` is the name of a sweep's member; by default, the first member is used.
+    - `choice`: `first`, or a choice for which many rows are tokenized: the `longest` rows, truncated rows (`cut`), or
+      the rows of the first steps (`order`).
+    - `scan`: the rows that are tokenized together and counted. It is a number of rows of each source, `all`, `local`
+      (all rows of local sources, and the first rows of sources on the hub), or None to count nothing.
+    - `rewards`: whether the reward functions are called.
+    - `trust_code`: whether the tokenizer's own code may run.
+    - `member`: the name of a sweep's member; None is the first member.
     """
 
     n: int = 3

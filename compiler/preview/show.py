@@ -251,9 +251,7 @@ def _turn(turn: Mapping[str, Any], bears_loss: bool) -> str:
 
 
 def shown_lines(content: str, complete: bool) -> list[str]:
-    """The lines of a text, with control characters escaped. If a line ends with a line break, the two characters `\n`
-    are printed at its end.
-    """
+    """The lines of a text, with control characters escaped. A line break is shown as the two characters `\\n`."""
     if len(content) > SHOWN and not complete:
         half = SHOWN // 2
         between = f"... {len(content) - 2 * half:,} characters ..."

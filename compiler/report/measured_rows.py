@@ -93,7 +93,7 @@ def _hours(run: RunRecord | None, one: BundleRecord | None) -> Row:
 
 
 def _slow(run: RunRecord) -> str:
-    """A phrase that says why a run took longer than planned. It follows from the run's measurements."""
+    """Why a run took longer than planned, according to its measurements: `12 % of training waited for data`."""
     seconds = table(run.measured.get("seconds"))
     training = number(seconds.get("train")) or 0.0
     aside = sum(number(seconds.get(name)) or 0.0 for name in ("evaluate", "save"))

@@ -15,10 +15,10 @@ MOST_LINKS = 40
 
 
 def below(names: Sequence[str], path: str) -> Sequence[str]:
-    """Those of the sorted paths that are below a folder."""
+    """Select the paths below a folder from sorted paths, by binary search."""
     if path in ("", "."):
         return names
-    return names[bisect_left(names, path + "/") : bisect_left(names, path + "0")]  # "0" follows "/"
+    return names[bisect_left(names, path + "/") : bisect_left(names, path + "0")]  # "0" is the character after "/"
 
 
 def followed(path: str, link: Callable[[str], str | None]) -> Iterator[str]:

@@ -89,7 +89,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The verdict on the differences, one of VERDICTS. Different findings alone are no difference."""
+        """The verdict on the differences, one of VERDICTS. Findings that only one of the runs has do not count."""
         if self.settings or self.follows or self.arguments or self.renamed or self.models:
             return DIFFERS
         if any(one.name.startswith(CONTENT) for one in self.files):
@@ -175,7 +175,7 @@ def changes(one: Spec, other: Spec) -> tuple[list[Change], list[Change]]:
         texts = _shown(path, before), _shown(path, after)
         change = Change(path, *texts, why, (_scalar(before), _scalar(after)))
         (settings if stated else follows).append(change)
-    # the sources themselves have changed, and not a setting
+    # if no setting in READING has changed, the spec itself states the changes in `read`, at a source
     if READING.isdisjoint(each.name for each in settings):
         return [*settings, *read], follows
     return settings, [*read, *follows]

@@ -47,7 +47,9 @@ def verify_run(folder: str, out: str, steps: int | None) -> tuple[str, int]:
 
 
 def _malformed(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Iterator[str]:
-    """The names of values whose type is not the one that a run writes. A run whose method generates counts no rows."""
+    """The names of values in summary.json that are missing or have another type than the run writes. The value `data`
+    (counts of rows) may be missing for a method that generates.
+    """
     counts = ("steps", "sequences", "world")
     yield from (name for name in counts if type(summary.get(name)) is not int)
     yield from (name for name in ("arguments", "versions") if not isinstance(summary.get(name), dict))

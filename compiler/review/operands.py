@@ -87,8 +87,8 @@ class Run:
 
     @cached_property
     def digests(self) -> Mapping[str, str]:
-        """The digest of each file that a run may read. A file on disk is read for this; for any other file, the digest
-        is that of the text that compiling would write.
+        """The digest of each file that a run may read. Files on disk are read. For other files, the digest is computed
+        from the text that compiling the spec writes.
 
         Bytecode is included, unless the program makes Python ignore it. Folders that the compiler did not write are
         listed, but their files are not read.
@@ -108,7 +108,7 @@ class Run:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Files on disk whose digest differs from the digest in the manifest, or of which only one has a digest."""
+        """Files that differ from the manifest: their digest is another one, or only disk or manifest has the file."""
         if self.tree is None:
             return ()
         found = self.tree.listed

@@ -17,7 +17,7 @@ from xpc.grammar.record import field, mutable, record
 SETTINGS = (
     "safe.bareRepository=explicit",
     "protocol.allow=never",
-    # "" means false to every version of git; versions before 2.36 take `false` for the name of a program
+    # "" turns the file monitor off in every version of git; before 2.36, git would start a program named `false`
     "core.fsmonitor=",
     f"core.hooksPath={os.devnull}",
 )
@@ -148,7 +148,7 @@ def _answer(command: list[str], given: bytes, most: int, folder: str, environmen
     parts, left = list[bytes](), most + 1
     with ExitStack() as opened:
         source = subprocess.DEVNULL
-        if given:  # a pipe would have to be written and read at the same time
+        if given:  # with a pipe, this process would have to write the input and read the output at the same time
             file = opened.enter_context(TemporaryFile())
             file.write(given)
             file.seek(0)

@@ -26,9 +26,9 @@ from xpc.runtime.features.launch.model_folder import LEVELS
 class RevisionWorkspace(Workspace):
     """The workspace of a spec in a commit. Files of the commit are copied into the temporary folder `mirror`.
 
-    `paths` maps each path, relative to the top folder, to the file that stands for it, in `mirror` or in the working
-    tree; for a folder to which a link leads, the path ends with a slash. `tracked` has the sorted names of the files in
-    git's index, by the top folder of the repository, as far as indexes were read.
+    `paths` maps a path, relative to the top folder, to the file that is read instead: a copy in `mirror`, or the file
+    in the working tree. The path of a folder that a symbolic link names ends with a slash. `tracked` maps the top
+    folder of a repository to the sorted names of the files in git's index; it has the indexes that were read so far.
     """
 
     commit: Commit = field(kw_only=True)
@@ -114,8 +114,8 @@ class RevisionWorkspace(Workspace):
         return path
 
     def _put_files(self, folder: str, path: str, names: Sequence[str], place: tuple[Commit, str]) -> None:
-        """Copy files of a folder. A link to a folder stays a link, to the copy of that folder, so that links which lead
-        back to a folder above end. A file that is not copied is linked.
+        """Copy files of a folder. A link to a folder becomes a link to the copy of that folder. Otherwise, a link to a
+        folder above itself would be copied without end. For a file that is not copied, a link is made.
         """
         place[0].read(*names)
         for one in names:
@@ -126,8 +126,8 @@ class RevisionWorkspace(Workspace):
                 os.symlink(found, copy)
 
     def _linked_folder(self, name: str, place: tuple[Commit, str]) -> str | None:
-        """The copy of the folder to which a link leads, without what is more than LEVELS deep. None for everything else
-        than a link to a folder in the same commit.
+        """If `name` is a link to a folder of the same commit, copy the files of the folder, at most LEVELS deep, and
+        return the path of the copy. Otherwise None.
         """
         commit, root = place
         if commit.link(name) is None:

@@ -24,9 +24,8 @@ class RunLength:
     """The length of one run. `samples` is the number of all sequences that are trained on, and `rows` the number of
     rows in one epoch. `epochs` is the number of epochs that the spec states.
 
-    A quantity that is unknown is None. This is so for the rows of most datasets, and for the number of sequences after
-    packing. `group` is the number of completions per prompt. `each` is `group` times the number of iterations in which
-    a completion is trained on.
+    An unknown quantity is None, such as the rows of most datasets, or the number of sequences after packing. `group` is
+    the number of completions per prompt. `each` is `group` times the number of iterations over a completion.
     """
 
     steps: int | None
@@ -118,8 +117,8 @@ class RunLength:
         return bool(self.epochs and other.epochs and self.data == other.data)
 
     def _pace(self) -> float:
-        """How many optimizer steps follow from one row; with packing, from one token. By this number, two runs over the
-        same rows can be compared.
+        """The number of optimizer steps per row, or with packing per token. The ratio of this number between two runs
+        over the same rows is the ratio of their steps.
         """
         return (self.epochs or 0) * self.each / self.gbs / (self.seq if self.packed else 1)
 

@@ -115,7 +115,7 @@ def _difference_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
 
 
 def _argument_sections(one: Difference) -> Iterator[tuple[str, list[str]]]:
-    """Yield the sections of the changed arguments. Between two stacks, those that only one of them has stand apart."""
+    """Yield the sections of the changed arguments. Arguments that only one of two stacks has get separate sections."""
     single = [each for each in one.arguments if one.across and ABSENT in (each.before, each.after)]
     for stack, side in zip(one.stacks, ("before", "after"), strict=True) if one.across else ():
         only = [(getattr(each, side), each) for each in single if getattr(each, side) != ABSENT]

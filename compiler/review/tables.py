@@ -72,7 +72,7 @@ def _json(text: str) -> dict[str, object]:
 def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
     if isinstance(table, dict) and table:
         for key, value in table.items():
-            # a key with a dot must not look like a key in a table
+            # a key that contains a dot is quoted, because a dot also separates a table's name and its key
             name = json.dumps(key) if not key or "." in key or '"' in key else key
             yield from _flat(value, f"{prefix}.{name}" if prefix else name)
     else:
@@ -80,9 +80,10 @@ def _flat(table: object, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def _yaml(text: str) -> dict[str, object]:
-    """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as JSON. A
-    line in another form, such as the second line of a value, becomes an entry of its own. So does a line with another
-    indentation than the lines above it, and a key that occurs twice, for which YAML would use the last.
+    """Read accelerate.yaml, which is nested one level deep. Its numbers, flags and quoted strings are parsed as JSON.
+
+    Some lines become entries of their own, `line 12`: a line of another form, such as the second line of a value; a
+    line with another indentation than the lines above it; and the second occurrence of a key.
     """
     out: dict[str, object] = {}
     block, indent, blocks = "", "", set[str]()
@@ -110,8 +111,8 @@ def _yaml(text: str) -> dict[str, object]:
 
 
 def _scalar(text: str) -> object:
-    """A value of YAML: a number, a flag or a text. A text without quotes that may be anything else to YAML, as `no` may
-    be a flag and `2001-01-01` a date, is not equal to the same text in quotes.
+    """Parse a value of YAML: a number, a flag or a text. YAML may read an unquoted text as another type: `no` as a flag,
+    `2001-01-01` as a date. Such a text is returned as `{"without quotes": text}`, unequal to the same text in quotes.
     """
     try:
         return json.loads(text)

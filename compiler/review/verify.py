@@ -33,7 +33,7 @@ EPILOG = (
 
 
 class OtherVersionError(UsageError):
-    """A bundle whose files are those of its manifest was written by another version of xpc."""
+    """Raised if another version of xpc wrote the bundle, so that its spec cannot be compiled again for comparison."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

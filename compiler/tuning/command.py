@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     if options.html is not None:
         _write(options.html, plans, given)
     reported = form(plans)
-    # the plans are of one run on several kinds of hardware, so their totals would mean nothing
+    # no totals with `--on`: its plans are alternatives, the same run on several kinds of hardware
     if form is markdown and len(plans) > 1 and not options.on:
         reported += f"\n{totals(plans)}"
     if form is not as_json:  # JSON escapes control characters, which names of files may contain
@@ -94,8 +94,9 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
 
 
 def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumptions:
-    """Return the assumptions with an average number of tokens in a row, as counted by `launch.sh --prepare` or `xpc
-    preview --rows`. If `--tokens` states the average, it is not replaced.
+    """Return the assumptions of the command line, with the average row length in tokens if it was counted.
+
+    `launch.sh --prepare` and `xpc preview --rows` count it. A length that `--tokens` states is not replaced.
     """
     if given.tokens is not None:
         return given
@@ -128,8 +129,8 @@ def _write(path: str, plans: Sequence[Plan], given: Assumptions) -> None:
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:
-    """Compile a spec, perhaps for other hardware, and return its run, or the members of its sweep. If it does not
-    compile, the errors are reported, and the result is empty.
+    """Compile a spec, for other hardware if `hardware` is given, and return its run or the members of its sweep. If the
+    spec does not compile, the errors are printed and the list is empty.
     """
     if hardware is not None:
         data, name = _moved(name, hardware, path), f"{name.removesuffix('.xp')} on {hardware}.xp"

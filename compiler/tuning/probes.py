@@ -3,7 +3,8 @@ that should be fastest according to the plan.
 
 All probes compute the same numbers. They differ in the micro-batch and the accumulation (for the same global batch), in
 recomputation, or in the stage of ZeRO. Lengths, rows, the loss and the trained parameters are the same. The learning
-rate is constant, so that a run of 20 steps is legal. Nothing is saved, evaluated, sent to a tracker or pushed.
+rate is constant, because the spec's warmup or decay may need more than 20 steps. Nothing is saved, evaluated, sent to a
+tracker or pushed.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ KEPT = tuple(row.path for row in children("launch") if not row.engines)
 
 
 def candidates(spec: Spec) -> list[Change]:
-    """The plan's three best changes that fit, the fastest first. If the plan predicts no speed, they are the changes
-    with the fewest settings. The unchanged run comes first, unless it is one of the three.
+    """The changes to try: the three fastest, according to the plan, that fit in memory. If the plan predicts no speed,
+    the three that change the fewest settings. If the unchanged run is not one of the three, it is added as the first.
     """
     now = plan(spec)
     legal = legality(spec, error_codes)
@@ -72,8 +73,8 @@ def _near(spec: Spec) -> list[int]:
 
 
 def probe(spec: Spec, settings: Settings, save: str) -> CheckedSpec | list[Diagnostic]:
-    """Return the spec of a probe: the spec with changed settings, which writes to the folder `save`. If a rule refuses
-    it, the result is the errors.
+    """Return the spec of a probe: `spec` with changed settings and the output folder `save`. If a rule refuses the
+    probe, return the errors instead.
     """
     found = changed(spec, settings)
     short: dict[Path, object] = {

@@ -151,8 +151,8 @@ def evaluated(plan: Plan) -> str:
 
 
 def duration(span: Span, of: str = "") -> str:
-    """Write a duration in hours with its range, `133.1 (102.4 to 190.1) hours`. Less than an hour is written in
-    minutes. `of` stands before the unit: it is `GPU-` or "".
+    """Write a duration with its range, such as `133.1 (102.4 to 190.1) hours`. Durations below an hour are written in
+    minutes. `of` is "", or `GPU-` for GPU-hours.
     """
     if span.value >= 1:
         return f"{hours(span)} {of}hours"

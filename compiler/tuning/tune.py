@@ -156,7 +156,7 @@ def _read(
     """Return a pair. Its first item is the lines to print: a table of the probes' measurements, and the best change.
     Its second item is the exit status.
     """
-    # the measurements of a probe stand for the complete run with the same change
+    # a measurement is stored with the spec of the complete run with this change, not with the probe's spec of 20 steps
     readings = {
         one.number: reading(one.change.plan.spec, one.files, one.out, f"probe {one.number} of {spec.name}")
         for one in found

@@ -1,5 +1,5 @@
-"""Write the rows for a rehearsal. They are the first rows of the user's files; for a source that this machine lacks,
-made-up rows in its format.
+"""Write the rows for a rehearsal: the first rows of the user's files, and made-up rows in the same format for a source
+that this machine lacks.
 """
 
 from __future__ import annotations

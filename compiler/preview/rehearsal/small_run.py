@@ -1,5 +1,5 @@
-"""Rehearse one spec. This makes a small version of its experiment (its twin), its rows and a small model, and then runs
-all steps in a warm interpreter.
+"""Rehearse one spec: write its twin (a small version of the experiment), a few rows and a small model, and run all
+steps in a warm interpreter, which has already imported the libraries.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            # the warnings are dropped, because the error below explains them
+            # no row is left, so one error replaces the warnings about the single rows
             self.findings = [one for one in self.findings if one.step != "rows and masks"]
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")
@@ -229,8 +229,8 @@ class Rehearsal:
         return spec.get("save.every") == EVERY and spec.get("save.resume") != "never" and spec.flag("save.full_state")
 
     def written(self, name: str) -> str:
-        """Write the bundle to a folder of its own, called by this name, so that each run has its own output. Returns
-        the path of the bundle.
+        """Write a copy of the bundle to the new folder `name`, so that each run has its own output. Returns the path of
+        the copy.
         """
         location = os.path.join(self.folder, name)
         os.mkdir(location)

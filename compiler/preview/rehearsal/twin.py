@@ -161,7 +161,7 @@ def _shown(path: str, value: object) -> str:
 
 def twin_of(spec: CheckedSpec, here: Callable[[DataSource], bool], rows_at_hand: bool = False) -> Twin:
     """Make the small version of a checked spec. `here` returns whether the rows of a source are on this machine.
-    `rows_at_hand` is true if the user gives rows for the sources that are not.
+    `rows_at_hand` is true if the user gives a file of rows for the missing sources.
     """
     draft = _Draft(spec)
     for path, why in OMITTED.items():

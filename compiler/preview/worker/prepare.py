@@ -187,7 +187,9 @@ def _excluded(session: Session, row: Mapping[str, Any], at: int) -> list[int]:
 def _turns(
     session: Session, trainer: Any, one: TokenSequence, row: Mapping[str, Any], at: int
 ) -> tuple[list[str], list[str], list[str | None]]:
-    """For the turns of a sequence: their roles, their contents, and the texts rendered up to the end of each turn."""
+    """Return three lists with an entry for each turn of a sequence: its role, its content, and the conversation
+    rendered up to its end (None if the template cannot render this part).
+    """
     talks = session.bundle.row_format().conversations(row)
     if talks:
         turns = talks[min(at, len(talks) - 1)]

@@ -50,7 +50,7 @@ def progress(say: Say) -> Iterator[None]:
                 say(f"{what}: {seen[0]:,} of {total:,}")
             return function(*given, **named)
 
-        # `Dataset.map` reads the names of the function's parameters only if the call asks for neither indices nor ranks
+        # `Dataset.map` passes rows, indices and ranks by position, so `counting` needs no parameter names
         return real(self, counting, *args, **kwargs)
 
     datasets.Dataset.map = mapped

@@ -108,16 +108,16 @@ def sequences(session: Session, trainer: Any, capture: Capture, index: int = 0) 
     batch = trainer.data_collator([row])
     if "prompt_input_ids" in batch and "chosen_input_ids" in batch and "chosen_labels" not in batch:
         return _forward_pair(trainer, batch, full)
-    if "chosen_labels" in batch:  # orpo and cpo make such batches
+    if "chosen_labels" in batch:  # a batch of orpo or cpo
         made = [_labelled(name, batch, f"{name}_input_ids", f"{name}_labels", None) for name in CHOICES]
         for one, length in zip(made, capture.full_lengths(), strict=False):
             one.full_length = length
         return made
-    if "completion_labels" in batch:  # kto makes such batches before trl 1.0
+    if "completion_labels" in batch:  # a batch of kto before trl 1.0
         return [_labelled("answer", batch, "completion_input_ids", "completion_labels", full.get("answer"))]
-    if "input_ids_chosen" in batch:  # reward makes such batches before trl 0.24
+    if "input_ids_chosen" in batch:  # a batch of reward before trl 0.24
         return [_plain(name, batch, f"input_ids_{name}", f"attention_mask_{name}", full) for name in CHOICES]
-    if "completion_mask" in batch:  # dpo and kto make such batches
+    if "completion_mask" in batch:  # a batch of dpo or kto
         names = CHOICES if len(batch["input_ids"]) == 2 else ("answer",)
         return [_masked(name, batch, at, full.get(name)) for at, name in enumerate(names)]
     if "labels" in batch:
@@ -206,15 +206,15 @@ def _forward_pair(trainer: Any, batch: Any, full: Mapping[str, list[int]]) -> li
 
 
 def _prompts(session: Session, trainer: Any, row: Mapping[str, Any]) -> list[TokenSequence]:
-    """The prompt from which an online method generates, as the trainer's own code prepares it. If some batches are
-    trained on the rows' own answers, the prompt with this answer.
+    """The prompt from which an online method generates, as the trainer's own code prepares it. Distillation may also
+    train on the answer in the row; the sequence is then the prompt with this answer.
     """
     import torch
 
     batch = trainer.data_collator([row])
-    if isinstance(batch, Mapping) and "labels" in batch:  # distillation with `lmbda` below 1
+    if isinstance(batch, Mapping) and "labels" in batch:  # this is distillation with `lmbda` below 1
         return [_labelled("answer", batch, "input_ids", "labels", None)]
-    if isinstance(batch, Mapping) and "prompts" in batch:  # distillation before trl 1.0
+    if isinstance(batch, Mapping) and "prompts" in batch:  # this is distillation before trl 1.0
         kept, _ = _kept(batch["prompts"][0], batch["prompt_attention_mask"][0])
         return [TokenSequence("prompt", kept, [False] * len(kept), None)]
     many = int(getattr(trainer, "num_generations", 1) or 1)

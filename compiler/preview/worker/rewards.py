@@ -1,5 +1,5 @@
-"""Call the reward functions of a run on a row, as TRL does. Each gets three answers: an empty one, a made-up one, and
-the row's own.
+"""Call the reward functions of a run on a row, as TRL does. Each function gets an empty answer and a made-up one. If it
+reads a text column of the row, such as `solution`, it also gets this text as an answer, plain and in `\\boxed{}`.
 """
 
 import asyncio
@@ -64,8 +64,9 @@ def _calls() -> Any:
 def _values(
     session: Session, function: Callable[..., Any], row: Mapping[str, Any], name: str
 ) -> tuple[dict[str, float | None], str | None]:
-    """The value of a reward function for each answer. If the function fails, or returns something that cannot be used,
-    also a sentence that says so; otherwise None.
+    """Return a pair: the value of a reward function for each answer, and None. If the function fails or returns an
+    unusable result, there are no values, and the second item is the error message. If the call takes too long, there
+    are no values and no error message.
     """
     column = next((one for one in _parameters(function) if isinstance(row.get(one), str) and one != "prompt"), None)
     answers = [EMPTY, MADE_UP, *([column, f"{BOXED} {column}"] if column else [])]

@@ -23,7 +23,7 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # the path is removed so that libraries do not import modules of the bundle by accident
+        del sys.path[0]  # otherwise, a library could import a file of the bundle in place of a package
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class

@@ -14,7 +14,7 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    # the folder is removed from the path so that libraries do not import modules of this folder by accident
+    # otherwise, a library could import a file next to this folder in place of a package of the same name
     del sys.path[0]
 
 from . import session as sessions
@@ -24,7 +24,7 @@ def main() -> int:
     """Handle one request. The exit status is 0 if an answer was written, even if it is an error message."""
     request = json.load(sys.stdin)
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="backslashreplace")
-    os.dup2(2, 1)  # what the libraries print goes elsewhere, so that it does not mix with the answer
+    os.dup2(2, 1)  # the libraries now print to standard error, so their output does not mix with the answer
 
     def send(kind: str, value: Any) -> None:
         output.write(json.dumps({kind: value}) + "\n")

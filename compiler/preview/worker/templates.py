@@ -1,4 +1,6 @@
-"""Findings about the chat template that are not about one row: what it writes changes, or its prompts have no end."""
+"""Find three problems of a chat template: its output contains the current date or a random value, it changes the order
+of the turns, or its prompts do not end with the beginning of an answer.
+"""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -18,11 +20,11 @@ class Clock:
 
     @classmethod
     def now(cls, *_: object) -> "Clock":
-        """The date of today."""
+        """A clock, whose only method is `strftime`."""
         return cls()
 
     def strftime(self, _: str) -> str:
-        """The date as text."""
+        """Return DATE, for any format."""
         return DATE
 
 
@@ -52,8 +54,8 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def moved(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each conversation in which the template writes a question or an answer before an earlier
-    one. The place of a system prompt is left to the template.
+    """Yield a sentence for each conversation whose user and assistant turns the template writes in another order. The
+    template may write the system prompt anywhere.
     """
     comparison, render = session.core("row_comparison"), session.tokenizer.apply_chat_template
     for messages in session.bundle.row_format().conversations(row):

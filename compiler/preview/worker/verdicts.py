@@ -187,7 +187,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
     if last is not None and last in turns and last not in kept:
         yield verdict("XP595", f"the answer{name} is cut away: {limit:,} of the row's {many:,} tokens are kept", help)
         return
-    if not one.cut:  # how many tokens are lost is known, but not which
+    if not one.cut:  # the number of lost tokens is known, but not their positions
         yield verdict("XP596", f"the sequence{name} is cut: {limit:,} of its {many:,} tokens are kept", help)
         return
     end = one.head + limit
@@ -234,12 +234,14 @@ def lost(session: Session, row: Mapping[str, Any]) -> list[Verdict]:
 
 
 def _of_template(session: Session, row: Mapping[str, Any]) -> Iterator[Verdict]:
-    """Report a chat template that writes other tokens at another time, or prompts that end within the user's turn."""
+    """Report a chat template that writes the date or a random value, that changes the order of the turns, or whose
+    prompts end within the user's turn.
+    """
     for what in templates.changing(session, row):
         yield verdict("XP529", what, "write a text into the chat template in place of the changing value")
     for what in templates.moved(session, row):
         found = verdict("XP599", what, "write the turns in the order of the row, or name another chat_template")
-        yield {**found, "severity": "warning"}  # no run stops for it
+        yield {**found, "severity": "warning"}  # only a warning, because a run does not stop at such a row
     what, stops = templates.prompt_end(session)
     if what:
         found = verdict("XP528", what, "end the chat template with the beginning of an answer, as `chatml` does")

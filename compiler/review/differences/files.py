@@ -37,8 +37,8 @@ class FileChange:
 
 
 def is_prose(name: str) -> bool:
-    """Whether changes of a file never change the run. This is so for Markdown, for the manifest, and for the spec,
-    because the values of the spec are compared separately.
+    """Whether the file is Markdown, the manifest or the spec, whose changes do not count as changes of the run. The
+    values in the spec are compared separately.
     """
     return name in (MANIFEST, "spec.xp") or (name.endswith(".md") and not name.startswith(CONTENT))
 

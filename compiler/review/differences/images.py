@@ -67,7 +67,7 @@ def described(was: Mapping[str, Entry], now: Mapping[str, Entry]) -> str:
 
 
 def moved(was: Entry, now: Entry) -> str:
-    """How an image has changed: `20,481 -> 20,490 bytes`. If the sizes are equal, the old and the new digest."""
+    """Describe how an image has changed: `20,481 -> 20,490 bytes`, or both digests if the sizes are equal."""
     if was is None or now is None:
         return "was not there, and is now" if was is None else "was there, and is not now"
     if was[0] != now[0]:

@@ -22,10 +22,10 @@ STATED = "sha256:"
 
 
 def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
-    """The files of local models that differ. Equal paths name the same file, which is not read.
+    """The files of local models that differ. If both runs name a file by the same path, the file is not read.
 
-    Only folders that both runs use are compared, because another folder is another model. A folder without files in one
-    run is not compared, because it need not exist on this machine.
+    Only the folders that both runs use are compared, because another folder is another model. If one of the runs has no
+    files for a folder, the folder may be on another machine, and is not compared.
     """
     found = []
     for was, now in _shared(one, other):
@@ -48,8 +48,8 @@ def without_digests(one: Run, other: Run) -> str:
 
 
 def unused_digest(one: Run, other: Run) -> str:
-    """A file whose digests differ between the manifests of two runs, and that is not a file of a run's local model. The
-    launch does not check the digest of such a file. Empty if there is no such file.
+    """The first file with different digests in the two manifests that does not belong to a local model of the run. The
+    launch does not check the digest of such a file. "" if there is none.
     """
     was, now = (
         {name: stated for name, stated in run.models.items() if not name.startswith(_folders(run))}
@@ -63,8 +63,8 @@ def _folders(run: Run) -> tuple[str, ...]:
 
 
 def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Two mappings for each folder of a local model that both runs use: from each file to its digest in bundle.toml
-    (`sha256:...`), or to its path.
+    """Yield a pair of mappings for each local model that both runs use. For each run, the mapping has the files of the
+    model with their digests in bundle.toml (`sha256:...`), or with their paths.
     """
     for folder in local_models(one.spec):
         if folder in local_models(other.spec):

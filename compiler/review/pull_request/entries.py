@@ -108,15 +108,15 @@ def entries(folder: str, base: str, prices: Prices | None = None) -> Iterator[En
 
 
 def excluded_copies(count: int) -> str:
-    """A message about `count` specs that are left out, because each is the `spec.xp` of a bundle. The message goes on
-    after the name of the first of these specs.
+    """A message about `count` specs that are not compared, because each is the `spec.xp` of a bundle. The message is
+    printed after the name of the first of these specs.
     """
     more = f" and {count - 1:,} more are the specs of bundles" if count > 1 else " is the spec of a bundle"
     return f"{more.lstrip()}; only `xpc verify` compares {'them' if count > 1 else 'it'}"
 
 
 def matching(pattern: str) -> list[str]:
-    """The files that a glob matches, sorted. A path without special characters, or of a file that exists, is itself."""
+    """The files that a glob matches, sorted. If `pattern` is an existing path or has no wildcards, only `pattern`."""
     if glob.has_magic(pattern) and not os.path.exists(pattern):
         return sorted(glob.glob(pattern, recursive=True))
     return [pattern]
@@ -208,8 +208,8 @@ class _Comparer:
         return UncheckedOperand(path, data, name, workspace, "").check(name)
 
     def after(self, path: str, name: str = "") -> Operand:
-        """The spec in the working tree. It is checked under the name that it had at the merge base, so that a new name
-        is no difference.
+        """The spec in the working tree. A renamed spec is checked under its old `name`, so that the new name does not
+        count as a difference.
         """
         with open_operand(os.path.join(self.repository.top, path)) as one:
             return evolve(one, title=path).check(name or one.name)

@@ -125,6 +125,6 @@ def _touched(repository: Repository, specs: Specs, found: FolderContents, change
 
 
 def _from_here(repository: Repository, found: FolderContents) -> FolderContents:
-    """The same specs, bundles and runs, by paths relative to the working directory."""
+    """Convert the paths in `found`, which are relative to the repository's top, to the working directory."""
     here = repository.from_here
     return FolderContents([*map(here, found.specs)], [*map(here, found.bundles)], [*map(here, found.runs)])

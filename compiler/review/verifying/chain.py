@@ -136,9 +136,7 @@ def _commit(folder: str) -> Iterator[Line]:
 
 
 def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
-    """The files of the working tree that the commit has only as a Git LFS pointer, and whose contents are those that
-    the pointer stands for.
-    """
+    """The files in the working tree that are equal to those of the commit, which has only Git LFS pointers to them."""
     location, out = commit.repository, set[str]()
     sizes = location.sizes(commit.files[name][1] for name in names)
     small = [name for name in names if sizes.get(commit.files[name][1], lfs.MOST + 1) <= lfs.MOST]
@@ -152,10 +150,10 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
 
 
 def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
-    """Lines on whether a spec compiles, and whether its lock is current. Without `compiles`, only the latter."""
+    """Lines on whether a spec compiles, and whether its lock is current. If not `compiles`, only the line on the lock."""
     try:
         yield from _spec(path, quick) if compiles else _lock(path, quick)
-    except UsageError as error:  # print the lines on other specs in any case
+    except UsageError as error:  # an error in one spec must not hide the lines on the others
         yield str(error) if path in str(error) else f"{path}: {error}", 1
 
 

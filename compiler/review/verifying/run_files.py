@@ -96,7 +96,7 @@ def _is_excluded(name: str) -> bool:
 def _is_inside(name: str) -> bool:
     try:
         written = b"\0" not in os.fsencode(name)
-    except UnicodeEncodeError:  # half of a surrogate pair, which no name has
+    except UnicodeEncodeError:  # the name has half of a surrogate pair, so no file can have this name
         written = False
     return (
         written

@@ -79,9 +79,10 @@ def warm() -> None:
 def _look_up(transformers: Any) -> None:
     """Cache the results of slow look-ups, which each run would repeat.
 
-    They are: the metadata of packages; the operators of DeepSpeed, for which it starts a C compiler; the NUMA nodes,
-    for which DeepSpeed searches for numactl at each gradient; transformers' renamings of weights; and transformers'
-    list of models.
+    - the metadata of packages
+    - the operators that DeepSpeed can build on this machine; to find out, it starts a C compiler
+    - the NUMA nodes; DeepSpeed searches for the program numactl at each gradient
+    - transformers' list of models, and its table of renamed weights
     """
     importlib.metadata.metadata = cache(importlib.metadata.metadata)
     if "deepspeed" in sys.modules:
@@ -104,7 +105,7 @@ def forked(prepare: Callable[[], str]) -> int:
     pid = os.fork()
     if pid:
         return pid
-    status = 70  # this is the exit status unless something below sets another one
+    status = 70  # the exit status if the program cannot be prepared or run
     try:
         os.setsid()
         main = prepare()
@@ -119,7 +120,7 @@ def forked(prepare: Callable[[], str]) -> int:
             traceback.print_exc()
             status = 1
         threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()  # these functions are run because trackers write their last lines in them
+        atexit._run_exitfuncs()  # os._exit below skips exit functions, in which trackers write their last lines
     except BaseException:
         traceback.print_exc()
     finally:
@@ -143,7 +144,7 @@ def child(job: dict[str, Any], rank: int, port: int) -> int:
         os.environ.update(job["environ"])
         main = str(job["program"] or os.path.join(job["bundle"], "trainer", "main.py"))
         sys.argv = [main, *job["words"]]
-        sys.path.insert(0, os.path.dirname(main))  # Python itself adds this folder when it runs a program
+        sys.path.insert(0, os.path.dirname(main))  # as Python does when it runs a program as a file
         return main
 
     return forked(prepare)
@@ -272,7 +273,7 @@ def as_command(requested: dict[str, Any], files: list[int]) -> str:
     os.closerange(3, 1 << 16)  # this also closes the files of the server
     os.environ.clear()
     os.environ.update(requested["environ"])
-    # huggingface_hub reads these variables only when it is imported, so its values are set here
+    # huggingface_hub reads the environment only when it is imported, so it is imported again
     importlib.reload(sys.modules["huggingface_hub.constants"])
     sys.executable, sys.argv = requested["python"], requested["words"]
     sys.path[0] = os.path.dirname(sys.argv[0])

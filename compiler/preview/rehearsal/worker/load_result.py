@@ -16,7 +16,7 @@ ZERO = ("lora_B", "oft_", "vera_lambda_b", "hada_w2_b", "miss_block")
 
 
 def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
-    """Load the trained model and its tokenizer. ``question`` is the JSON object that the module describes."""
+    """Load the trained model and its tokenizer. ``question`` is the JSON object of the module's docstring."""
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
     maker = AutoModelForSequenceClassification if question["scores"] else AutoModelForCausalLM

@@ -63,7 +63,7 @@ def end_with_launcher() -> None:
     """
     import ctypes
 
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL))  # 1 is PR_SET_PDEATHSIG
 
 
 if __name__ == "__main__":
