@@ -146,7 +146,7 @@ class Hub:
         return data
 
     def _answer(self, path: str) -> bytes | BaseException:
-        """The body of an answer, cut after LARGEST + 1 bytes. If an exception was raised, the exception."""
+        """Return the body of an answer, at most LARGEST + 1 bytes of it. An exception is returned, and not raised."""
         try:
             with self.opener.open(Request(self.endpoint + path, headers=self.headers), timeout=SECONDS) as answer:
                 data: bytes = answer.read(LARGEST + 1)

@@ -57,7 +57,7 @@ def check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
     """Read, parse, resolve and check one spec. Never raises for any input."""
     checked = _check_text(data, name, workspace)
     if checked.spec is None and any(one.code < FIRST_RULE and one.edits for one in checked.problems):
-        # imported only here, because few specs have such findings
+        # imported only here, because few specs have misspelt names or wrong values
         from xpc.compiler.pipeline.cascades import without_cascades
 
         def findings(text: str) -> tuple[Diagnostic, ...]:
@@ -80,7 +80,7 @@ def _check_text(data: bytes, name: str, workspace: Workspace) -> Checked:
         workspace.pins, wrong = lockfile.read(workspace)
         loaded.problems += wrong
     if any(one.code in PASTED for one in loaded.problems):
-        # imported only here, because few specs have such findings
+        # imported only here, because few specs contain the notation of another tool
         from xpc.compiler.suggest.blocks import rewrite_foreign_forms
 
         loaded.problems[:], intended = rewrite_foreign_forms(loaded.problems)
@@ -106,8 +106,8 @@ def error_codes(spec: Spec) -> set[str]:
 
 
 def _relevant(found: list[Diagnostic]) -> list[Diagnostic]:
-    """Drop notes about assumed values if the spec has syntax errors or wrong names. The value may only be assumed
-    because the error hides it.
+    """Drop notes about assumed values if the spec has syntax errors or wrong names: the spec may state the value, but
+    in a line that could not be read.
     """
     if any(one.severity == ERROR and one.code < FIRST_RULE for one in found):
         return [one for one in found if one.code != ASSUMED]
@@ -145,7 +145,7 @@ def compile_text(data: bytes, name: str, workspace: Workspace) -> tuple[dict[str
     checked = check_text(data, name, workspace)
     if checked.spec is None:
         return None, checked
-    from xpc.compiler.lower import lower  # imported only here, because `check` does not need them
+    from xpc.compiler.lower import lower  # imported only here, because `check` does not need it
 
     images: Known = {}
     checked = evolve(

@@ -80,8 +80,8 @@ def apply(files: Sequence[File], found: Sequence[Diagnostic]) -> tuple[list[Diag
 
 
 def _holding(silences: Sequence[Silence], found: Sequence[Diagnostic]) -> list[list[Silence]]:
-    """For each finding, the comments that silence it, in the order of the text. For each code, this takes one pass over
-    the findings and comments.
+    """Return for each finding the comments that silence it, in the order of the text. The findings and comments with
+    the same code are sorted and passed once, so the time does not grow with the number of pairs.
     """
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for number, one in enumerate(silences):
@@ -248,8 +248,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """The known code that is most similar to an unknown one. If several are equally similar, one that a finding in the
-    spec has. Codes of syntax errors are never suggested, because errors cannot be silenced.
+    """The known code that is most similar to an unknown one. Of several equally similar codes, this is one that the
+    spec's findings have, if any. Codes of syntax errors are never suggested, because errors cannot be silenced.
     """
     from xpc.grammar.nearest import nearest
 

@@ -1,10 +1,10 @@
-"""The memory that a layer's adapters need, for saved and for temporary tensors, where it is not in the measured table
-for LoRA (coefficients.json).
+"""Compute the memory of a layer's adapters that the measured table (coefficients.json) does not contain: tensors that
+other kinds of adapters save in addition to LoRA's, and temporary tensors.
 
 The table was counted on real models with LoRA. DoRA, rotations (OFT) and LoHa save the tensors that LoRA saves, and
-those counted here. For VeRA, LoHa and MiSS, the sum is an upper bound: VeRA and MiSS do not save the inputs of the
-adapted layers, and under autocast LoHa does not save float32 copies of them. Tests count the bytes and the parameters
-of each kind on the same models (tests/plan/test_adapters_kept.py).
+further ones. For VeRA, LoHa and MiSS, the sum of table and this module is an upper bound: VeRA and MiSS do not save the
+inputs of the adapted layers, and under autocast LoHa does not save float32 copies of them. Tests count the bytes and
+the parameters of each kind on the same models (tests/plan/test_adapters_kept.py).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def of_token(load: Load) -> float:
         # memory, because each adapted layer saves its input anyway.
         out += sum(one.inputs for one in tuned.linear) * (1.0 if load.amp else 1.0 + load.element)
     if tuned.kind in ("vera", "miss"):
-        # For their gradients, VeRA saves what its vectors scale (`rank` numbers and the adapter's outputs), and MiSS
-        # saves the `rank` sums that its matrix multiplies (tuners/vera/layer.py, tuners/miss/layer.py).
+        # The backward pass needs the inputs of trained tensors. VeRA's two vectors scale `rank` numbers and the
+        # adapter's outputs; MiSS's matrix multiplies `rank` sums (tuners/vera/layer.py, tuners/miss/layer.py).
         wide = sum(tuned.rank + (one.outputs if tuned.kind == "vera" else 0) for one in tuned.linear)
         out += wide * _computed(load)
     if tuned.kind == "dora" and not load.mode.startswith("dora"):
@@ -128,14 +128,15 @@ def in_forward(load: Load) -> float:
 
 
 def in_backward(load: Load) -> float:
-    """The largest temporary memory of one layer's backward pass, in bytes, as far as it does not depend on the number
+    """The largest temporary memory of one layer's backward pass in bytes, without the part that grows with the number
     of tokens.
 
-    For stacked experts, peft adds the adapters to a copy of the weights, and the memory is the gradient of this copy:
-    first of the down projections, then of the gate and up projections, which are two thirds of the copy. For a
-    quantized base, one weight at a time is unpacked to the computed dtype (bitsandbytes 0.50 `autograd/_functions.py`,
-    `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights). LoHa computes one of its two products again, and the
-    gradient of the other product exists twice, in float32 and in the computed dtype (tuners/loha/layer.py).
+    - Stacked experts: peft adds the adapters to a copy of the weights, and the gradient of this copy is temporary. The
+      gradient of the gate and up projections, two thirds of the copy, is the largest at one time.
+    - Quantized base: one weight at a time is unpacked to the computed dtype (bitsandbytes 0.50
+      `autograd/_functions.py`, `MatMul4Bit`, `MatMul8bitLt`; FSDP gathers the packed weights).
+    - LoHa: one of its two products is computed again, and the gradient of the other product exists twice, in float32
+      and in the computed dtype (tuners/loha/layer.py).
     """
     tuned = load.adapters
     if tuned is None:

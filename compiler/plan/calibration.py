@@ -43,9 +43,9 @@ class Reading:
 
 @record
 class Measured:
-    """Measurements for a planned run. If `exact` is true, this run itself was measured, and they are its seconds per
-    step, tokens per second and peak in bytes. Otherwise they are factors for the plan's speed (`pace`) and peak
-    (`growth`).
+    """Measurements for a planned run. If `exact` is true, the run itself was measured: its seconds per step, tokens per
+    second, and peak in bytes. Otherwise, similar runs were measured, and `pace` and `growth` are factors for the plan's
+    speed and peak.
     """
 
     exact: bool

@@ -150,8 +150,8 @@ def _search(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | N
 
 
 def _least(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Candidate | None:
-    """For a strategy with which nothing fits: the combination with the largest micro-batch that needs hardly more
-    memory than a single row (by at most the share HARDLY).
+    """The settings to use with a strategy if nothing fits: the largest micro-batch that needs hardly more memory than
+    the smallest one (by at most the share HARDLY).
     """
     candidate: Candidate | None = None
     least = 0.0
@@ -176,8 +176,8 @@ def _least_choice(candidate: Candidate, room: float) -> Choice | None:
 
 
 def _groups(spec: Spec, unset: Collection[Path]) -> Iterator[tuple[Settings, ...]]:
-    """Groups of strategies to try, one group after the other. If the spec states a strategy, only this one is tried.
-    Otherwise, strategies that shard more follow.
+    """Yield groups of strategies to try, in order: for bf16, first ddp, then zero1 and zero2, then zero3. If the spec
+    states a strategy, only this one is tried.
 
     All strategies of a group compute the same numbers, up to the order of sums (`changes.alike`).
     """
@@ -202,8 +202,8 @@ def _legal(spec: Spec, settings: Settings, checker: Checker) -> bool:
 
 
 def _candidates(spec: Spec, strategy: Settings, unset: Collection[Path]) -> Iterator[Candidate]:
-    """The best combination with recomputation. If the spec does not state recomputation and the speed is known, also
-    the best combination without it.
+    """Yield the best combination with recomputation, and, if the spec does not state recomputation and the speed is
+    known, the best combination without it.
     """
     recomputes = _largest(spec, strategy, unset)
     if recomputes is not None:

@@ -41,8 +41,8 @@ def _read(stack: str) -> dict[str, Any]:
 
 @cache
 def family(name: str, stack: str = DEFAULT) -> Mapping[str, Mapping[str, float]]:
-    """The coefficients of a model family, by mode such as `full/bf16/sdpa`. Empty if the family was not measured. Of
-    the file, only the family's lines are parsed.
+    """The coefficients of a model family, by mode such as `full/bf16/sdpa`. Empty if the family was not measured. To
+    save time, only the family's lines of the file are parsed.
     """
     text = _text(stack)
     head = f'\n  "{name}": {{'

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def times(spec: Spec, path: AmountPath, steps: int | None, last: bool = False) -> int | None:
-    """How often a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. With `last`, there
-    is one more time, at the last step. None if the answer depends on an unknown number of steps or epochs.
+    """How often a run of `steps` steps evaluates or saves. `path` is `eval.every` or `save.every`. If `last` is true,
+    the last step always counts. None if the answer depends on an unknown number of steps or epochs.
     """
     every = spec.get(path)
     if not isinstance(every, Amount):

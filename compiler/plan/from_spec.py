@@ -38,7 +38,7 @@ WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The quantities that decide the memory of one process. If one of them is unknown, a sentence that says so."""
+    """The quantities that decide the memory of one process, or a sentence that says which of them is unknown."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"
@@ -159,9 +159,9 @@ def _offload(spec: Spec, stage: int) -> int:
 
 
 def _is_most(spec: Spec) -> bool:
-    """Whether the plan's memory is an upper bound, because a batch may need less. This is so with VeRA, LoHa and MiSS,
-    in fp8, with offloaded activations, with padding-free batches (whose rows may be short), and with some arguments of
-    `extra`.
+    """Whether a batch may need less memory than planned, so that the plan is an upper bound. True for VeRA, LoHa and
+    MiSS, for fp8, for offloaded activations, for padding-free batches (whose rows may be short), and for some arguments
+    of `extra`.
     """
     if spec.text("precision") == "fp8":
         # in fp8, layers save the same inputs as in bf16, but no bf16 copies of float32 weights; this was measured on a

@@ -150,7 +150,7 @@ class Derivation(OpenSpec):
         return True
 
     def _is_noted(self) -> bool:
-        """Whether a note reports a default that only affects speed. This is so if the plan chose the strategy or the
+        """Whether a default that only affects speed is reported by a note: only if the plan chose the strategy or the
         micro-batch.
         """
         return self.choice is not None and (self.choice.micro is not None or "strategy" in self.choice.values)

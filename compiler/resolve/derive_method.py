@@ -193,8 +193,8 @@ def memory(of: OpenSpec, inputs: MemoryInputs) -> MemoryInputs:
 
 
 def _rank(of: OpenSpec, inputs: MemoryInputs) -> int:
-    """The rank that stands for the spec's adapters in the memory estimate: LoRA of this rank has at least as many
-    parameters as they have.
+    """The rank of LoRA with at least as many parameters as the spec's adapters. The memory estimate counts every kind
+    of adapter as LoRA of this rank.
 
     A rotation of OFT has n(n-1)/2 parameters for a block of n inputs. LoHa has two pairs of matrices. VeRA's vectors
     and shared matrices together have fewer parameters than LoRA of rank 2 on every layer.

@@ -98,8 +98,8 @@ class Sets:
         return value
 
     def _alone(self) -> Reading:
-        """The settings for the rows of an evaluation set that is not a `data` block. They are those of the training
-        data.
+        """The settings with which a single file or dataset is read, as in `eval { data = "test.jsonl" }`. They are the
+        training data's settings.
         """
         turns = self.values.get("data.chat")
         method, chat = text_of(self.values, "method") or "sft", turns is not None and turns.value is True

@@ -70,7 +70,7 @@ class _Resolver:
                 self.problems.report("XP117", why, self._top(), help=help)
             if not loaded.items:
                 return None, self.problems
-            # a sentence without names, so that the rules check what is written
+            # add a `train` line without model and data, so that the rules can check the settings of the spec
             top = self._top().span
             loaded.train, loaded.train_source = Train(top, Ref(top, ""), Ref(top, "")), loaded.file.source
             missing = frozenset(("train",))
@@ -157,7 +157,7 @@ class _Resolver:
         return read_adapter(self.values, self.workspace, self.problems)
 
     def _bundle_copies(self, data: tuple[DataSource, ...]) -> None:
-        """Add the files to the bundle that hold rows of the data, and those that the lock file pins."""
+        """Add the local files of rows to the bundle, and the copy of the lock file with its list of packages."""
         for one in (each for source in data for each in (source, *source.parts)):
             if one.bundled and one.content is not None:
                 self.bundled[one.bundled] = one.content
@@ -255,8 +255,7 @@ class _Resolver:
             text = self._decoded(read, value)
             if text is None:
                 continue
-            # The bundle's own spec contains this text itself, and no path of a file, as if the user had written the
-            # text there.
+            # The bundle's own spec states the text of the file as the value of the setting, in place of `file("x")`.
             if path in INLINE:
                 text = text.replace("\r\n", "\n").replace("\r", "\n")
                 for span in hidden_characters(text)[:1]:

@@ -32,8 +32,8 @@ def known(table: Mapping[str, Any], *keys: str) -> None:
 
 
 def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
-    """The value of a key, which must be a printable string. If the key is missing, the default; without a default, an
-    error.
+    """The value of a key, which must be a printable string; `default` if the key is missing. A missing key without a
+    default is an error.
     """
     value = table.get(key, default)
     if not isinstance(value, str) or not value.isprintable():
@@ -42,8 +42,8 @@ def text(table: Mapping[str, Any], key: str, default: str | None = None) -> str:
 
 
 def matching(table: Mapping[str, Any], key: str, form: re.Pattern[str], what: str, default: str | None = None) -> str:
-    """The value of a key, which must match the pattern `form`. If the key is missing, the default. `what` is the name
-    of the form in an error.
+    """The value of a key, which must match the pattern `form`; `default` if the key is missing. `what` describes the
+    form in the error message, such as `a digest`.
     """
     value = text(table, key, default)
     if value != default and form.fullmatch(value) is None:

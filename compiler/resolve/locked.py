@@ -27,8 +27,8 @@ def copies(lock: Lock, reads: Mapping[str, str]) -> dict[str, bytes]:
 
 
 def kernels(lock: Lock, attention: str, stack: Stack) -> dict[str, str]:
-    """From the kernel repository that the run uses if flash-attn is not installed to the commit of it that is locked.
-    Empty if the run uses no such repository.
+    """Map the kernel repository, which the run uses if flash-attn is not installed, to its locked commit. Empty if the
+    run uses no kernel repository, or if the lock does not pin it.
     """
     repository = stack.facts.flash_kernels.get(attention)
     if repository is None:

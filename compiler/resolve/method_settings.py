@@ -260,8 +260,8 @@ def _location(item: Item, node: Node | None) -> Label:
 
 
 def _defined(data: bytes) -> dict[str, str | None] | str:
-    """The names that a Python file defines at its top level, found in its syntax tree, each with its kind: function,
-    class or value; None if the kind is not known. If the file cannot be parsed, a sentence that says why.
+    """Map each name that a Python file defines at its top level to its kind: function, class or value, or None if the
+    kind is unknown. The file is only parsed. If this fails, the reason is returned instead.
     """
     import ast
     import warnings

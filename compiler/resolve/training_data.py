@@ -103,8 +103,8 @@ def _is_unknown(data: Ref | String) -> bool:
 
 
 def _begins_block(data: Ref | String, loaded: MergedSpec) -> bool:
-    """Whether a syntax error probably is in the block that the `train` line names. This is so if the text contains a
-    line that begins this block.
+    """Whether the text contains a line that begins the `data` block of the `train` line. The block is then missing in
+    the tree, probably because of a syntax error in it.
     """
     if not isinstance(data, Ref):
         return False

@@ -111,8 +111,8 @@ def _yaml(text: str) -> dict[str, object]:
 
 
 def _scalar(text: str) -> object:
-    """Parse a value of YAML: a number, a flag or a text. YAML may read an unquoted text as another type: `no` as a flag,
-    `2001-01-01` as a date. Such a text is returned as `{"without quotes": text}`, unequal to the same text in quotes.
+    """Parse a value of YAML: a number, a flag or a text. YAML may read an unquoted text as another type, such as `no`
+    as a flag. Such a text is returned as `{"without quotes": text}`, which differs from the same text in quotes.
     """
     try:
         return json.loads(text)
