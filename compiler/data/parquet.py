@@ -47,7 +47,9 @@ def keys(tail: Callable[[int], bytes]) -> tuple[str, ...] | None:
 
 
 def _read(tail: Callable[[int], bytes], make: Callable[[Schema, int], T]) -> T | None:
-    """What `make` returns for the elements of the schema and the number of rows. None if they cannot be read."""
+    """Call `make` with the elements of the schema and the number of rows, and return its result. None if the footer
+    cannot be read.
+    """
     try:
         size = int.from_bytes(tail(8)[:4], "little")
         return None if size > MOST else make(*_schema(_Compact(tail(size + 8)[:-8])))

@@ -42,10 +42,11 @@ def trained(spec: Spec) -> int | None:
 
 
 def mixture_rows(spec: Spec) -> tuple[list[int], list[int]] | str | None:
-    """How many rows a mixture with shares takes from each source, for training and for the holdout.
+    """Return two lists: the numbers of rows that a mixture with shares takes from each source for training, and for the
+    holdout.
 
-    None if the number of rows is unknown, or if a source has no share. If there are too few rows for the mixture, a
-    sentence that says so.
+    If there are too few rows for the mixture, return a sentence instead. If the number of rows is unknown, or a source
+    has no share, return None.
     """
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.rows.shares import counts

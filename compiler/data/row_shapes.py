@@ -87,8 +87,8 @@ def _checker(shape: str, names: tuple[str, ...]) -> Callable[[Row], str | None]:
 
 
 def _without_prompt(chosen: object, rejected: object) -> str | None:
-    """The reason why the two answers of a pair do not begin with the same prompt, or None. The prompt would be split
-    off (as the runtime's `prompts.py` does). Plain texts need no prompt.
+    """The reason why the two conversations of a pair do not begin with the same prompt, or None. The runtime
+    (`prompts.py`) splits the shared prompt off. Plain texts need no prompt.
     """
     if isinstance(chosen, str) and isinstance(rejected, str):
         return None

@@ -63,8 +63,8 @@ def of_count(shapes: tuple[str, ...], count: int) -> str | None:
 
 
 def token_columns(names: Sequence[str]) -> dict[str, str]:
-    """From the parts of tokenized rows (`input_ids`, masks, `labels`) to the columns of the dataset. The first column
-    contains the ids. Masks are recognized by their names. Any other column contains the labels.
+    """Map the parts of tokenized rows (`input_ids`, masks, `labels`) to the columns `names` of the dataset. The first
+    column contains the ids. Masks are recognized by their names. Any other column contains the labels.
     """
     others = {name if name in TOKEN_MASKS else "labels": name for name in names[1:]}
     return {"input_ids": names[0], **others}

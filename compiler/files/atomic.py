@@ -182,8 +182,8 @@ def _create(target: str, make: Callable[[str], str]) -> tuple[str, int]:
 
 
 def _prefix(target: str) -> str:
-    """How hidden names for this target begin: with the target's name, cut to 40 characters, and the first digits of the
-    name's digest.
+    """The beginning of the path of each hidden file for this target. It has the target's name, cut to 40 characters,
+    and the first digits of the name's digest.
     """
     name = os.path.basename(target)
     mark = sha256(os.fsencode(name)).hexdigest()[:8]

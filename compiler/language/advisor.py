@@ -69,8 +69,8 @@ class Advisor:
     def missing_value(
         self, row: Row, name: Name, body: Sequence[Setting | Clause | Value], span: Span, source: Source
     ) -> tuple[str, Span, str, str | None]:
-        """For a setting without a value, or with a block instead of a value: return the message, the location, the help
-        and the edit.
+        """Return the message, the location, the help and the edit for a setting that has no value, or a block instead
+        of a value.
         """
         return f"`{name.text}` needs a value", name.span, f"write `{name.text} = VALUE`", None
 
@@ -81,8 +81,8 @@ class Advisor:
         return None
 
     def length(self, amount: str, word: str) -> tuple[str, str | None]:
-        """For a run's length with an unknown unit, such as `for 500 iters`: return the help, and the unit to write
-        instead or None.
+        """Return the help for a run's length with an unknown unit, such as `for 500 iters`, and the unit to write
+        instead, or None.
         """
         return "write `for 3 epochs` or `for 1000 steps`", None
 

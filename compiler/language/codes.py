@@ -80,8 +80,8 @@ def explanation(code: str) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of an explanation, on one line. The dot of `Dr.` and of `e.g.` ends no sentence, and a dot
-    between backticks neither.
+    """The first sentence of an explanation, on one line. A dot between backticks, or in `Dr.` or `e.g.`, does not end
+    the sentence.
     """
     import re
 

@@ -86,8 +86,8 @@ def owner(library: str, name: str, method: str = "sft") -> str | None:
 
 
 def wrong_value(stack: Stack, library: str, name: str, value: object, method: str = "sft") -> str | None:
-    """What a value in an `extra` block should be, as text: "one of no, steps, epoch". None for a legal value, or if the
-    type of the argument cannot be checked.
+    """Describe the legal values of an argument in an `extra` block if `value` is illegal: "one of no, steps, epoch".
+    None for a legal value, or if the type of the argument cannot be checked.
     """
     if library != "trl":
         return _wrong_key(stack, library, name, value)
@@ -107,7 +107,9 @@ def wrong_value(stack: Stack, library: str, name: str, value: object, method: st
 
 
 def _wrong_list(words: list[str], value: object) -> str | None:
-    """What a list should be, as text: a list of texts, or two numbers in order. None for a legal list."""
+    """Describe the legal lists for an argument if `value` is none of them. None if `value` is legal, or if the type
+    `words` cannot be checked.
+    """
     if words == ["list[str]"]:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
         return None if fits else "a list of texts"

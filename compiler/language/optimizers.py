@@ -83,7 +83,7 @@ _READS = {
 
 
 def reads(name: str) -> tuple[str, ...]:
-    """Those of the settings `betas`, `eps`, `weight_decay` and `clip` that have an effect with an optimizer.
+    """The settings that have an effect with an optimizer, among `betas`, `eps`, `weight_decay` and `clip`.
 
     `clip` has no effect with optimizers that update inside the backward pass, because a complete gradient never exists.
     """

@@ -26,9 +26,7 @@ def fault(name: str) -> str:
 
 
 def nearest_name(name: str) -> str:
-    """The legal name that is most similar to an illegal one, whose illegal characters are replaced. `model` if none of
-    its characters is legal.
-    """
+    """Return a legal name that is similar to the illegal name of a repository; `model` if no character can be kept."""
     parts = []
     for part in [one for one in name.split("/") if one][-2:]:
         kept = "".join(one if one.isascii() and (one.isalnum() or one in "_.") else "-" for one in part)

@@ -58,8 +58,8 @@ class Setting:
 
     @property
     def clause(self) -> str:
-        """The clause that contains the setting: `batch` for `batch.micro`. If the setting is itself a clause, such as
-        `optimizer`, its own path.
+        """The clause that contains the setting: `batch` for `batch.micro`. A setting that is itself a clause, such as
+        `optimizer`, returns its own path.
         """
         return self.path if self.head else self.path.rpartition(".")[0]
 

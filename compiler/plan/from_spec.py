@@ -38,7 +38,7 @@ WEIGHTLESS = ("optimizer.", "schedule.", "seed", "data.seed", "save", "track", "
 
 
 def load_of(spec: Spec) -> Load | str:
-    """The quantities that decide the memory of one process, or a sentence that says which of them is unknown."""
+    """The quantities that decide the memory of one process, or a sentence that says why they are not known."""
     facts, gpu = spec.model.facts, spec.hardware.gpu
     if facts is None:
         return f"the sizes of `{spec.model.name}` are not known: name its config.json with `model {{ config = ... }}`"

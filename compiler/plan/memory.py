@@ -76,7 +76,7 @@ class Memory:
 
 
 def memory(load: Load) -> Memory | str:
-    """The memory of one process. If a quantity is unknown, a sentence that says so."""
+    """The memory of one process, or a sentence that says why it is unknown."""
     plain = _layer(load, load.attention)
     if isinstance(plain, str):
         return plain
@@ -94,9 +94,7 @@ def memory(load: Load) -> Memory | str:
 
 
 def _layer(load: Load, attention: str) -> float | str:
-    """The bytes that a layer saves per token with this kind of attention. If they are unknown, a
-    sentence that says so.
-    """
+    """The bytes that a layer saves per token with this kind of attention, or a sentence if they are unknown."""
     trained, precision = load.mode.split("/")
     precision = (
         "amp" if precision in ("amp32", "wide", "norms") else precision
@@ -269,9 +267,9 @@ def _working(load: Load, layer: float) -> float:
     trains_mlp = load.adapters is None or load.adapters.sites == "all"
     inner = (4 if trains_mlp else 6) if facts.gated_mlp else 4
     mlp = load.tokens * per * float(inner * width + (2 * facts.hidden if trains_mlp else 0))
-    # The scores of eager attention, whose backward pass comes after the MLP's. CUDA's backward pass of softmax needs
-    # three tensors at once: the float32 gradient, its product with the softmax (aten/native/cuda/SoftMax.cu), and the
-    # result. In half precision, the rounded softmax is already freed then.
+    # Eager attention has a matrix of scores. Its backward pass runs after the MLP's, so only the larger of the two
+    # counts. CUDA's softmax backward needs three tensors at once: the float32 gradient, its product with the softmax
+    # (aten/native/cuda/SoftMax.cu), and the result. In half precision, the rounded softmax is freed before.
     scores = (8 if load.element == 2 else 12) * facts.heads * load.tokens * load.length
     return max(mlp, float(scores)) if load.attention == "eager" else mlp
 

@@ -27,15 +27,15 @@ def show(text: str, to: TextIO | None = None) -> None:
 
 
 def colored() -> bool:
-    """Whether to print colours. This is so if standard output is a terminal, and the environment does not turn colours
-    off.
+    """Whether to print colours: only if standard output is a terminal, and the environment does not turn colours off
+    (`NO_COLOR`, `TERM=dumb`).
     """
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
 def show_json(text: str) -> None:
-    """Print JSON. Its own escapes make it harmless for a terminal. Commands of GitHub's runner in it are escaped in
-    addition.
+    """Print JSON. JSON already escapes control characters, which could affect a terminal. In addition, texts that
+    GitHub's runner would execute as commands are escaped.
     """
     sys.stdout.write(in_json(text))
 

@@ -103,8 +103,8 @@ def _is_unknown(data: Ref | String) -> bool:
 
 
 def _begins_block(data: Ref | String, loaded: MergedSpec) -> bool:
-    """Whether the text contains a line that begins the `data` block of the `train` line. The block is then missing in
-    the tree, probably because of a syntax error in it.
+    """Whether a syntax error explains why the data of the `train` line is unknown. There are two cases: its name is a
+    keyword (`on for 3 epochs`), or a line begins a `data` block of this name, which the parser could not read.
     """
     if not isinstance(data, Ref):
         return False

@@ -206,8 +206,8 @@ class Spec(Getters):
 
     @property
     def in_mxfp4(self) -> bool:
-        """Whether the model's weights are published in MXFP4. Its config.json decides; if that is unknown, its id on
-        the hub.
+        """Whether the model's weights are published in MXFP4, according to its config.json. If xpc has no config.json
+        of the model, the model's id on the hub decides.
         """
         found = self.model.config.get("quantization_config")
         if self.model.config:
@@ -250,8 +250,8 @@ class Spec(Getters):
 
     @property
     def drops_masks(self) -> tuple[FlagPath, ...]:
-        """Those of the flags `packing`, `padding_free` and `liger` that are on and make the stack's trainer (trl 0.18)
-        drop the completion mask, so that it trains on all tokens.
+        """The flags of this run with which the stack's trainer drops the completion mask and trains on all tokens. In
+        trl 0.18, `packing`, `padding_free` and `liger` have this effect.
         """
         paths: tuple[FlagPath, ...] = ("batch.packing", "batch.padding_free", "memory.liger")
         conflicts = self.stack.facts.completion_only_conflicts

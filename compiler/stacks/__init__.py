@@ -137,7 +137,7 @@ class Stack:
         return None if reason is None else str(reason)
 
     def losses(self, method: str) -> Mapping[str, str]:
-        """The losses of a method: from xpc's names to the stack's names. Empty if the method has only one loss."""
+        """Map xpc's names of a method's losses to the stack's names. Empty if the method has only one loss."""
         table = self._policy("losses").get(method, {})
         return {name: str(here) for name, here in mapping_of(table).items()}
 
@@ -148,7 +148,7 @@ class Stack:
 
     @cached_property
     def schedulers(self) -> Mapping[str, Mapping[str, Json]]:
-        """For each schedule, the names that it accepts in `lr_scheduler_kwargs`: the `required` ones, and the
+        """Map each schedule to the names that it accepts in `lr_scheduler_kwargs`: the `required` ones, and the
         `optional` ones with their defaults.
         """
         return {name: mapping_of(entry) for name, entry in mapping_of(self.table["library"]["schedulers"]).items()}
@@ -204,8 +204,8 @@ class Stack:
         return copy_of(_base_arguments(self, config)[name])
 
     def family(self, model_type: str | None) -> Family | None:
-        """How the stack supports a `model_type`; None if its transformers lacks the family, or if it is not in the
-        registry.
+        """How the stack supports a `model_type`, such as `qwen3`. None if the registry or the stack's transformers
+        lacks this family.
         """
         return None if model_type is None else _family(self, model_type)
 
@@ -219,8 +219,8 @@ class Stack:
         return strings_of(self.table["library"]["carrying"])
 
     def positions(self, model_type: str | None) -> dict[str, Json]:
-        """The default rotary positions of a `model_type` in transformers 4, by the key of config.json, without those
-        that most families have, such as a `rope_theta` of 10,000.
+        """The defaults for rotary positions that a `model_type` has in transformers 4, by the key of config.json.
+        Defaults that most families have, such as a `rope_theta` of 10,000, are left out.
         """
         found = mapping_of(self.table["library"]["positions"]).get(model_type or "", {})
         return {name: value for name, value in mapping_of(found).items() if name != "type"}
@@ -265,7 +265,8 @@ class Stack:
         known its `choices`, `low`, `above` (exclusive) and `high`.
 
         `file` is `accelerate` (keys at the top level, and those of `fsdp_config` under their full names) or `deepspeed`
-        (the top level, `zero_optimization` and its offload blocks, and blocks with plain keys). No deprecated keys.
+        (the top level, `zero_optimization` and its offload blocks, and blocks with plain keys). Deprecated keys are
+        left out.
         """
         library = mapping_of(self.table["library"][file])
         if file == "accelerate":

@@ -74,7 +74,7 @@ def adapter_layers(
 
     If experts are separate linear layers, each has its own adapter. A stacked parameter has one adapter, and peft adds
     the adapter's product to a copy of the parameter (`ParamWrapper`), which takes memory. The adapter of `gate_up_proj`
-    has twice the rank if `targets` names gate or up, and the rank itself if `parameters` names `gate_up_proj`. With
+    has twice the rank if `targets` names gate or up, and once the rank if only `parameters` names `gate_up_proj`. With
     all-linear, the router also gets an adapter.
     """
     if not facts.experts:

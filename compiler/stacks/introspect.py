@@ -56,7 +56,7 @@ def introspect(classes: Iterable[str]) -> dict[str, Any]:
 
 
 def _configs(classes: Iterable[str]) -> dict[str, Any]:
-    """For each configuration class, its fields that are not the same as in TrainingArguments."""
+    """Map each configuration class to those of its fields that differ from the fields of TrainingArguments."""
     base = _fields(_load(BASE))
     tables: dict[str, Any] = {BASE: {"base": None, "fields": base}}
     for path in classes:
@@ -72,8 +72,8 @@ def _load(path: str) -> Any:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """For each argument of a class: its type, its declared default, its effective default, its choices, and whether it
-    is deprecated.
+    """Map each argument of a class to its type, its declared default, its effective default, its choices, and whether
+    it is deprecated.
     """
     # Two instances are built: one on a CPU, for which the class itself chooses the precision, and one as on a machine
     # with a GPU.
@@ -89,7 +89,7 @@ def _fields(cls: Any) -> dict[str, Any]:
             declared = field.default_factory()
         record: dict[str, Any] = {"type": _type_text(hints[field.name]), "default": _plain(declared)}
         effective = _plain(getattr(requested if field.name == "bf16" else plain, field.name))
-        if effective == "out":  # the default is computed from output_dir, as that of run_name is
+        if effective == "out":  # this default is computed from output_dir, like the default of run_name
             effective = _plain(declared)
         elif field.name in MACHINE or (field.name == "report_to" and declared is None):
             record["machine"] = True
@@ -196,8 +196,8 @@ def _deprecated(cls: Any, field: dataclasses.Field[Any], hint: Any, at_rest: lis
 
 
 def _schedulers() -> dict[str, Any]:
-    """For each schedule, the names that it accepts in `lr_scheduler_kwargs`: the required ones, and the optional ones
-    with defaults.
+    """Map each schedule to the names that it accepts in `lr_scheduler_kwargs`: the required ones, and the optional ones
+    with their defaults.
     """
     optimization = importlib.import_module("transformers.optimization")
     table: dict[str, Any] = {}

@@ -46,8 +46,8 @@ def carrying() -> list[str]:
 
 
 def families() -> dict[str, Any]:
-    """For each family of the registry, what the class of its causal language model declares; None if transformers lacks
-    the family.
+    """Map each family of the registry to the facts that the class of its causal language model declares, or to None if
+    transformers lacks the family.
 
     `layers` are the classes that FSDP wraps. `attention` are the attention implementations that the class declares,
     except eager; if flash2 is declared, flash3 is listed, too. `scores` is true if the family has a class for sequence
@@ -78,8 +78,8 @@ def families() -> dict[str, Any]:
 
 
 def positions() -> dict[str, Any]:
-    """The default rotary positions by `model_type` of a causal language model: the keys of config.json with a default
-    other than `USUAL`. Empty for transformers 5, which reads `rope_parameters`.
+    """Map each `model_type` of a causal language model to its defaults for rotary positions, by the key of config.json,
+    if they differ from `USUAL`. Empty for transformers 5, which reads `rope_parameters`.
     """
     import transformers
     from transformers.models.auto import modeling_auto as auto

@@ -8,13 +8,13 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def mapping_of(value: Json) -> Mapping[str, Json]:
-    """The value, which is an object of JSON."""
+    """Return the value with the type of a JSON object, after asserting that it is one."""
     assert isinstance(value, dict)
     return value
 
 
 def strings_of(value: Json) -> tuple[str, ...]:
-    """The value, which is a list of strings."""
+    """Return the value as a tuple of strings, after asserting that it is a list."""
     assert isinstance(value, list)
     return tuple(str(item) for item in value)
 

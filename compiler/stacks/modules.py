@@ -33,8 +33,8 @@ def _text(stack: str) -> str:
 
 @cache
 def modules(stack: str, family: str | None) -> Mapping[str, str]:
-    """The paths of a family's modules, each with its letters. Empty for an unknown family. Of the file, only the
-    family's line is parsed.
+    """The paths of a family's modules, each with the letters of the adapters that it can have. Empty for an unknown
+    family. To save time, only the family's line of the file is parsed.
     """
     found = re.search(rf'^  "{re.escape(family or "-")}": (.*?),?$', _text(stack), re.MULTILINE)
     made: Mapping[str, str] = {} if found is None else json.loads(found[1])

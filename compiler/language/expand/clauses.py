@@ -241,7 +241,7 @@ class Clauses(Collector):
                 self.inside([one for one in body if isinstance(one, Setting | Clause)], self.guess)
             return
         row = schema.BY_PATH[path]
-        # in `hub "me/x"`, a quoted name without `=`
+        # the spec has `hub "me/x"` in place of `hub = "me/x"`
         if path == "save.hub" and len(body) == 1 and isinstance(body[0], String):
             self.without_equals(text, body[0], Span(name.span.start, body[0].span.end))
         elif row.kind is FLAG:
@@ -297,8 +297,8 @@ class Clauses(Collector):
     def own_value(
         self, row: schema.Setting, heads: list[Value], rest: list[Operand | Clause]
     ) -> list[Operand | Clause]:
-        """Read a clause's own value (`heads`), such as `"out"` in `save "out" keep=2`. Returns the settings that
-        follow: `rest`, and before it those among the values.
+        """Read a clause's own value, such as `"out"` in `save "out" keep=2`. `heads` are the values after the clause's
+        name. Returns the settings of the clause: values in `heads` that are settings, and then `rest`.
         """
         many = row.path == "track" and len(heads) > 1
         written = Span(heads[0].span.start, heads[-1].span.end)

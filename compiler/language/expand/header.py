@@ -28,7 +28,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
         if not (isinstance(node, Ref) and node.is_name):
             card = options[at] if at < len(options) else None
             if isinstance(node, Number) and isinstance(card, Ref) and registry.find_gpu(card.name.lower()):
-                # a number and a GPU without the `x` between them: `8 h100-80gb`
+                # the items are a number and a GPU, without the `x` between them: `8 h100-80gb`
                 clauses.valued(node, card, f"{node.text} x {card.name}")
                 at += 1
                 continue
@@ -42,7 +42,7 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             continue
         if isinstance(value, Number) and (row is None or not row.head or row.kind in (FLAG, BLOCK)):
             form = clauses.implied_setting(node.name, value)
-            if form:  # a clause, and a number that stands for one of its settings: `lora 16`
+            if form:  # the number stands for a setting of the clause: `lora 16`
                 clauses.valued(node, value, f"{node.name}({form.replace(' = ', '=')})")
                 at += 1
                 continue
@@ -87,7 +87,7 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
 
 
 def _length(clause: str, options: tuple[Operand, ...]) -> int:
-    """How many items the first setting after a clause consists of: 1 for `lr=1e-5`, 2 for `lr 1e-5`, where the `=` is
+    """The number of items of the first setting after a clause: 1 for `lr=1e-5`, 2 for `lr 1e-5`, where the `=` is
     missing, and 3 for `every 100 steps`, where a unit follows.
     """
     if len(options) < 2 or not isinstance(options[0], Ref) or isinstance(options[1], Setting):

@@ -150,7 +150,7 @@ def _stored(commit: repository.Commit, names: Sequence[str]) -> set[str]:
 
 
 def spec_lines(path: str, quick: bool, compiles: bool = True) -> Iterator[Line]:
-    """Lines on whether a spec compiles, and whether its lock is current. If `compiles` is false, only the lock's line."""
+    """Lines on whether a spec compiles and its lock is current. If `compiles` is false, only the line on the lock."""
     try:
         yield from _spec(path, quick) if compiles else _lock(path, quick)
     except UsageError as error:  # an error in one spec must not hide the lines on the others
