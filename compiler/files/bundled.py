@@ -42,8 +42,8 @@ class BundleWorkspace(Workspace):
     data_root: str = ""
 
     def locate(self, written: str, base: str = "") -> tuple[str, str]:
-        """Return a pair: the name of a file in the spec, and the path of its copy. If the file has no copy, the path at
-        which it was found.
+        """Return a pair: the name of a file in the spec, and the path of its copy. A file without a copy is searched
+        for below `data_root` and next to the bundle.
         """
         name = Workspace.locate(self, written, base)[0]
         copy = self.copies_of.get(name)
@@ -137,7 +137,8 @@ def workspace(folder: str, table: Mapping[str, Mapping[str, str]], data_root: st
     """Make the workspace of a bundle with the manifest `table`. Files without a copy are first searched for below
     `data_root`.
     """
-    copied: dict[tuple[str, str], str] = {}  # the first copy with a digest and a name, and the first with the digest
+    # maps (digest, name) to the first copy that has both, and (digest, "") to the first copy with this digest
+    copied: dict[tuple[str, str], str] = {}
     for one, digest in table["files"].items():
         if one.startswith(COPIED):
             for last in (os.path.basename(one), ""):

@@ -1,5 +1,4 @@
-"""List and read the files of a bundle that may come from an attacker. Links are not followed, and no pipe is waited
-for.
+"""List and read the files of a bundle that may come from an attacker.
 
 A bundle consists of folders and regular files. Links, pipes, devices and sockets are reported, and never opened. A file
 that is larger than the largest copy the compiler makes is not read.

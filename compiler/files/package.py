@@ -1,4 +1,4 @@
-"""How xpc was installed, for messages that say how to install a missing part."""
+"""Find out how xpc was installed, and name the command that installs a missing optional part in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a lock file contains: the commits, files and packages that the names in a spec stood for when `xpc lock` ran."""
+"""The contents of a lock file: the commits, files and packages that the names in a spec referred to when `xpc lock`
+ran.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Pin:
 
 @record
 class Environment:
-    """What one pip command installs: its requirements, and all packages to which they resolve."""
+    """The packages that one pip command installs: its requirements, and all packages to which they resolve."""
 
     requirements: tuple[str, ...]
     resolved: tuple[str, ...]
@@ -49,8 +51,8 @@ class Lock:
     """A lock file. While a spec is resolved with the lock, `lookups` collects every reference that was looked up, with
     its pin.
 
-    `name` is the name of the lock file. `files` has the digest, and `rows` the number of rows, of each file by its name
-    in the spec. `digest` is that of the bundle. `text` is the part of the lock file that a bundle copies.
+    `name` is the name of the lock file. `files` and `rows` map the name of a file in the spec to its digest and to its
+    number of rows. `digest` is the digest of the bundle. `text` is the part of the lock file that a bundle copies.
     """
 
     name: str

@@ -62,15 +62,19 @@ class Read:
 class Workspace:
     """The files of a spec, relative to `root`, the spec's folder.
 
-    `located` has the names of all files that were looked up; `reads` maps those that were read to their digests.
-    `memory` stores counts over data files for later commands; without it every data file is read. A data file that is
-    copied into a bundle (`copies`) is always read. A file of more than `most_copied` bytes (None: MAX_DATA) is not
-    copied; it is read only for its digest, if `hashes` is true. With `trusts_memory`, a digest in `memory` stands for a
-    file of a local model whose size, times and inode are unchanged. `lock` is the name of the spec's lock, which need
-    not exist, and `pins` its contents. For the spec of a bundle, `named` is the file that it was compiled from. With
-    `allow_oom`, a run that does not fit its GPUs is reported as a note instead of an error. At most `most_members` of a
-    sweep are checked; 0 means all. The members of a sweep share `answers`, so that each file is read once for all
-    members; each member has its own `reads`.
+    - `located`: the names of all files that were looked up; `reads`: the digests of the files that were read
+    - `memory`: stores counts over data files for later commands; without it, every data file is read
+    - `trusts_memory`: whether the stored digest of a local model's file is used if its size, times and inode are the
+      same as before
+    - `copies`: whether data files are copied into the bundle, and so always read; a file of more than `most_copied`
+      bytes (None: MAX_DATA) is not copied
+    - `hashes`: whether files that are not copied are read for their digests
+    - `lock`: the name of the spec's lock, which need not exist; `pins`: the contents of the lock
+    - `named`: for the spec of a bundle, the file that the bundle was compiled from
+    - `allow_oom`: whether a run that does not fit its GPUs is reported as a note instead of an error
+    - `most_members`: the number of a sweep's members that are checked; 0 means all
+    - `answers`: the results of reads, which all members of a sweep share, so that each file is read once; `reads` is
+      separate for each member
     """
 
     root: str
@@ -175,7 +179,7 @@ class Workspace:
         return Read(name, data, sha256(data).hexdigest())
 
     def kind(self, written: str, base: str = "") -> str:
-        """What exists under a path: `file`, `folder`, or "" if neither."""
+        """The kind of an existing path: `file` or `folder`; "" for other kinds, or if nothing exists there."""
         if "\0" in written:
             return ""
         _, path = self.locate(written, base)
