@@ -13,7 +13,9 @@ _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(:[A-Za-z0-9_.\-]+)?")
 _WORD = r"[A-Za-z0-9_.\-]"
 _PART = rf"((?:{_WORD}|%)*+)"
 _BRACKETS = re.compile(rf'\[\s*+"?+\s*+{_PART}\s*+(?:\[\s*+)?+(:?+)\s*+{_PART}\s*+(?:\]\s*+)?"?+\s*+\]')
-"""The possessive quantifiers (`*+`) keep the search fast even if a thousand spaces follow a bracket."""
+"""A pattern for the brackets after a dataset's name, such as `[train:20%]`. The possessive quantifiers (`*+`) keep the
+search fast even if a thousand spaces follow a bracket.
+"""
 _AFTER = re.compile(rf"[ \t]+({_WORD}+)(?:\[\s*:|:)\s*((?:{_WORD}|%)+)\s*\]?(?=\s|$)")
 _TWO_WORDS = re.compile(rf"(?<![\w.\-/:])({_REF.pattern})[ \t]+{_WORD}+\Z".replace("(:", "(?::"))
 _SETTING = re.compile(rf"\bsplit[ \t]*=[ \t]*{_WORD}+\Z")

@@ -18,8 +18,8 @@ MOST_ROWS = 4_000_000
 would have only a few characters.
 """
 CHECKED = 8 * 2**20
-"""How many characters at the beginning of a file are checked for objects that contain a name twice. The check makes
-parsing three times slower, so it does not cover the complete file.
+"""The number of characters at the beginning of a file in which objects that contain a name twice are reported. This
+check makes parsing three times slower, so it does not cover the complete file.
 """
 NULLS = frozenset((
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",

@@ -143,8 +143,8 @@ def _integers(value: object) -> bool:
 
 
 def learned(parts: Mapping[str, object], tokens: int) -> list[bool]:
-    """For each token of a correct row, whether it counts in the loss. The labels decide; if there are none, the masks.
-    Padding never counts.
+    """Whether each token of a correct row counts in the loss. The labels decide this, or the masks if the row has no
+    labels. Padding never counts.
     """
     labels, unmasked = parts.get("labels"), [1] * tokens
     masks = [parts.get(name, unmasked) for name in TOKEN_MASKS]

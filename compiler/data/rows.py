@@ -103,7 +103,7 @@ def all_texts(sources: tuple[DataSource, ...]) -> bool:
 
 
 def turn_columns(head: bytes) -> dict[str, str]:
-    """Those columns of the first JSON row that contain turns of a chat. Each has its format, `messages` or
+    """Map each column of the first JSON row that contains turns of a chat to its format, `messages` or
     `conversations`.
     """
     text = head.decode("utf-8", "replace")

@@ -30,7 +30,7 @@ UNREAD_KEY = "unread_key:"
 chat template can read it.
 """
 READ_KEYS = ("id", "index", "type", "tool_call_id", "tool_calls", "function_call", *TRAINED, *MASKED, *REASONING)
-"""Keys of a turn that are read, or whose value is no text to learn."""
+"""Keys of a turn that are not reported as unread: they are read, or their value is not a text to learn."""
 CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
 """Keys of a tool call that do not have its arguments, except `arguments`."""
 
@@ -90,7 +90,9 @@ def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
 
 
 def _wrong_call(call: object) -> str | None:
-    """What is wrong with a tool call, as a name of `structure`; None if nothing is. Like the runtime's `wrong_call`."""
+    """The problem of a tool call, as a name that `structure` explains, or None. The runtime's `wrong_call` does the
+    same check.
+    """
     function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, dict) or not visible(function.get("name")):
         return "unnamed_call"

@@ -33,7 +33,7 @@ used any more.
 
 @record
 class CachedSurvey:
-    """What is stored about a file: the SHA-256 of its contents in hex, and the survey of its rows."""
+    """The stored facts about a file: the SHA-256 of its contents in hex, and the survey of its rows."""
 
     digest: str
     survey: Survey

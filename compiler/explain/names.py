@@ -134,8 +134,8 @@ def _choices(name: str) -> str:
 
 
 def _arguments(name: str) -> str:
-    """For each target: where an argument of a library gets its value from (a setting, or `extra`), or why bundles leave
-    the argument out.
+    """Say for each target which setting decides an argument of a library, whether `extra` can set it, or why bundles
+    leave it out.
     """
     lines: list[str] = []
     for target in stacks.every():
@@ -176,8 +176,8 @@ def _rules_about(name: str) -> list[str]:
 
 
 def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
-    """Where an argument of a method's trainer gets its value from, on this target. "" if the trainer has no such
-    argument.
+    """Say which setting decides an argument of a method's trainer on this target, or whether `extra` can set it. "" if
+    the trainer does not have the argument.
     """
     fields = stack.fields(stack.config(method))
     new = name if name in fields else stack.rename(name) or name
@@ -194,8 +194,8 @@ def _trainer(stack: stacks.Stack, name: str, method: str) -> str:
 
 
 def _file(stack: stacks.Stack, library: str, name: str) -> str:
-    """Where a key of accelerate.yaml or deepspeed.json gets its value from, on this target. `name` is the full name of
-    the key, or its last part.
+    """Say which setting decides a key of accelerate.yaml or deepspeed.json on this target, or whether `extra` can set
+    it. `name` is the full name of the key, or its last part.
     """
     legal, keys = extras.legal_names(stack, library), stack.launch_keys(library)
     owned = extras.owned_names(stack, library, "sft")
@@ -226,7 +226,7 @@ def _extra_target(name: str) -> str:
 
 
 def _foreign(name: str) -> str:
-    """What to write in a spec for a name of another tool. If xpc has nothing like it, the reason."""
+    """Explain a name of another tool: what a spec says instead, or why xpc has no equivalent."""
     from xpc.compiler.suggest.meaning import SAME, meaning
     from xpc.compiler.suggest.no_equivalent import loose_reason, own_reason, reason
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 BLOCK = 2**22
 SHOWN = 4 * 2**30
-"""A line about the progress is printed after each this many bytes, which take a few seconds."""
+"""The number of bytes after which another line about the progress is printed; reading them takes a few seconds."""
 VERSION = "sha256"
 _known: dict[tuple[str, str], str] = {}
 """The digests that this process has computed, by the path and the stamp (size and times) of the file."""

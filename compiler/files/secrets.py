@@ -10,7 +10,7 @@ MARKS = (
     "hf_", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza",
     "PRIVATE KEY", "wandb_v1_",
 )  # fmt: skip
-"""Texts of which every token or key in TOKENS contains one. They make a fast first test possible."""
+"""Texts for a fast first test: every token and key in TOKENS contains at least one of them."""
 TOKENS = {
     "a token of the Hugging Face hub": r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}",
     "an API key": r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9]{32,}|(?:ant|proj|or|svcacct)-[A-Za-z0-9_-]{20,})",
@@ -27,7 +27,7 @@ TOKENS = {
 digest in hex.
 """
 NAMES = ("hub_token", "hf_token", "api_key", "access_token", "auth_token", "secret_key", "password", "secret")
-"""How names of keys end whose values are secrets, even if a value does not look like a secret."""
+"""Endings of the names of keys whose values are treated as secrets, even if they do not look like secrets."""
 
 HEX = frozenset("0123456789abcdef")
 

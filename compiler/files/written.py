@@ -10,11 +10,11 @@ from xpc.grammar.scan import scan
 from xpc.grammar.source import Source
 
 FILLED = ("default", "derived", "registry, or")
-"""How the comments begin that the compiler adds to settings that it filled in. A setting from an extended spec has
+"""Beginnings of the comments that the compiler adds to settings that it filled in. A setting from an extended spec has
 another comment, with the name of that spec.
 """
 LENGTH = "length: "
-"""How the comment on `for N epochs` in the `train` line begins."""
+"""The beginning of the compiler's comment on `for N epochs` in the `train` line."""
 
 
 @record

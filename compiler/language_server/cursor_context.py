@@ -45,8 +45,8 @@ class CursorContext:
 
 @mutable
 class Frame:
-    """What has been read so far inside of an open bracket, or at the top level: its path, the choice before the
-    bracket, and the words of the current statement.
+    """The state of reading the contents of an open bracket, or the top level: the path of its block, the choice before
+    the bracket, and the words of the current statement.
     """
 
     bracket: str

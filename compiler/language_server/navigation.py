@@ -12,8 +12,8 @@ from xpc.grammar.record import record
 
 @record
 class Target:
-    """Where "go to definition" leads: a file, and the start and the end of the name that is defined. If the definition
-    is in another file, both are 0.
+    """The result of "go to definition": a file, and the start and the end of the defined name. If the definition is in
+    another file, both are 0.
     """
 
     path: str

@@ -149,7 +149,7 @@ def _location(label: Label | None) -> tuple[object, ...] | None:
 
 
 def _implied(one: Diagnostic, rows: Sequence[tuple[Pick, ...]]) -> int:
-    """How many members have the swept values at which a finding points. 0 if it points at no swept value."""
+    """The number of members that have the swept values at which a finding points; 0 if it points at no such value."""
     picks = {id(pick): pick for row in rows for pick in row}
     labels = [label for label in (one.primary, *one.related) if label is not None]
     held = [{key for key, pick in picks.items() if pick.holds(label)} for label in labels]

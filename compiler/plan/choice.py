@@ -32,8 +32,8 @@ at most this share.
 
 @record
 class Choice:
-    """What the plan chose. `values` maps each setting to a pair: its value, and the calculation as text. `micro` is
-    None if the spec states the micro-batch.
+    """The values that the plan chose. `values` maps each setting to a pair: its value, and the calculation as text.
+    `micro` is None if the spec states the micro-batch.
     """
 
     values: dict[Path, tuple[object, str]]

@@ -1,4 +1,4 @@
-"""How often a run evaluates, on how many rows, and how much time this takes in comparison with training."""
+"""Compute how often a run evaluates, on how many rows, and how much time this takes in comparison with training."""
 
 from __future__ import annotations
 

@@ -51,7 +51,8 @@ class Assumptions:
 
 @record
 class Plan:
-    """What a run needs. A value that is unknown is None, and `unknown` has the reason under its name.
+    """The prediction for a run: its memory, steps and hours. An unknown value is None, and `unknown` has the reason
+    under the value's name.
 
     `hours` includes training and its `evaluations`; `evaluating` is the share of the hours that evaluations take.
     """

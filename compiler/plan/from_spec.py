@@ -151,8 +151,8 @@ def _adapters(spec: Spec, element: float) -> Adapters:
 
 
 def _offload(spec: Spec, stage: int) -> int:
-    """What is offloaded to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights
-    (lower/deepspeed.py).
+    """The level of offloading to host memory: 0 nothing, 1 the optimizer, 2 also the (sharded) weights, as
+    lower/deepspeed.py configures it.
     """
     where = {"optimizer": 1, "cpu": 2}.get(str(spec.get("strategy.offload")), 0)
     return min(where, 2 if stage == 3 else 1)

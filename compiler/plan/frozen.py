@@ -12,12 +12,12 @@ from xpc.grammar.record import record
 
 @record
 class Part:
-    """What `freeze` leaves trainable.
+    """The part of a model that `freeze` leaves trainable.
 
     `trained` is the number of trainable parameters. `layers` is the number of layers, counted from the last one, that
     keep activations for the backward pass.
 
-    `exact` is false if a count is an upper bound. This is so if a pattern of names is used (it counts as all
+    `exact` is false if a count is an upper bound. This happens if a pattern of names is used (it counts as all
     parameters), if `layer_modules` is used (each named layer counts completely), or if a gradient passes through a
     frozen layer (which counts as a trained one). Norms and biases count as 0.
     """

@@ -121,7 +121,8 @@ def _layer(load: Load, attention: str) -> float | str:
 
 def _row(load: Load, mode: str, attention: str) -> Mapping[str, float] | None:
     found = row(load.family, f"{mode}/{attention}", load.stack)
-    # no measurement with float32 norms: use the one with float32 norms and embeddings, which is an upper bound
+    # if only the norms are float32 and this was not measured, use the measurement with float32 norms and embeddings,
+    # which is an upper bound
     if found is None and mode.endswith("/norms"):
         found = row(load.family, f"{mode.removesuffix('norms')}wide/{attention}", load.stack)
     return found

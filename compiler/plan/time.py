@@ -145,8 +145,8 @@ def parts(work: Work) -> list[float]:
 
 
 def of_another_chip(work: Work, measured: Sequence[float], share: float, least: float) -> float:
-    """How much longer products of matrices and attention take on a chip that was not measured than on the measured
-    chip, as a factor. Each time is relative to the peak speed of its own chip.
+    """The factor by which matrix products and attention take longer on a chip that was not measured than on the
+    measured one. Each time is relative to the peak speed of its own chip.
 
     The kernels between the products are limited by memory bandwidth. On the measured chip they take the share `share`
     of the time. On another chip, this share grows with the ratio of its peak to its bandwidth. `least` is the factor if

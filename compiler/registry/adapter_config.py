@@ -21,8 +21,8 @@ SHAPES = {
         "rank": "r", "dropout": "miss_dropout", "targets": "target_modules", "modules_to_save": "modules_to_save",
     },
 }  # fmt: skip
-"""For each kind of adapter (`peft_type`): from xpc's settings to the keys of adapter_config.json. The key of `rank`,
-for example, is `r`.
+"""For each kind of adapter (`peft_type`), a map of xpc's settings to the keys of adapter_config.json, such as `rank` to
+`r`.
 """
 COUNTS = {"rank", "block_size"}
 

@@ -2,8 +2,8 @@
 
 A spec, a file name or a quoted value may contain escape sequences, bidirectional overrides (which reorder the text that
 a reviewer sees, CVE-2021-42574) or lone surrogates (which cannot be encoded). They are printed as `<U+202E>`. GitHub's
-runner executes a line of a log that begins with `::` or contains `##[` (actions/runner, ActionCommand.cs). One of these
-characters is printed in the same form, so that the runner does not execute the line.
+runner executes a line of a log that begins with `::` or contains `##[` (actions/runner, ActionCommand.cs). In such a
+line, one `:` or the `[` is printed in the same form, so that the runner does not execute the line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ texts.
 """
 
 COMMAND = "##["
-"""How a command of GitHub's runner begins. It may stand at any position of a line."""
+"""The beginning of a command of GitHub's runner, which may stand at any position of a line."""
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

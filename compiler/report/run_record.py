@@ -40,8 +40,9 @@ FINISHED, GOING, STOPPED, ENDED = "finished", "going", "stopped on request", "en
 
 @mutable
 class RunRecord:
-    """What a run wrote. `settings` and `digest` are those of its bundle. `measured` has the sums over all starts of the
-    run, and `starts` has a table for each start. `notes` are sentences that say what could not be read.
+    """The contents of a run's output folder. `settings` and `digest` belong to the run's bundle. `measured` has the
+    sums over all starts of the run, and `starts` has a table for each start. `notes` are sentences about files that
+    could not be read.
     """
 
     folder: str

@@ -86,7 +86,7 @@ class Derivation(OpenSpec):
         self.notes += [self.assumptions[path] for path in NOTED if path in self.assumptions]
 
     def _open(self) -> list[Path]:
-        """Those of strategy, recomputation and micro-batch that the spec does not state."""
+        """The settings that the plan has to choose, among strategy, recomputation and micro-batch."""
         return [path for path in CHOSEN if path not in self.values]
 
     def _placeholders(self) -> dict[Path, Value]:

@@ -33,7 +33,7 @@ LARGEST = 64 * 2**20
 images.
 """
 MANY = 20_000
-"""A line about the progress is printed after each this many images."""
+"""The number of images after which another line about the progress is printed."""
 UNREAD = ImageList("", b"", "", 0, 0)
 Known = MutableMapping[tuple[str, str], ImageList | None]
 """A cache of the lists of images that this command has made. The keys are the path of a data source and the digest of

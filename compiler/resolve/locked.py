@@ -1,5 +1,5 @@
-"""What a bundle gets from a lock file: a copy of the lock, the list of resolved packages, and the commits of kernel
-repositories.
+"""Make the parts of a bundle that come from a lock file: a copy of the lock, the list of resolved packages, and the
+commits of kernel repositories.
 """
 
 from __future__ import annotations

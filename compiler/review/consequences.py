@@ -39,7 +39,7 @@ class Quantity:
 
 @record
 class Forecast:
-    """What one run costs and does: its quantities by name, such as `hours`, its plan and its length."""
+    """The costs and effects of one run: its plan, its length, and its quantities by name, such as `hours`."""
 
     plan: Plan
     length: RunLength
@@ -134,7 +134,7 @@ def _quantities(spec: Spec, planned: Plan, length: RunLength) -> Iterator[tuple[
 
 
 def _completions(spec: Spec, length: RunLength) -> Iterator[tuple[str, Quantity]]:
-    """How many prompts an online method uses per step, and how many updates of the weights follow one round of
+    """Yield the number of prompts per step of an online method, and the number of weight updates after each round of
     generation.
     """
     gbs = spec.integer("batch.gbs")

@@ -103,7 +103,7 @@ class Run:
 
     @cached_property
     def models(self) -> Mapping[str, str]:
-        """For each file of a local model, its digest in the bundle's manifest (`sha256:...`), or its path."""
+        """Map each file of a local model to its digest in the bundle's manifest (`sha256:...`), or to its path."""
         return self.model_paths if self.tree is None else self.tree.weights
 
     @property

@@ -114,7 +114,7 @@ class Repository:
         return os.path.relpath(os.path.realpath(path), self.top).replace(os.sep, "/")
 
     def prefix(self, folder: str) -> str:
-        """How the paths of all files below a folder begin: `specs/`. "" for the top folder."""
+        """The common beginning of the paths below a folder, such as `specs/`; "" for the top folder."""
         inside = self.inside(folder)
         return "" if inside == "." else f"{inside}/"
 

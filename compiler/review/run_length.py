@@ -68,7 +68,7 @@ class RunLength:
         return "" if self.samples is None else f"{self.samples:,} sequences x {self.seq}"
 
     def headline(self, other: RunLength, settings: Sequence[Change]) -> str:
-        """What a comparison's first line says about the length: `gbs 528 -> 264: 7,500 steps instead of 3,750, same
+        """The part of a comparison's first line about the length: `gbs 528 -> 264: 7,500 steps instead of 3,750, same
         tokens`.
         """
         by_name: dict[str, list[Change]] = {}

@@ -15,9 +15,7 @@ LONGEST_KEYS = 2**25
 FACTS = (
     "trainer_args.json target", "trainer_args.json stack.", "trainer_args.json trainer.", "trainer_args.json run.flops",
 )  # fmt: skip
-"""How the names of those keys begin that are not compared, because they follow from other values: the stack's name, the
-model, the hardware, and the list of the trainer's modules.
-"""
+"""Beginnings of the names of keys that are left out of the comparison, because they follow from other values."""
 QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?$""")
 COMMENT = re.compile(r"(?<!\S)#")
 BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")

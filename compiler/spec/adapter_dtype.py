@@ -1,4 +1,4 @@
-"""Which dtypes a trainer gives to adapters, and to those weights of a quantized base that are not quantized."""
+"""Find the dtypes that a trainer gives to adapters, and to the weights of a quantized base that are not quantized."""
 
 from __future__ import annotations
 

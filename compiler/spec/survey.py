@@ -14,7 +14,7 @@ SKETCH = 256
 
 @record
 class Tally:
-    """How many rows have a property, and the index of the first such row (from 0)."""
+    """The number of rows with a property, and the index of the first of these rows (from 0)."""
 
     count: int
     first: int
@@ -22,7 +22,7 @@ class Tally:
 
 @record
 class Survey:
-    """What a complete reading of a file found out about its rows.
+    """The facts about a file's rows that were found by reading all of them.
 
     `rows` is the number of rows that could be read. `broken` says why the reading stopped before the end; None if it
     did not. `columns` are the columns of all rows together. `wrong` is the index of the first row that does not have

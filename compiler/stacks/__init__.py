@@ -51,7 +51,7 @@ class Field:
 
 @record
 class Family:
-    """How a stack supports one `model_type`.
+    """The support of a stack for one `model_type`, such as `qwen3`.
 
     `layers` are the classes that FSDP wraps. `attention` are the attention implementations other than eager. `packing`
     tells whether packed documents are kept apart without flash attention: "exact" (yes, because the mask reads position

@@ -42,7 +42,7 @@ def modules(stack: str, family: str | None) -> Mapping[str, str]:
 
 
 def paths(known: Mapping[str, str], letters: str) -> tuple[str, ...]:
-    """Those paths of modules that modules.json marks with at least one of the given letters."""
+    """The paths of modules that modules.json marks with at least one of the given letters."""
     return tuple(path for path, kinds in known.items() if set(kinds) & set(letters))
 
 
@@ -74,8 +74,8 @@ def part(path: str, kinds: str) -> str:
 
 
 def possible(stack: str, family: str | None, config: Mapping[str, object]) -> Mapping[str, str]:
-    """Those paths of the family's modules that a model with this config.json can have. modules.json lists the paths of
-    all models of the family, and a single model may lack some of them.
+    """The paths of modules that a model with this config.json can have. modules.json lists the paths of all models of
+    the family, and a single model may lack some of them.
     """
     known = modules(stack, family)
     excluded: list[re.Pattern[str]] = []

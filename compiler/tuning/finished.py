@@ -17,8 +17,8 @@ from xpc.compiler.spec import Spec
 
 METRICS = "metrics.jsonl"
 WARM = 5
-"""How many of the first steps are not counted. They are slow, because caches fill, kernels are chosen, and the
-allocator grows.
+"""The number of steps at the start that are not counted. They are slow, because caches fill, kernels are chosen, and
+the allocator grows.
 """
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MADE = 64
 """Number of rows that are made up for a source that this machine lacks."""
 TAKEN = 256
-"""How many rows of a local file are used. They are its first rows."""
+"""The number of first rows of a local file that are used."""
 BY_LINE = (".jsonl", ".csv", ".txt")
 """Endings of files that have one row per line, so that only their first lines are copied."""
 MOST_BYTES = 64 * 2**20
@@ -142,8 +142,8 @@ def columns_of_rewards(spec: Spec) -> dict[str, object]:
 
 
 def _parameters(content: bytes, function: str, environment: str | None = None) -> list[str]:
-    """Those parameters of a function that are columns of the data. Parameters that every trainer passes are left out.
-    If `environment` is given, `function` is a method of this class.
+    """The parameters of a function that get columns of the data. Parameters that every trainer passes are left out. If
+    `environment` is given, `function` is a method of this class.
     """
     given = {"prompt", "prompts", "completions", "completion_ids", "prompt_ids", "trainer_state", "kwargs", "self"}
     try:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
-"""How the names of files with weights begin."""
+"""Beginnings of the names of files with weights."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
 """A pattern for the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (

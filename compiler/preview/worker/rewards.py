@@ -15,7 +15,7 @@ from .verdicts import Verdict, verdict
 
 EMPTY, MADE_UP, BOXED = "empty", "made-up", "boxed"
 """Names of the answers that the reward functions get. The row's own answer is used twice: as it is, and inside of
-`\boxed{}`, which math_verify needs.
+`\\boxed{}`, which math_verify needs.
 """
 SECONDS = 60.0
 """Time limit of a call, in seconds, as in a run. A function that exceeds it is not called again for other rows."""

@@ -98,8 +98,8 @@ def content_of(turn: Mapping[str, Any]) -> str:
 
 
 def beginnings(tokenizer: Any, template: str | None, turns: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> Any:
-    """For each turn, the conversation rendered up to the end of the turn. None if the template refuses a conversation
-    that is not complete.
+    """Render the conversation up to the end of each turn. The result is None for a turn at which the template refuses
+    the incomplete conversation.
     """
     tools = row.get("tools")
     tools = json.loads(tools) if isinstance(tools, str) and tools else tools

@@ -65,8 +65,8 @@ def _entries(file: str, data: bytes | None) -> dict[str, str]:
 
 
 def _locked(data: bytes) -> Iterator[tuple[str, str]]:
-    """What a lock pins: packages with versions, and models, datasets and kernels with commits. If the lock is damaged,
-    its complete text.
+    """Yield the pins of a lock: packages with versions, and models, datasets and kernels with commits. A damaged lock
+    yields its complete text.
     """
     try:
         table = bounded_toml.loads(data.decode())

@@ -42,7 +42,7 @@ Line = tuple[str, int]
 
 @mutable
 class FolderContents:
-    """What is below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
+    """The items below a folder: specs, bundles and sweeps, and the output folders of finished runs."""
 
     specs: list[str] = field(factory=list)
     bundles: list[str] = field(factory=list)
