@@ -41,8 +41,8 @@ _MEANING = {
 def compile_grammar(*, strict: bool) -> Lark:
     """Make Lark's parser for xp.lark, with its contextual lexer. This takes about 0.2 s.
 
-    Raises lark.exceptions.GrammarError for a conflict in the grammar. With `strict`, it also raises this for terminals
-    that match the same text.
+    Raises lark.exceptions.GrammarError for a conflict in the grammar, and if `strict` is true also for two terminals
+    that can match the same text.
     """
     with open(GRAMMAR, encoding="utf-8") as file:
         text = file.read()

@@ -1,5 +1,5 @@
-"""Load what a check needs of a local data file: its contents, if the bundle gets a copy, or otherwise the stored survey
-(counts and first rows).
+"""Load a local data file for a check: its contents if the bundle gets a copy, or otherwise the stored survey of its
+rows (counts and first rows).
 """
 
 from __future__ import annotations

@@ -235,8 +235,8 @@ def _wrong_part(value: object, name: str) -> str | None:
 
 
 def from_caller(turn: Row) -> Row:
-    """If the speaker of the turn is one of `CALLERS`, return the turn as one of the assistant with these tool calls.
-    Any other turn is returned unchanged.
+    """Convert a turn that contains a tool call as text (its speaker is one of `CALLERS`) to a turn of the assistant
+    with this tool call. Any other turn is returned unchanged.
     """
     if turn.get("from") not in CALLERS:
         return turn

@@ -71,7 +71,7 @@ def columns(source: DataSource) -> tuple[str, ...]:
 
 
 def _with_prompt(source: DataSource) -> tuple[str, ...]:
-    """The columns of the format. For preference pairs whose columns the spec does not name, also the column `prompt`,
+    """The columns of the format. If the spec names no columns of preference pairs, the column `prompt` is included,
     because the runtime reads it.
     """
     names = columns(source)

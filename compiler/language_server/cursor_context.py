@@ -1,5 +1,5 @@
 """Find the word at an offset of a text that is being edited, the block that contains the word, and, if the word is a
-value, the setting that has it.
+value, the setting that gets this value.
 
 The text may have syntax errors before and after the offset, so this works on tokens, not on a syntax tree.
 """

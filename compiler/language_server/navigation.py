@@ -1,6 +1,4 @@
-"""Go to definition. From a name in a spec, this leads to the extended spec, to the file, or to the `data` block with
-this name.
-"""
+"""Find the definition of a name in a spec: the extended spec, the file, or the `data` block with this name."""
 
 from __future__ import annotations
 

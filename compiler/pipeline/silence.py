@@ -307,8 +307,8 @@ class _Lines:
         return first, max([closed for _, closed in _between(self.opened, start, end)], default=end)
 
     def _code_line(self, start: int, end: int) -> tuple[int, int]:
-        """The bounds of the first line that contains code, from the line at `start` on. If there is none, the bounds of
-        the last line.
+        """The bounds of the first line that contains code, searched from the line at `start` on. If no line contains
+        code, the bounds of the last line are returned.
         """
         passed = []
         while start not in self.below and end < len(self.text) and _is_idle(self.text[start:end]):

@@ -87,8 +87,8 @@ def chosen(spec: Spec, unset: Sequence[Path], checker: Checker) -> Choice | None
 
 
 def _with_fixed_micro(spec: Spec, unset: Collection[Path], checker: Checker) -> Choice | None:
-    """Choose the other settings for a method whose result depends on the micro-batch. Its micro-batch must not depend
-    on memory.
+    """Choose strategy and recomputation for a method whose result depends on the micro-batch. The micro-batch is fixed,
+    so that the result does not depend on the GPU's memory.
     """
     if "batch.micro" not in unset:
         return _search(spec, unset, checker)

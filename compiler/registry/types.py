@@ -8,8 +8,8 @@ IMAGE_FAMILIES = ("qwen2_5_vl",)
 
 @record
 class Decoder:
-    """The dimensions of a decoder. `layer_params` is the number of parameters of one layer; if layers differ, of the
-    largest one.
+    """The dimensions of a decoder. `layer_params` is the number of parameters of one layer, or of the largest layer if
+    layers differ.
 
     `intermediate` is the width of one MLP, which in a mixture of experts is the width of one expert. `context` is the
     length in tokens, including the extension by a rope scaling in the published config.json.

@@ -107,8 +107,8 @@ def members_of(folder: str) -> list[str]:
 
 
 def position(bundle: BundleRecord | None) -> int:
-    """The number of a member's bundle in the `members.txt` of its sweep. For any other bundle, a number after those of
-    all members.
+    """The number by which bundles are sorted: the position of a member in the `members.txt` of its sweep, or a higher
+    number for any other bundle.
     """
     above, name = os.path.split(os.path.abspath(bundle.folder if bundle else ""))
     return _order(os.path.dirname(above)).get(name, MOST) if os.path.basename(above) == "members" else MOST

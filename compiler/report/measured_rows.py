@@ -228,8 +228,8 @@ def memory_rows(run: RunRecord | None, one: BundleRecord | None) -> Iterator[Row
 
 
 def of_each(peaks: Sequence[int]) -> str:
-    """The peaks of the processes as text: "3.1 GiB, 2.9 GiB". For many processes, the lowest, the median and the
-    highest peak.
+    """The peaks of the processes as text: "3.1 GiB, 2.9 GiB". If there are many processes, the text has only the
+    lowest, the median and the highest peak.
     """
     if len(peaks) <= LISTED:
         return ", ".join(map(size, peaks))

@@ -1,4 +1,4 @@
-"""Read what a run wrote: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
+"""Read the output of a run: metrics.jsonl, measured.jsonl, summary.json, xpc_run.json and the names of its checkpoints.
 
 The folder may come from a stranger, and the run may be active, or may have died. So links are not followed, pipes are
 not read, and each read has a limit. If a file is malformed, it counts as missing, and a note says so.

@@ -56,9 +56,9 @@ class Run:
         self, name: str, checked: CheckedSpec | None, tree: BundleTree | None = None, unchanged: Collection[str] = (),
         model_paths: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """`unchanged` are the files of the bundle that are as the compiler wrote them. Their contents are not read from
-        disk, but taken from compiling the checked spec again. If that spec is checked under another file name, the
-        copies on disk would differ by this name.
+        """`unchanged` are the files of the bundle that nobody has edited. They are not read from disk: their contents
+        come from compiling the spec again, because the spec may be checked under another file name, which some files
+        contain.
 
         For a run that is not on disk, `model_paths` maps the files of local models to their paths.
         """
@@ -146,8 +146,8 @@ class Operand:
     launchers: Mapping[str, str] | None = None
 
     def starters(self) -> Mapping[str, str]:
-        """The digests of the files that start a sweep. If they are not on disk, the digests of the files that compiling
-        would write.
+        """The digests of the files that start a sweep. If the files are not on disk, the digests are computed from the
+        texts that compiling the spec writes.
         """
         from xpc.compiler.lower.sweep import starters
 

@@ -129,7 +129,8 @@ def _specs(
 def _copies(modes: Mapping[str, str], read: Callable[[str], bytes | None], load: Callable[..., None]) -> Iterator[str]:
     """The `spec.xp` of bundles. The `bundle.toml` next to such a file lists it with its digest.
 
-    Names alone do not make a bundle. Otherwise, a manifest or a folder's name that somebody adds would hide a spec.
+    The name of a folder, or a `bundle.toml` without this digest, does not make a bundle. Otherwise, adding one next to
+    a spec would hide the spec from the review.
     """
     found = {
         path: f"{path.removesuffix(SPEC)}{MANIFEST}"
@@ -158,9 +159,7 @@ def _bases(path: str, file: Callable[[str], _File | None]) -> tuple[str, ...]:
 
 
 def _base(path: str, named: str) -> str:
-    """The path of a base, relative to the top of the repository. It follows from the path of a file and from the name
-    in the file's `extends`.
-    """
+    """The path of a base, relative to the top of the repository, for a file and the name in its `extends`."""
     return os.path.normpath(os.path.join(os.path.dirname(path), named)).replace(os.sep, "/")
 
 

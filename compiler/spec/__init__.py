@@ -87,8 +87,8 @@ class Spec(Getters):
 
     @property
     def chat_template(self) -> str | None:
-        """The text of the chat template that the spec states. If it states none, the text of the local model's own
-        template. None if the text is unknown.
+        """The text of the chat template: the template that the spec states, or the local model's own template. None if
+        the text is unknown.
         """
         found = self.template
         return self.model.template if found is None else self.bundled.get(found.file, b"").decode("utf-8", "replace")

@@ -76,8 +76,8 @@ class Survey:
 
 @record
 class Broken:
-    """Why the reading of a file stopped: the row (from 0), its line (from 1), and the reason. `encoding` is true if the
-    bytes are not UTF-8.
+    """The error that stopped the reading of a file: the row (from 0), its line (from 1), and the reason. `encoding` is
+    true if the bytes are not UTF-8.
     """
 
     row: int

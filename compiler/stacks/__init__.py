@@ -99,7 +99,7 @@ class Stack:
         """The pinned packages of a bundle: those that all bundles need, and those of the given `extras` (`zero`,
         `liger`, ...).
 
-        With `vllm` among the extras, these are versions that can be installed with vLLM, and vLLM itself.
+        If `vllm` is true, vLLM is added, and the versions are those that can be installed together with vLLM.
         """
         optional = self.extras
         wanted = {name for extra in extras for name in optional.get(extra, ())}

@@ -205,8 +205,8 @@ def _losses(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _diff(file: str, spec: CheckedSpec, change: Change, workspace: Workspace) -> list[str]:
-    """The change as a diff of the spec's file. If the text of the file cannot be edited for the change, the lines that
-    the user has to write.
+    """The lines to print about a change: a diff of the spec's file, or, if the file cannot be edited automatically, the
+    settings that the user has to write.
     """
     text = spec.source.text
     after = text

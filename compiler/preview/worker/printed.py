@@ -17,7 +17,7 @@ Say = Callable[[str], None]
 def collected(messages: list[str]) -> Iterator[None]:
     """A context that collects what the run prints about the rows, such as how many it leaves out.
 
-    The run's sentence about rows that it compared with their rendered text is left out, because a scan compares none.
+    One sentence is left out: how many rows the run compared with their rendered text. A scan compares no rows.
     """
     printed = io.StringIO()
     try:

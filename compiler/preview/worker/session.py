@@ -1,8 +1,8 @@
 """A bundle that is opened for a preview: its features, its tokenizer, and trainers for chosen rows.
 
 Rows are read, converted, rendered, tokenized, truncated and packed by the bundle's own code and by TRL. Only what needs
-a GPU, weights or several processes is replaced: the model is tiny, there is a single process, and reward functions are
-not called.
+a GPU, weights or several processes is replaced: the model is tiny, there is a single process, and the trainer calls no
+reward functions.
 """
 
 import importlib
@@ -23,7 +23,7 @@ class Session:
     def __init__(self, folder: str, scratch: str, trust_code: bool) -> None:
         sys.path.insert(0, folder)
         importlib.import_module("trainer")
-        del sys.path[0]  # otherwise, a library could import a file of the bundle in place of a package
+        del sys.path[0]  # so that no library imports a file of the bundle in place of a package of the same name
         self.core: Callable[[str], Any] = lambda name: importlib.import_module(f"trainer.core.{name}")
         enabled = importlib.import_module("trainer.enabled")
         self.trainer_class = enabled.trainer_class
@@ -111,8 +111,8 @@ class Session:
         return getattr(getattr(self.tokenizer, "apply_chat_template", None), "processor", None)
 
     def uncut(self, text: str, kept: Sequence[int]) -> list[int]:
-        """The tokens of a prompt before the trainer cut its beginning, as the trainers before trl 1.0 do. `kept` are
-        the tokens that are left.
+        """The tokens of a prompt before truncation. Trainers before trl 1.0 cut off the beginning of a long prompt, and
+        `kept` are the remaining tokens.
         """
         if self.stated.get("max_prompt_length"):
             full = list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -14,7 +14,7 @@ if not __package__:
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)
     __import__(__package__)
-    # otherwise, a library could import a file next to this folder in place of a package of the same name
+    # remove the folder from sys.path, so that no library imports a file in it in place of a package of the same name
     del sys.path[0]
 
 from . import session as sessions

@@ -207,7 +207,7 @@ def _cut(read: Read) -> Iterator[Verdict]:
 
 
 def unread_columns(session: Session, source: Mapping[str, Any], stored: Any) -> Iterator[Verdict]:
-    """Report columns of a stored row, a dataset of one row, that no trainer reads, such as `documents`."""
+    """Report columns that no trainer reads, such as `documents`. `stored` is a dataset of one row."""
     module = session.optional("features.messages.unread_columns")
     for kind in () if module is None else module.counted(session.bundle, source, stored)[0]:
         read = module.not_read_by(session.method, source["shape"])

@@ -61,8 +61,8 @@ def recompiled(
 
 
 def recheck(folder: str, table: Table, memory: FileMemory | None = None, trusted: bool = False) -> CheckedSpec | str:
-    """The spec of the bundle, checked again under its original name. If there is an error, the message of the first
-    one.
+    """Check the spec of the bundle again, under its original name. Return the checked spec, or the message of the first
+    error.
 
     The digests of the files of local models, and of the images of rows, are computed. If `trusted` is true, the digests
     in `memory` are used for files that have not changed.

@@ -4,8 +4,8 @@ A run is the bundle's own trainer/main.py in separate processes, which get the e
 set. So it trains, saves, is killed and resumes like any other run, but its start does not take ten seconds of imports.
 Other programs (``program``), such as one that inspects results, can be run in the same way. The server reads one JSON
 object per line (see ``forks.Forks.run``), and answers each with one line. Its argument is the file descriptor of a
-socket. On this socket, it serves warm_python.py, for programs that start other programs: launch.sh and the launchers.
-Until ``warm`` is called, the server imports only the standard library.
+socket. Processes that run warm_python.py connect to this socket to get a fork; launch.sh and the launchers use them in
+place of Python. Until ``warm`` is called, the server imports only the standard library.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def loaded(question: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def changed(question: dict[str, Any], model: Any) -> bool:
-    """Whether training has changed any weight. For a new adapter, whether a weight that starts at 0 is no longer 0."""
+    """Whether training has changed any weight. In a new adapter, a weight has changed if it began as 0 and is not 0."""
     import torch
 
     state = model.state_dict()
