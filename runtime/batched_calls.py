@@ -1,11 +1,13 @@
-"""Calls a function for each row of a group, and encodes the texts of all its rows together (``launch.sh --prepare``).
+"""Runs a function once per row of a group, but encodes the texts of all rows together (``launch.sh --prepare``).
 
-Example: trl's function renders the conversation of a row and calls ``tokenizer(text)``. This call returns an encoding
-with placeholders. If the function returns them unread, as SFT's does, they are filled in once the texts of all rows are
-encoded. If the function reads a placeholder, for example ``len(ids)``, it is stopped there and called again later: the
-same calls then return the texts that were rendered and the ids that were encoded. So the function decides the result.
+Example: trl's function renders the conversation of a row and calls ``tokenizer(text)``. At first, this call returns an
+encoding with placeholders. If the function returns the placeholders unread, as SFT's does, they are filled in after the
+texts of all rows are encoded. If the function reads a placeholder, for example with ``len(ids)``, an exception stops
+it, and it runs again after the encoding: the same calls then return the recorded texts and ids. So the result of each
+row is the one that the function itself computes.
 
-Offsets of tokens in the text are computed once a function has asked for them. `token_places.py` often does without.
+The offsets of tokens (their characters in the text) are computed only if a function needs them. `token_places.py` often
+finds the assistant mask without offsets.
 """
 
 import inspect
@@ -40,8 +42,8 @@ class NotBatched(Exception):
 
 
 class Stopped(BaseException):
-    """Raised in a function that reads a value before it is known. It is not an Exception, because functions may catch
-    those.
+    """Raised in a function that reads a value before it is known. Not an Exception, because a function may
+    catch these.
     """
 
 
@@ -75,9 +77,7 @@ class Placeholder:
 
 
 class Mask(Placeholder):
-    """An assistant mask that is not known yet. trl refuses a mask without a 1; whether there is one is checked
-    later.
-    """
+    """An assistant mask that is not known yet. trl refuses a mask that contains no 1; `unlearned` checks this later."""
 
     def __contains__(self, value: Any) -> bool:
         if value != 1:
@@ -106,8 +106,9 @@ class Text:
         return [*self.options.names, *([MASK] if self.spans is not None else [])]
 
     def answer(self, values: dict[str, Any], encoding: Any, lengths: Any) -> None:
-        """Set the values of the text, and its assistant mask if the places of its tokens are known: from the encoding,
-        or from the ``lengths`` of tokens in bytes."""
+        """Set the values of the text. Its assistant mask is added if the answers' tokens can be found in the encoding,
+        or by ``lengths``, the number of bytes of each token.
+        """
         self.values, self.encoding = values, encoding
         if self.spans is None:
             return
@@ -171,7 +172,7 @@ class Calls:
 
 
 class Recorder:
-    """A tokenizer whose calls are recorded, and answered for many rows together."""
+    """A tokenizer that records the calls of each row's function, and encodes the texts of many rows together."""
 
     def __init__(self, tokenizer: Any) -> None:
         from transformers import BatchEncoding
@@ -186,7 +187,9 @@ class Recorder:
         recorder = self
 
         class Replaced(self.kind):  # type: ignore[misc, name-defined]
-            """The class that the tokenizer has while a group of rows is prepared. It records calls."""
+            """The tokenizer's class with recorded calls. The tokenizer has this class while a group of rows is
+            prepared.
+            """
 
             def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
                 return recorder.call(text, args, options)
@@ -198,7 +201,7 @@ class Recorder:
 
     @cached_property
     def lengths(self) -> Any:
-        """The bytes of each token, which take the place of offsets; None if the tokenizer is no byte-level BPE."""
+        """The number of bytes of each token, which replaces offsets; None unless the tokenizer is a byte-level BPE."""
         return PLACES["token_bytes"](self.tokenizer._tokenizer)
 
     def results(self, function: Callable[[int], dict[str, Any]], places: Sequence[int]) -> list[dict[str, Any]]:
@@ -231,13 +234,16 @@ class Recorder:
                     raise NotBatched("the function reads the tokenizer's results in an unknown way")
                 self._encode([one for each in texts.values() for one in each])
                 unmasked = [place for place in left if any(map(unlearned, texts[place]))]
-                # run the function again for each row whose assistant mask has no 1, although the function relied on one
+                # if the function relied on a 1 in the assistant mask and the mask has none, it must run again for this
+                # row
                 left = list(dict.fromkeys(again + unmasked))
         self.rows = ROWS
         return [{name: filled(one) for name, one in found[place].items()} for place in places]
 
     def call(self, text: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        """The encoding of a text, with placeholders if it is not encoded yet. Other calls are not recorded."""
+        """The encoding of one text, with placeholders if it is not encoded yet. Calls with padding, or with a list of
+        texts, go to the tokenizer unrecorded.
+        """
         if not isinstance(text, str) or args or any(options.get(one) for one in SEPARATE):
             return self.kind.__call__(self.tokenizer, text, *args, **options)
         if options.get("padding") not in (None, False):
@@ -316,7 +322,7 @@ class Recorder:
                 options.offsets = before if 2 * len(without) < len(some) else True
 
     def _answer(self, texts: list[Text], options: Options) -> None:
-        """Encode texts together."""
+        """Encode these texts together, and store the result in each of them."""
         if texts:
             batch = self._batch(texts, options, options.offsets)
             for at, one in enumerate(texts):
@@ -348,7 +354,9 @@ class Recorder:
 
 
 def assistant_mask(length: int, spans: Sequence[tuple[int, int]], encoding: Any) -> list[int]:
-    """The mask of apply_chat_template: 1 for the tokens of these parts of the text."""
+    """The mask that apply_chat_template returns: 1 for the tokens of ``spans`` (begin and end of each answer),
+    else 0.
+    """
     mask = [0] * length
     for begin, end in spans:
         first, last = encoding.char_to_token(begin), encoding.char_to_token(end - 1)
@@ -367,7 +375,7 @@ def _digest(function: Any) -> str | None:
 
 
 def unlearned(text: Text) -> bool:
-    """Whether the mask has no 1 although the function relied on one."""
+    """Whether the assistant mask has no 1, although the function checked that it has one and continued."""
     return text.learned and text.values is not None and 1 not in text.values[MASK]
 
 

@@ -83,8 +83,8 @@ def _batched(
 
 
 def _value(batch: Mapping[str, Any], row: Mapping[str, Any], at: int, name: str) -> Any:
-    """The value of a column in the new row, or in the stored row if the function has not set it. Raises NotBatched
-    without one.
+    """The value of a column in the new row, or in the stored row if the function has not set it. Raises NotBatched if
+    both rows lack the column.
     """
     if name in row:
         return row[name]
@@ -183,8 +183,9 @@ def on_columns(function: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that ``Dataset.filter`` gives to ``Dataset.map``, with the filter's function of one row replaced by
-    one of an Arrow table. Raises NotBatched if `COLUMNS` has no such function."""
+    """Replace the row-by-row condition of ``Dataset.filter`` by a condition on Arrow tables. ``function`` is what
+    ``Dataset.filter`` gives to ``Dataset.map``. Raises NotBatched if `COLUMNS` has no replacement.
+    """
     if isinstance(function, partial) and function.func.__name__ == "get_indices_from_mask_function":
         keeps, *form, indices = function.args
         columns = on_columns(keeps)
@@ -196,7 +197,9 @@ def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
 def _of_tables(
     function: Callable[..., dict[str, Any]], removed: Sequence[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """The function of a batch that adds the results of ``function`` and drops the ``removed`` columns."""
+    """A function for ``Dataset.map`` that adds the columns from ``function`` to a table and drops the
+    ``removed`` ones.
+    """
 
     def made(table: Any, *_: Any) -> Any:
         out = table.drop_columns(removed)
@@ -262,13 +265,13 @@ def _in_forks(real: Callable[..., Any], rows: Any, path: str, tokenizer: Any, op
     if failed:
         raise NotBatched(_read(failed[0]))
     parts += [datasets.Dataset.from_file(name) for name in names[1:]]
-    if len({repr(one.features) for one in parts}) > 1:  # for example, one part contains only empty lists
+    if len({repr(one.features) for one in parts}) > 1:  # lists that are all empty have another type
         raise NotBatched("the function's results have different types in different parts of the rows")
     return parts[0] if cores == 1 else datasets.concatenate_datasets(parts)
 
 
 def _part(real: Callable[..., Any], rows: Any, first: int, name: str, tokenizer: Any, options: dict[str, Any]) -> Any:
-    """Map some rows, of which the first has the number ``first``, and write them to the file ``name``."""
+    """Map these rows and write them to the file ``name``. ``first`` is the number of the first row."""
     arguments, removed = options.get("fn_kwargs") or {}, options.get("remove_columns") or ()
     removed = [removed] if isinstance(removed, str) else list(removed)
     columns = None if rows.format["type"] else on_columns(options["function"])
@@ -296,7 +299,7 @@ def _in_child(part: Callable[[int], Any], at: int, failed: str) -> NoReturn:
 
 
 def _read(failed: str) -> str:
-    """The reason that a forked process wrote, if it could."""
+    """The reason that a failed process wrote to this file. A general reason if there is no file."""
     if not os.path.exists(failed):
         return "a process ended early"
     with open(failed, encoding="utf-8") as handle:

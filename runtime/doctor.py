@@ -1,7 +1,8 @@
 """The checks of `xpc doctor` for an interpreter and its machine. It is started as a file; runs do not use it.
 
-From standard input it reads a JSON object (`pins`: versions that every bundle needs; `optional`: versions that some
-need), and it writes a JSON list of entries. It does not use the network, and reports only whether secrets are set.
+It reads a JSON object from standard input (`pins`: versions that every bundle needs; `optional`: versions that only
+some bundles need), and writes a JSON list of entries. It does not use the network. Secrets, such as tokens, are
+reported only as set or not set.
 """
 
 import json

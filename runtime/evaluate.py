@@ -1,6 +1,6 @@
-"""Evaluate the trained model with lm-evaluation-harness; evaluate.sh starts this in each process.
+"""Evaluate the trained model with lm-evaluation-harness; evaluate.sh starts this module in each process.
 
-When started as a file it makes its folder a package, as main.py does.
+When it is started as a file, it makes its folder a package, so that relative imports work.
 """
 
 import json
@@ -119,7 +119,7 @@ def _model(bundle: Bundle, plan: Mapping[str, Any]) -> Any:
 
 def _tasks(bundle: Bundle, plan: Mapping[str, Any]) -> list[Any]:
     """The names of the tasks, and the contents of task files, in which relative data paths are made absolute."""
-    sys.dont_write_bytecode = True  # so that no bytecode next to a task file looks like an added file
+    sys.dont_write_bytecode = True  # verified_folder refuses added files, and bytecode next to a task file would be one
     out: list[Any] = []
     for task in plan["tasks"]:
         if task["file"] is None:

@@ -81,7 +81,7 @@ def _unused(text: str) -> tuple[str, ...]:
     plan, read = json.loads(text), list[str]()
     found = {name for name, used in uses(cast("Payload", _Read(plan, "", read))).items() if used}
     settings = (path for path in dict.fromkeys(read) if not path.startswith("stack."))
-    known: dict[object, bool] = {}  # of thousands of data sources, most are alike
+    known: dict[object, bool] = {}  # cached: thousands of data sources have only a few different keys
     out = []
     for path in settings:
         key = _alike(plan, path)
@@ -92,7 +92,7 @@ def _unused(text: str) -> tuple[str, ...]:
 
 
 def _alike(plan: "Payload", path: str) -> object:
-    """A key that is equal for the same setting of two data sources between which `uses` does not distinguish."""
+    """A key for the cache of `_unused`. If two data sources look the same to `uses`, their settings have equal keys."""
     if ".sources." not in f".{path}" or not path.rpartition(".")[0].rpartition(".")[2].isdecimal():
         return path
     place, above = _place(plan, path), re.sub(r"\d+", "", path)
@@ -273,6 +273,8 @@ def _has_fields(source: "Source") -> bool:
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:
-    """Whether a GPU may belong to a family, by torch's names for it. A GPU without names may belong to any."""
+    """Whether the GPU may belong to a family, such as "H100". True if the names that torch uses for the GPU are
+    unknown.
+    """
     names = gpu.get("device_names")
     return not names or any(family in one for one in names)

@@ -52,7 +52,9 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """transformers' batches of a step; none if an earlier start was killed after the run's last step."""
+        """Get the batches of a step from transformers. Return no batches if the run has already made its last step,
+        because an earlier start was killed after it.
+        """
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()

@@ -181,7 +181,9 @@ class Feature:
         """After the trainer has tokenized its rows: correct ``counts``; ``prepared`` is the tokenized set."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
-        """The folder of a local model, or ``place`` unchanged. Raises RunError when the folder is missing."""
+        """The folder of a local model. Other features return ``place`` unchanged. Raises RunError if the folder is
+        missing.
+        """
         return place
 
     def before_model(self, bundle: "Bundle") -> None:

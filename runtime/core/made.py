@@ -2,7 +2,8 @@
 
 A setting can be accepted and still have no effect: peft skips a target that matches nothing, transformers initializes a
 head that the checkpoint lacks, and accelerate reads its precision from the environment. Before the first step,
-``check`` compares the two values of each (what, stated, made) row of this module and of the features.
+``check`` goes through rows (what, stated, made): a name, the bundle's value, and the value of the built object.
+Features add their own rows.
 """
 
 import os

@@ -52,8 +52,9 @@ def ended(phase: str) -> None:
 def peak(phase: str) -> None:
     """Record the peak memory in bytes since the last call as a peak of ``phase``, and reset the peak.
 
-    On a GPU, these are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, it is the resident set;
-    Linux resets its peak when 5 is written to clear_refs (proc_pid_clear_refs(5)), and other systems cannot.
+    On a GPU, the peaks are torch's ``max_memory_allocated`` and ``max_memory_reserved``. On a CPU, the peak is that of
+    the resident set. Linux resets it when 5 is written to clear_refs (proc_pid_clear_refs(5)); other systems cannot
+    reset it.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
@@ -68,8 +69,9 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """Raise the bytes in ``known`` (by kind of memory, such as "allocated") to those in ``found`` where these are
-    larger."""
+    """Set each size in ``known`` to the one in ``found`` if that is larger. The keys are kinds of memory
+    ("allocated").
+    """
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 
@@ -129,7 +131,7 @@ def started(bundle: "Bundle", trainer: Any, step: int) -> dict[str, Any]:
 
 def now(step: int) -> dict[str, Any]:
     """The line with all measurements since training started; ``stop`` is the signal that stops the run, or None."""
-    # The peaks in `of_each` are those of the last exchange. The own peak of process 0 is newer.
+    # `of_each` has the peaks of the last exchange; for process 0, newer peaks are known
     each = [Measured.memory, *Measured.of_each[1:]]
     return {
         "step": step, "seconds": {name: round(spent, 3) for name, spent in Measured.seconds.items()},

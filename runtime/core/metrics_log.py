@@ -56,7 +56,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         self.first_step = state.global_step
         done = {}
         if state.global_step:
-            state.compute_steps(args, state.max_steps)  # the checkpoint may have other intervals
+            state.compute_steps(args, state.max_steps)  # takes the intervals from the arguments
             done = state.stateful_callbacks[type(self).__name__]["attributes"]
         if state.is_world_process_zero:
             with writing(METRICS, args.output_dir, [state.global_step] if state.global_step else []):
@@ -124,7 +124,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         """Write one event and print its line. If the write fails, the run ends, because the event would be lost."""
         if logs and "loss" in logs:
-            self.trainer.window = None  # so that the next logged loss is the mean over the steps after this event
+            self.trainer.window = None  # the next logged loss is the mean over the steps after this event
         if not state.is_world_process_zero or not logs or "train_runtime" in logs:
             return
         now = time.monotonic()

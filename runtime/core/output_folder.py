@@ -33,7 +33,9 @@ def check_unfinished(bundle: Bundle) -> None:
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Report a finished run. Before, do what a launch that was killed after training did not do, such as a push."""
+    """Report a finished run. If an earlier launch was killed after training, features first do what is left, such as a
+    push.
+    """
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)
@@ -115,7 +117,7 @@ def finishing(bundle: Bundle) -> None:
 
 
 def _append(handle: IO[str], facts: dict[str, object]) -> None:
-    """Append one line. If a kill or a full disk truncates the line, it has no end, and is ignored later."""
+    """Append one line. A line that a kill or a full disk truncates has no newline at its end, and readers ignore it."""
     left = (json.dumps(facts) + "\n").encode()
     while left:
         left = left[os.write(handle.fileno(), left) :]

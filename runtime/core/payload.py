@@ -217,7 +217,9 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """For three divisions of a step: the reason why a resumed run may not change it. None if it may."""
+    """The reasons why a resumed run may not change how a step is divided among processes and micro-batches. None: it
+    may.
+    """
 
     step: str | None
     """The reason why neither the processes nor the micro-batch may change."""

@@ -26,10 +26,10 @@ def without_libraries(bundle: Bundle) -> list[str]:
 
 
 def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ()) -> None:
-    """Make the remaining checks, each in the process that it concerns. Raises one RunError, which includes the
-    ``known`` findings.
+    """Make the checks that this process is responsible for. Raises one RunError with all findings, also the ``known``
+    ones.
 
-    Before several nodes are launched, one process per node checks here, and node 0 reports the findings of all nodes.
+    Before a launch on several nodes, one process per node checks, and node 0 reports the findings of all nodes.
     """
     output_folder.check_unfinished(bundle)
     if any(one.check_nodes(bundle, lambda rank: node_findings(bundle, rank, 0, alone=True)) for one in bundle.features):
@@ -44,8 +44,8 @@ def check(bundle: Bundle, rank: int, local_rank: int, known: Sequence[str] = ())
 
 
 def node_findings(bundle: Bundle, rank: int, local_rank: int, alone: bool) -> list[str]:
-    """The findings of one process on this node. `alone` is true in the check before the launch, which is a single
-    process.
+    """The findings of one process on this node. `alone` is true for the check before the launch, in which one process
+    makes all checks of its node.
     """
     found = [] if os.environ.get(DONE) else file_findings(bundle, rank, local_rank)
     if local_rank == 0 and versions(bundle):  # libraries of other versions give unreliable answers

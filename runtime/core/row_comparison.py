@@ -131,7 +131,8 @@ def _of_conversation(messages: list[dict[str, Any]], tokenizer: Any) -> Iterator
     place = 0
     for mark, loss in marks.found:
         missing, place = place < 0, text.find(mark)
-        # the whole text is missing, not only its end; or the template rendered the same reasoning from another key
+        # Skip an end that is missing together with its beginning, which was reported already. Also skip reasoning that
+        # the template rendered from another key.
         if place < 0 and (missing if loss.how == END else loss.kind == "reasoning" and loss in written):
             continue
         how = "missing" if place < 0 else _form(loss.kind, text[max(0, place - 200) : place])

@@ -128,7 +128,9 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only, while the others wait up to ddp_timeout. All processes raise its error."""
+    """Run ``make`` on process 0 only. The other processes wait up to ddp_timeout. All processes raise an error of
+    ``make``.
+    """
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -145,7 +147,9 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0, then on the others. If only one process fails, it reports its own RunError."""
+    """Run ``make`` on process 0, then on the other processes. A process that alone fails reports its RunError
+    itself.
+    """
     made = _first(make)
     try:
         return make() if made is None else made

@@ -93,8 +93,9 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """The missing tools among those with which torch compiles extensions: ninja, a C++ compiler, with `cuda` also the
-    CUDA toolkit."""
+    """Findings about missing tools for compiling a torch extension: ninja, a C++ compiler, and with `cuda` the CUDA
+    toolkit.
+    """
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")

@@ -73,8 +73,9 @@ def stated_settings(path: str) -> dict[str, str]:
 
 
 def plugin_settings(plugin: Any) -> dict[str, str]:
-    """The settings of accelerate's plugin that decide how a model is sharded, in upper case, by their names in
-    accelerate.yaml."""
+    """The settings of accelerate's FSDP plugin that decide how a model is sharded. Names are those of accelerate.yaml,
+    and values are in upper case.
+    """
     version, offload, policy = getattr(plugin, "fsdp_version", 1), plugin.cpu_offload, plugin.auto_wrap_policy
     out: dict[str, Any] = {
         "fsdp_version": version,
