@@ -1,4 +1,4 @@
-"""How the datasets library stores and maps rows (datasets 5)."""
+"""Private attributes of datasets' tables, and a replacement of ``Dataset.map`` (datasets 5)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -2,8 +2,9 @@
 
 transformers 5 stacks the experts of a mixture in one parameter and saves them one by one under their published names;
 it also renames parts of other models, such as Qwen2.5-VL's. Its Trainer (5.23, trainer.py) reads a checkpoint with
-``load_state_dict(..., strict=False)``, which skips all of these weights: a resumed run would continue with those of the
-base model, and a run that loads its best checkpoint would save a mixture of two.
+``load_state_dict(..., strict=False)``, which skips all of these weights. So a resumed run would continue with the base
+model's values of these weights, and a run that loads its best checkpoint at the end would keep the last step's values
+of them.
 """
 
 from typing import Any

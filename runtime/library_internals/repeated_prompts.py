@@ -5,7 +5,7 @@ from typing import Any
 
 
 class PromptSampler:
-    """trl's sampler, after it has skipped the orders of those epochs that earlier starts have trained.
+    """trl's sampler. When a run resumes, it first skips the orders of the epochs that were already trained.
 
     trl's ``RepeatSampler`` shuffles each epoch with the next numbers of a generator that is seeded once. The sampler of
     a resumed run is new, so it would shuffle a later epoch as the first.
@@ -25,8 +25,9 @@ class PromptSampler:
         return int(len(prompts) // size * size)
 
     def __iter__(self) -> Iterator[int]:
-        """The indices of an epoch. At the first call, the trainer has loaded the state of the checkpoint, if there is
-        one."""
+        """The indices of an epoch. The number of trained epochs is read at the first call, when the checkpoint is
+        loaded.
+        """
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):

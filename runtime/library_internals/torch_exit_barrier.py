@@ -1,4 +1,4 @@
-"""The end of a run on several nodes, where torchrun's agents wait for each other."""
+"""Make torchrun's launchers end in order after a run on several nodes, because they wait for each other."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""How trl's SFT trainer tokenizes rows (trl 0.18 to 1.16)."""
+"""Override how trl's SFT trainer tokenizes rows (trl 0.18 to 1.16)."""
 
 from collections.abc import Callable
 from typing import Any

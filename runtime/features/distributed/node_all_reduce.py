@@ -48,7 +48,7 @@ def bounded(work: Callable[[dict[str, Any]], None], seconds: float = PATIENCE + 
 
 
 def speeds(out: Mapping[str, Any]) -> str:
-    """A phrase with the measured speed of an all-reduce with each backend, which says whether that is slow."""
+    """A phrase with the measured speed of an all-reduce for each backend. It says whether the speed is low."""
     return ", ".join(speed(backend, out[backend], least) for backend, least in LEAST.items() if backend in out)
 
 
@@ -90,7 +90,8 @@ def store(address: str, port: int = 0) -> Any:
 
 
 def reduce(bundle: Bundle, rank: int, nodes: int, meeting: Any, out: dict[str, Any]) -> None:
-    """Write GB/s of an all-reduce with one process per node to ``out`` by backend, and the current one as `trying`.
+    """Time an all-reduce with one process per node for each backend. ``out`` gets the GB/s by backend ("gloo", "nccl"),
+    and under `trying` the backend that is being timed.
 
     The bandwidth is NCCL's "bus bandwidth": a ring sends and receives 2 (n - 1) / n of the buffer.
     """

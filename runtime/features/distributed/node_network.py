@@ -28,8 +28,8 @@ def resolve(address: str, port: int) -> tuple[int, tuple[str, int]]:
 def own_address(toward: str, port: int) -> str | None:
     """The address at which other nodes reach this machine: the local address of a connection to ``toward``.
 
-    If that is the loopback (on node 0 if its host name is 127.0.1.1, as on Debian), return the local address toward
-    other networks, else the first address of a real interface, else None.
+    On node 0, this may be the loopback, for example on Debian, where the own host name is 127.0.1.1. Then the result is
+    the local address of a connection to other networks, or the first address of a real interface, or None.
     """
     try:
         places = [resolve(toward, port)]
@@ -61,7 +61,7 @@ class NodeNetwork(Feature):
 
 
 def choose(environ: MutableMapping[str, str]) -> None:
-    """Set the variables with the address at which other nodes reach this machine, for gloo and torchrun, unless set.
+    """Set the variables with this machine's address for gloo and torchrun, unless the user has set them.
 
     By default gloo listens on the address of the host name. If that name has no address, or 127.0.1.1, it listens on
     the loopback, and the nodes wait for each other until the timeout (torch 2.13, ProcessGroupGloo.cpp; confirmed

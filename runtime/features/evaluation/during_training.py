@@ -40,8 +40,8 @@ class EvaluatingTrainer(FaultTolerant):
             self.prefix = before
 
     def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
-        """trl's data loader. For several sets it is that of the current set, or of the first set for the reward trainer
-        of trl 0.18, which prints rows.
+        """trl's data loader of the current evaluation set. The reward trainer of trl 0.18 calls this outside of an
+        evaluation, to print rows; it gets the first set.
         """
         sets = self.eval_dataset  # type: ignore[attr-defined]
         if eval_dataset is None and isinstance(sets, dict):

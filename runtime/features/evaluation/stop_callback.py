@@ -28,8 +28,9 @@ def without_progress(history: Sequence[Mapping[str, Any]], metric: str, greater:
 
 
 class StopCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-    """Ends the run at the step of the last evaluation: this step becomes the run's last one. So it is saved as usual,
-    and a later start finds the run finished."""
+    """Ends the run at the step of the last evaluation by making it the run's last step. So the step is saved as usual,
+    and a later start finds the run finished.
+    """
 
     def __init__(self, patience: int) -> None:
         self.patience = patience

@@ -75,7 +75,7 @@ def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
 
 
 def listed(place: str) -> list[str]:
-    """The files of a model's folder and of the folders in it that a run reads, also behind links to folders."""
+    """The files in a model's folder that a run reads, also those in its subfolders and in linked folders."""
     names = filter(model_folder.is_read, model_folder.files(place))
     return [one for one in names if os.path.isfile(os.path.join(place, one))]
 

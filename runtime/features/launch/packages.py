@@ -30,8 +30,9 @@ class Packages(Feature):
     """Hooks that check packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
-        """Findings about packages that this bundle uses and that are not installed. Pinned packages are checked
-        elsewhere."""
+        """Findings about packages that this bundle uses and that are not installed. `preflight.versions` checks the
+        pinned packages.
+        """
         needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
@@ -39,7 +40,7 @@ class Packages(Feature):
             if lora["bits"] is not None:
                 needed.append(("bitsandbytes", ("bitsandbytes",), f"a base of {lora['bits']} bits needs it"))
         optimizer = str(arguments.get("optim", ""))
-        # `adamw_torch_8bit` and similar optimizers are torchao's.
+        # torchao, not bitsandbytes, has `adamw_torch_8bit` and similar optimizers
         if any(part in optimizer for part in EIGHT_BIT) and not optimizer.startswith("adamw_torch"):
             needed.append(("bitsandbytes", ("bitsandbytes",), f"the optimizer {optimizer} needs it"))
         attention = str(bundle.model["attn_implementation"])
@@ -63,8 +64,9 @@ class Packages(Feature):
         return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set wandb's project in the environment. wandb reads it only there; the argument `project` belongs to
-        trackio."""
+        """Set wandb's project in the environment, the only place where wandb reads it. The training argument `project`
+        is for trackio.
+        """
         if bundle.run.get("project"):
             environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 

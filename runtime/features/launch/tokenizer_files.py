@@ -23,7 +23,9 @@ TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
 
 
 def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
-    """A sentence if the tokenizer splits one of the texts otherwise than tokenizer.json, and by which parts; or ""."""
+    """If the loaded tokenizer splits one of the texts differently than tokenizer.json says, return a sentence that
+    names the differing parts, such as the normalizer. Otherwise "".
+    """
     loaded, path = getattr(tokenizer, "backend_tokenizer", None), os.path.join(folder, "tokenizer.json")
     if loaded is None or not os.path.isfile(path):
         return ""
@@ -67,7 +69,9 @@ def _changed(tokenizer: Any, ours: Sequence[int], theirs: Sequence[int]) -> str:
 
 
 def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
-    """The parts of tokenizer.json that treat a text differently. If none does, the difference is in its model."""
+    """The parts of a tokenizer that treat the text differently: the normalizer, the pre_tokenizer, otherwise
+    the model.
+    """
     normal, pieces = [], []
     for one in (loaded, stated):
         normal.append(text if one.normalizer is None else one.normalizer.normalize_str(text))
@@ -82,7 +86,7 @@ def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
 
 
 def _chooses_ends(folder: str) -> bool:
-    """Whether tokenizer_config.json states which tokens surround a text, so that it decides and not tokenizer.json."""
+    """Whether tokenizer_config.json states if a text gets begin and end tokens. If so, it overrides tokenizer.json."""
     return any(_json(folder, "tokenizer_config.json").get(f"add_{one}_token") is not None for one in ("bos", "eos"))
 
 

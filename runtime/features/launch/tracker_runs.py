@@ -80,10 +80,10 @@ def _continue_swanlab(run: str) -> None:
 def _without_fork() -> None:
     """Let ClearML report from threads of this process, not from a fork of it.
 
-    ClearML forks while another of its threads starts git to describe the repository. If the fork comes between that
-    thread's pipe and its git, the fork keeps the pipe open, and at its end the run waits for that pipe, forever
-    (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py ``_wait_for_repo_detection``; seen on
-    a busy machine).
+    ClearML forks while another of its threads starts git to describe the repository. If the fork happens after this
+    thread has created the pipe to git, but before git runs, the fork keeps the pipe open. At its end, the run then
+    waits for the pipe forever (clearml 2.1, utilities/process/mp.py ``__start_subprocess_os_fork``, task.py
+    ``_wait_for_repo_detection``; seen on a busy machine).
     """
     from clearml.config import config_obj
 

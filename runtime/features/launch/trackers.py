@@ -30,8 +30,8 @@ class Trackers(Feature):
             environ.setdefault(name, str(value))
 
     def check_access(self, bundle: Bundle) -> list[str]:
-        """Check the logins now. Without one, SwanLab asks on the terminal and ClearML raises an error, both only after
-        the model is loaded. MLflow needs none: without a server it writes mlflow.db here.
+        """Check the logins now. Without a login, SwanLab asks on the terminal and ClearML raises an error, both only
+        after the model is loaded. MLflow needs no login: without a server it writes mlflow.db here.
         """
         reported, environ, found = bundle.arguments["report_to"], os.environ, list[str]()
         project = environ.get("SWANLAB_PROJECT") or os.path.basename(os.getcwd())

@@ -85,8 +85,8 @@ CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
 
 
 def wrong_call(calls: Sequence[Any]) -> str | None:
-    """A sentence about the first call that does not name its function, has its arguments under another key, or has
-    arguments that are neither an object nor the JSON text of one; None if there is none.
+    """A sentence about the first invalid call, or None. A call is invalid if it does not name its function, has its
+    arguments under another key, or has arguments that are neither an object nor the JSON text of an object.
     """
     for call in calls:
         one = call.get("function", call) if isinstance(call, dict) else None

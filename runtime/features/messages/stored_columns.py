@@ -1,4 +1,5 @@
-"""What a stored row says in columns that no trainer reads, such as `documents` next to a conversation.
+"""Find columns that no trainer reads although they say how a row should be learned, such as `documents` next to a
+conversation.
 
 The compiler calls these functions for the rows of local files, and the run for a sample of the rows of every source.
 """
@@ -87,14 +88,16 @@ def _repeats_prompt(prompt: object, row: Mapping[str, object], names: Sequence[s
 
 
 def not_read_by(method: str, shape: str) -> str:
-    """The end of a message about columns that the trainer does not read. Reward functions get every column of rows with
-    only a prompt; `distill` has no reward functions.
+    """The end of a message about a column that the trainer does not read, such as "which dpo does not read". For GRPO,
+    for example, "which only reward functions read".
     """
     return "which only reward functions read" if rewarded(method, shape) else f"which {method} does not read"
 
 
 def rewarded(method: str, shape: str) -> bool:
-    """Whether reward functions get the columns of such rows."""
+    """Whether reward functions get the columns of rows of this shape. `distill` also trains on prompts, but without
+    rewards.
+    """
     return shape == "prompt" and method != "distill"
 
 
@@ -104,8 +107,8 @@ def _reversed(chosen: object, rejected: object) -> bool:
 
 
 def _question_elsewhere(row: Mapping[str, object], names: Sequence[str]) -> bool:
-    """Whether the question of a preference pair is in a column that the trainer does not read, and not in the pair's
-    answers. Of the answers, only the first is searched.
+    """Whether a preference pair has its question in a column that the trainer does not read, and not in its answers.
+    Only the first answer is searched.
     """
     answer = row.get(names[0])
     if isinstance(answer, list) and answer and isinstance(answer[0], dict):

@@ -52,7 +52,7 @@ def notes(
 ) -> Iterator[tuple[str, str]]:
     """The notes on a converted row, as pairs of a key of `PHRASES` and a text that names the turn.
 
-    ``learned`` are the columns of which every turn is learned.
+    In the columns ``learned``, the trainer learns every turn.
     """
     special = [one for one in getattr(tokenizer, "all_special_tokens", ()) if len(one) > 2]
     for column, turns in row.items():

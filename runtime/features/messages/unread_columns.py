@@ -29,8 +29,8 @@ SHAPES = ("messages", "conversations", *PROMPTED)
 
 
 def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dict[str, int], dict[str, int], int]:
-    """How many of the compared rows have each kind of problem in `WORDS`, the first row of each kind, and how many
-    rows were compared. Only the columns of the row's shape, and those that may be unread, are read.
+    """Return three values: how many of the compared rows have each kind of problem in `WORDS`, the first row of each
+    kind, and the number of compared rows. Columns that cannot have a problem are not loaded.
     """
     counts, first = dict[str, int](), dict[str, int]()
     if source.get("only") or source["shape"] not in SHAPES or not len(stored):
@@ -56,8 +56,8 @@ def counted(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> tuple[dic
 
 
 def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
-    """Print a sentence for each kind of column that is not read. Raises RunError if no compared preference pair has its
-    question in a column that is read.
+    """Print a sentence for each kind of column that is not read. Raises RunError if every compared preference pair has
+    its question in a column that is not read.
     """
     if rank() != 0:
         return
@@ -75,7 +75,7 @@ def check(bundle: Bundle, source: Mapping[str, Any], stored: Any) -> None:
 
 
 class UnreadColumns(Feature):
-    """Reports columns that are not read before the rows lose them."""
+    """Reports columns that the trainer will not read. It checks the stored rows, before these columns are dropped."""
 
     def row_types(
         self, bundle: Bundle, source: Mapping[str, Any], stored: Any, dropped: Sequence[str],

@@ -14,8 +14,8 @@ OTHER_PART = re.compile("think|thought|reason|respon|channel", re.IGNORECASE)
 
 
 def wrong(tokenizer: Any) -> tuple[str, bool]:
-    """A clause about the end of a rendered prompt, and whether the template writes no generation prompt at all. The
-    clause is empty if nothing is wrong, or if the template refuses a conversation of two words.
+    """Return a pair: a clause about a wrong end of rendered prompts, and whether the template writes no generation
+    prompt at all. The clause is empty if nothing is wrong, or if the template refuses the short test conversation.
     """
 
     def render(turns: list[dict[str, str]], **options: Any) -> str:

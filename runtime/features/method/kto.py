@@ -1,5 +1,6 @@
-"""KTO's trainer does not shuffle rows, so shuffle them before training. Preference pairs are split into single
-answers."""
+"""Shuffle rows for KTO before training, because its trainer does not shuffle them. Preference pairs are split into
+single answers.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any

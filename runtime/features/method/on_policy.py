@@ -24,8 +24,9 @@ class OnPolicy(Feature):
 
 
 class Prompts:
-    """A collator that pads prompts on the left. It adds the rows' completions if a share of the batches trains on
-    them."""
+    """A collator that pads prompts on the left. With ``completions``, it adds the rows' completions, because some of
+    the batches are trained on them.
+    """
 
     def __init__(self, tokenizer: Any, completions: bool) -> None:
         self.tokenizer, self.completions = tokenizer, completions

@@ -1,7 +1,7 @@
 """Rows that are already tokenized: token ids, with labels or masks.
 
-trl does not change a row with `input_ids`: it renders nothing and adds no end token. Some versions of trl also read
-`labels`, the others `completion_mask`. Every row gets the column that the stack's trl reads. Padding is removed,
+trl does not change a row with `input_ids`: it renders nothing and adds no end token. Some versions of trl read
+`labels`, other versions `completion_mask`. Every row gets the column that the stack's trl reads. Padding is removed,
 because trl would attend to it.
 """
 

@@ -1,9 +1,9 @@
 """Tools and environments of GRPO: functions, and a class, in files of the bundle that the model calls while it writes.
 
 trl renders their signatures into the prompt, reads the calls in a completion, makes them, and appends the results,
-which bear no loss (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it as the
-tool's result. This module gives each call a time limit. What trl would refuse only after the model is loaded is
-reported earlier, in one sentence.
+which are not trained on (trl 1.16, ``GRPOTrainer._tool_call_loop``). If a tool raises an exception, the model gets it
+as the tool's result. This module gives each call a time limit. It also reports errors before the model is loaded that
+trl would report only afterwards.
 """
 
 import asyncio
@@ -81,7 +81,9 @@ class Tools(Feature):
 
 @cache
 def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
-    """The tool functions and the environment class of the bundle, each call with a time limit. Raises RunError."""
+    """Return a pair: the tool functions and the environment class of the bundle. Each call of them has a time limit.
+    Raises RunError.
+    """
     stated = bundle.plan["method"]["tools"]
     seconds = float(stated["seconds"])
     tools = []

@@ -41,7 +41,7 @@ class AdapterInit(Feature):
             add_reference(trainer.model, config)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
-        """Compare whether the reference has an adapter of its own, without which it would be the changed base."""
+        """Compare whether the reference has its own adapter. Without one, the reference would be the changed base."""
         yield "a frozen adapter of the reference", compares(bundle), REFERENCE in trainer.model.peft_config
 
 
@@ -74,7 +74,9 @@ class AdapterInitTrainer(FaultTolerant):
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **options)  # type: ignore[misc]
 
     def _initialize_by_loftq(self, layers: Mapping[str, Any], begins: bool) -> None:
-        """Initialize the adapters and the reference, or after a checkpoint the reference alone."""
+        """Initialize the adapters and the reference by LoftQ. If training resumes, the adapters come from the
+        checkpoint, and only the reference is initialized.
+        """
         if begins or compares(self.bundle):
             initialize_from_rounding(self.bundle, self.model, layers)
         if compares(self.bundle):
@@ -118,8 +120,9 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
 
 
 def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
-    """Subtract the initial matrices, which a checkpoint's adapter contains, from the base, as peft did. Returns them by
-    name."""
+    """Return the initial matrices of a checkpoint's adapter by name. They are also subtracted from the base, as peft
+    did at the first start.
+    """
     import torch
 
     saved, start = _read(checkpoint), {}
@@ -136,7 +139,9 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
 
 
 def compares(bundle: Bundle) -> bool:
-    """Whether the method compares with the base, and PiSSA, OLoRA or LoftQ initializes the adapters."""
+    """Whether the run needs a frozen adapter as its reference: the method compares with the base, and PiSSA, OLoRA or
+    LoftQ initializes the adapters.
+    """
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
 

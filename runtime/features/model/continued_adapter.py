@@ -75,7 +75,8 @@ def is_reference(bundle: Bundle) -> bool:
 
 
 def with_reference(bundle: Bundle, model: Any) -> Any:
-    """The model with the weights in its adapter, and again in a frozen adapter "ref", as trl does with a PeftModel.
+    """Load the earlier run's weights into the model's adapter and into a frozen adapter "ref", which trl uses as the
+    reference.
 
     The frozen adapter is not saved: every start of the run makes it again.
     """

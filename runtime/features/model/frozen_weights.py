@@ -60,7 +60,8 @@ def freeze(bundle: Bundle, model: Any) -> None:
     for weight in weights:
         weight.requires_grad_(id(weight) in trained)
     if _reentrant(bundle):
-        model.enable_input_require_grads()  # checkpointed layers after frozen embeddings would get no gradient
+        # layers with reentrant checkpointing get no gradient if their input, here frozen embeddings, needs none
+        model.enable_input_require_grads()
     size = sum(_size(weight) for weight in weights)
     say(f"{sum(_size(weight) for weight in weights if weight.requires_grad):,} of {size:,} weights are trained")
 

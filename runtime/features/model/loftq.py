@@ -44,7 +44,8 @@ def initialize_from_rounding(bundle: Bundle, model: Any, layers: Mapping[str, An
                 up, down = left[:, :rank] * root, root[:, None] * right[:rank]
                 layer.lora_A[ADAPTER].weight.copy_(down)
                 layer.lora_B[ADAPTER].weight.copy_(up)
-                if ADAPTER in layer.lora_magnitude_vector:  # DoRA: otherwise the first step would scale the columns
+                # DoRA: the magnitudes of the new weights, because old ones would scale the columns at the first step
+                if ADAPTER in layer.lora_magnitude_vector:
                     magnitude = torch.linalg.norm(rounded + scale * up @ down, dim=1)
                     layer.lora_magnitude_vector[ADAPTER].weight.copy_(magnitude)
 

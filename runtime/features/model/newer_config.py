@@ -1,4 +1,4 @@
-"""Rotary positions in a config.json that transformers 5 has saved, which transformers 4 ignores."""
+"""Refuse a config.json whose rotary positions transformers 4 would ignore, because transformers 5 has saved it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,8 +23,8 @@ class NewerConfig(Feature):
 
 
 def ignored(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of ``rope_parameters`` that transformers 4 ignores, because it reads other keys, such as
-    ``rope_theta``, and ``config`` has other values there. The values are returned under the keys of transformers 4.
+    """The values of ``rope_parameters`` that transformers 4 would ignore, under the keys that it reads, such as
+    ``rope_theta``. Values that ``config`` also has under these keys are left out.
 
     ``config`` is a config.json, completed by the defaults of the model's class.
     """
@@ -51,7 +51,9 @@ def _scaling(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
-    """Whether ``rope_scaling`` of transformers 4 says what ``rope_parameters`` say. A key that it lacks may differ."""
+    """Whether ``rope_scaling``, which transformers 4 reads, agrees with ``rope_parameters``. Keys that it lacks are not
+    compared.
+    """
     if not isinstance(stated, Mapping) or not stated:
         return str(saved.get("rope_type", "default")) == "default"
     both = {"rope_type": stated.get("type"), **stated}

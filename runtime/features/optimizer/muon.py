@@ -45,7 +45,8 @@ class MuonTrainer(FaultTolerant):
 
     def create_optimizer(self, *args: Any) -> Any:
         """Muon and AdamW as one optimizer with three groups: hidden matrices; other weights with weight decay; norms
-        and biases, without it. The logged rate is that of the matrices. Raises RunError."""
+        and biases without weight decay. The logged learning rate is that of the matrices. Raises RunError.
+        """
         if self.optimizer is not None:
             return self.optimizer
         model = args[0] if args and args[0] is not None else self.model

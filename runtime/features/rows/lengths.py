@@ -29,8 +29,8 @@ class LengthLimits(Feature):
     def tokenizer_loaded(self, bundle: Bundle, tokenizer: Any) -> None:
         """Remember the tokenizer, which counts the tokens of each source's rows later.
 
-        trl 0.24 cuts a long prompt at the tokenizer's `truncation_side`. A tokenizer that trl loads itself cuts the
-        left side. The default side is the right one, where a prompt has its last question.
+        trl 0.24 shortens long prompts at the tokenizer's `truncation_side`. The default, "right", would remove the last
+        question of a prompt, so GRPO and RLOO get "left", as trl sets it on a tokenizer that it loads itself.
         """
         self.tokenizer = tokenizer
         if bundle.method in ("grpo", "rloo") and bundle.arguments.get("max_prompt_length"):

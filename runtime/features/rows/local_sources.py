@@ -140,7 +140,9 @@ def _first_wrong(path: str) -> str | None:
 
 
 def _other_type(paths: list[str]) -> str | None:
-    """The first column of a Parquet file whose type differs from that in the first file, whose types all rows get."""
+    """Describe the first Parquet column whose type differs from the first file's, because all rows get the first file's
+    types.
+    """
     if not paths[1:] or not all(path.endswith(".parquet") for path in paths):
         return None
     from pyarrow.parquet import read_schema

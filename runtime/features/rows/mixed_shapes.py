@@ -26,8 +26,9 @@ class MixedShapesTrainer(Prepared):
     """Trainer methods for a run with a mixture of shapes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Call trl's constructor, which looks at the first row to decide whether rows are conversations. For a mixture
-        it decides that they are."""
+        """Call trl's constructor. It looks at the first row to decide whether rows are conversations; rows of a mixture
+        always count as conversations.
+        """
         module = next(sys.modules[one.__module__] for one in type(self).__mro__ if one.__module__.startswith("trl."))
         real = module.is_conversational
         with replaced(module, {"is_conversational": lambda row: KIND in row or real(row)}):

@@ -1,5 +1,6 @@
-"""Mix several sources: shares, the holdout, and evaluation sets. A mixture has the same rows as the published
-recipes'."""
+"""Mix several sources: shares, the holdout, and evaluation sets. For published recipes, a mixture has exactly the
+published rows.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -18,7 +18,7 @@ MASKED = -100
 
 class Measured:
     """ORPO's tokenization of a row with two more columns: the lengths of both sequences before truncation, and whether
-    both answers still have a token after it.
+    both answers still have a token after truncation.
     """
 
     def __init__(self, tokenize: Any) -> None:

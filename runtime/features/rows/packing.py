@@ -1,4 +1,4 @@
-"""Packed rows: their number of sequences does not show how many rows the trainer has dropped."""
+"""Packed rows: filter trl's warnings, and correct the counts of truncated tokens and dropped rows."""
 
 import logging
 
@@ -16,7 +16,7 @@ class Packing(Feature):
     """Hooks for a run with packed rows."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter trl's doubts about the attention of packed rows."""
+        """Filter trl's warnings that the attention of packed rows may be wrong."""
         logger = logging.getLogger("trl.trainer.sft_trainer")
         logger.addFilter(lambda record: not record.getMessage().startswith(DOUBTS))
 

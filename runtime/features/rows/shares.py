@@ -1,7 +1,7 @@
 """A mixture with shares: exact numbers of rows of each source, in an order that follows from the seed.
 
-Two sources have 700 and 5,000 rows and shares of 70 % and 30 %. ``stop`` ends with the first source that has no more
-rows: 700 and 300 rows. ``repeat`` uses every row at least once: 11,667 and 5,000 rows.
+Example: two sources have 700 and 5,000 rows and shares of 70 % and 30 %. With ``stop``, the mixture ends when the first
+source has no more rows: 700 and 300 rows. With ``repeat``, it uses every row at least once: 11,667 and 5,000 rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -28,11 +28,12 @@ class Stream(IterableDataset):  # type: ignore[misc]  # datasets has no types
 
 
 class Passes(Iterable):  # type: ignore[misc]  # torch is not installed where types are checked
-    """The sequences of the run: pass after pass over the tokenized stream, each in another order if it is shuffled.
+    """The sequences of the run: one pass after another over the tokenized stream. If it is shuffled, each pass has
+    another order.
 
     Its length makes N steps one epoch of transformers, so that a run which resumes skips exactly what it has trained
-    on. This is not a class of the datasets library, so accelerate gives each process a part of every batch. It would
-    divide the files of such a class among the processes.
+    on. This is not a class of the datasets library, because accelerate would then divide the dataset's files among the
+    processes. As it is, each process gets a part of every batch.
     """
 
     column_names = ()

@@ -39,7 +39,9 @@ class Streaming(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Return a pair: the stream of all converted rows, no longer only the first ones, and the evaluation set."""
+        """Return a pair: the stream of all converted rows (before, only the first rows were read), and the evaluation
+        set.
+        """
         from .passes import Stream
 
         if len(sets[0]) == 0:
