@@ -1,8 +1,8 @@
 """Rehearse a run on its own nodes before it begins: ``launch.sh --rehearse``, or ``XPC_REHEARSE=1`` for job scripts.
 
-The bundle's own launch.sh trains two steps and saves. It is started again, resumes and trains a third. It writes to
-OUT.rehearsal, and uses neither a tracker nor the hub. Then that folder is deleted, and launch.sh starts the run from
-the beginning. Every node of the run does the same. Standard library only.
+The bundle's own launch.sh trains two steps and saves. It is started again, resumes, and trains a third step. The
+rehearsal writes to the folder OUT.rehearsal, and uses neither a tracker nor the hub. Then the folder is deleted, and
+launch.sh starts the run from the beginning. Every node of the run does the same. Standard library only.
 """
 
 import json

@@ -78,7 +78,7 @@ def _number(value: Any) -> float | None:
 
 
 def lines(found: Mapping[str, Result]) -> str:
-    """The lines about the metrics of training for the terminal; each reward function has its own."""
+    """The lines about the metrics of training for the terminal. Each reward function has its own line."""
     functions = {key: f"  {_function(key)}" for key in found if not key.startswith("eval_") and _function(key)}
     text = ""
     for key, word in {**WORDS, **functions}.items():
@@ -163,9 +163,10 @@ def utilisation(
 ) -> dict[str, float | None] | None:
     """Model FLOPs per second of a process, and their share of its GPU's peak; None if something is not known.
 
-    ``flops`` is ``run.flops`` of trainer_args.json: operations per token, per token and token of its sequence, and the
-    peak. Tokens x (``token`` + ``length`` x mean tokens of a sequence) / (seconds of training x processes); recomputed
-    activations do not count (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
+    ``flops`` is ``run.flops`` of trainer_args.json: ``token``, the operations per token; ``length``, the operations per
+    token and per token of its sequence (attention); and the GPU's ``peak``. FLOPs per second are tokens x (``token`` +
+    ``length`` x mean tokens of a sequence) / (seconds of training x processes). Recomputed activations do not count
+    (Chowdhery et al. 2022, arXiv:2204.02311, appendix B).
     """
     if not flops or not tokens or not sequences or seconds <= 0:
         return None
@@ -247,7 +248,9 @@ def _rows(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
-    """The README.md of a model or data set: in its local folder, in the hub's cache, or fetched; None without one."""
+    """The README.md of a model or data set: in its local folder, in the hub's cache, or fetched. None if it has no
+    README.md.
+    """
     if source["id"] is None:
         roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(bundle), os.getcwd()]
         places = [os.path.join(root, source["path"]) for root in roots if root]

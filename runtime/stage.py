@@ -120,7 +120,7 @@ def rows(source: Mapping[str, Any], split: str, streaming: bool) -> Any:
 
 
 def _index(place: str) -> dict[str, Any]:
-    """The contents of staged.json; empty without the file. Raises RunError for a damaged one."""
+    """The contents of staged.json; empty if there is no such file. Raises RunError if the file is damaged."""
     path = os.path.join(place, INDEX)
     try:
         with open(path, encoding="utf-8") as handle:

@@ -1,8 +1,8 @@
 """Finds the token at a place of a text without the tokenizer's offsets, which take a quarter of the time of encoding.
 
 A byte-level BPE, as that of GPT-2, Llama 3 and Qwen, keeps every byte of a text. Each of its tokens stands for a known
-number of bytes, so the sums of these numbers say where each token begins. `launch.sh --prepare` uses this for assistant
-masks, and computes offsets for texts for which it is not certain.
+number of bytes, so the sums of these numbers say where each token begins. `launch.sh --prepare` uses the sums for
+assistant masks. Where the sums may be wrong (`places`), it computes the offsets.
 """
 
 import json

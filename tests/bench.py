@@ -185,7 +185,7 @@ def in_process() -> None:
         assert checked is not None
         requested = changed(checked, {"strategy": "ddp"})
         for _ in range(count):
-            choice._searched.clear()  # otherwise each search after the first would find the result of the first
+            choice._searched.clear()  # empties the cache of searches
             assert (
                 choice.chosen(requested, ("strategy", "memory.checkpointing", "batch.micro"), error_codes) is not None
             )

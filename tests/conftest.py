@@ -1,4 +1,4 @@
-"""Which tests each tier collects, how they are distributed over processes, and the seeds of random tests.
+"""Select the tests of each tier, distribute them over processes, and seed random tests.
 
 In the slow tier (``--dist loadfile``), one process runs all tests of a file, except those of test_proofs.py.
 """
@@ -84,8 +84,8 @@ the others have nothing left to do.
 
 
 def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The slow tests in the order in which they start: a waiting file, then two that compute, the longest first. Last
-    are the proofs, one by one.
+    """The slow tests in the order in which they start. One file whose tests mostly wait alternates with two files that
+    compute, the longest first. The proofs come last, one by one.
     """
     rank = {name: number for number, name in enumerate(LONG)}
     waiting, computing, proofs = list[Path](), list[Path](), list[pytest.Item]()

@@ -1,4 +1,4 @@
-"""`xpc` and `xpc list` without arguments print what there is to type, and each name in a list has a description."""
+"""`xpc` and `xpc list` without arguments print the commands to type, and each name in a list has a description."""
 
 from __future__ import annotations
 

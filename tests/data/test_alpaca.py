@@ -1,4 +1,4 @@
-"""How the compiler reads rows with Alpaca's columns, and prompts with a context column."""
+"""The compiler reads rows with Alpaca's columns, and prompts with a context column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `xpc check` reads of local files and templates is what the runtime and the installed libraries read."""
+"""`xpc check` reads local files and templates exactly as the runtime and the installed libraries do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The share of rows that two files have in common, by their sketches."""
+"""The compiler computes the share of rows that two files have in common from a sketch of each file."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_script_stands_as_it_is():
 
 
 def known(part: object, read_back: object) -> object:
-    """`read_back` without the fields that only `read_back` has. Kubeflow's types add these, with default values."""
+    """The fields of `read_back` that `part` also has. Kubeflow's types add other fields, with default values."""
     if isinstance(part, dict) and isinstance(read_back, dict):
         return {key: known(value, read_back.get(key)) for key, value in part.items()}
     if isinstance(part, list) and isinstance(read_back, list) and len(part) == len(read_back):

@@ -1,4 +1,4 @@
-"""`env`, `setup` and containers of `launch`: the tests run launch.sh, a pod's command and a Slurm job, and look at how
+"""`env`, `setup` and containers of `launch`: the tests run launch.sh, a pod's command and a Slurm job, and check that
 these apply the settings.
 """
 

@@ -34,7 +34,7 @@ that is only checked on GPUs.
 
 
 def helped(script: Path, *words: str) -> str:
-    """What `SCRIPT --help` prints if neither Python nor any launcher is installed."""
+    """Run `SCRIPT --help` without Python and without any launcher; return the output."""
     before = sorted(os.listdir(script.parent))
     done = subprocess.run(
         ["bash", str(script), *words], cwd=script.parent, env={"PATH": os.environ["PATH"], "PYTHON": "/no/python"},

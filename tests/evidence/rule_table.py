@@ -52,7 +52,7 @@ class TableRow:
     """A row of the rule table, with the rules (`codes`) and the test case that implement it. If nothing implements the
     row, `why` gives the reason, and `codes`, `case` and `unproven` are empty.
 
-    If no proof shows in a library what the rule prevents, `unproven` gives the reason.
+    `unproven` is the reason why no proof shows what the libraries do without the rule, such as "it needs a TPU".
     """
 
     row: str

@@ -24,8 +24,8 @@ LONG = {"steps": 2000, "every": 1, "save": "every=never"}
 
 
 def interrupt(run: Terminal) -> None:
-    """Type Ctrl-C, and send SIGINT to the training processes. In a warm interpreter they have a session of their own,
-    so the terminal does not do it.
+    """Type Ctrl-C, and send SIGINT to the training processes. The forks of a warm interpreter have their own session,
+    so the terminal's Ctrl-C does not reach them.
     """
     ranks = trainers(run.cwd)
     run.type(CTRL_C)

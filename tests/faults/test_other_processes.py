@@ -111,7 +111,7 @@ def source(target: str, strategy: str, world: int, *more: str, **swaps: str) -> 
     """A spec of 14 steps. On 2 and 4 processes a step has 8 rows in micro-batches of 2 rows; on 3 processes it has 6
     rows.
 
-    ``swaps`` replace a setting's text: `optimizer="sgd(momentum=0.9, "` for `adamw(`.
+    ``swaps`` replace the beginning of a setting. Example: `optimizer="sgd(momentum=0.9, "` replaces `optimizer adamw(`.
     """
     made = text(*more, world=world, strategy=strategy, target=target).replace('"tiny"', '"still"')
     made = made.replace("messages.jsonl", "preferences.jsonl") if "method dpo" in more else made

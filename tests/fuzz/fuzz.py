@@ -2,8 +2,8 @@
 
     python tests/fuzz/fuzz.py --inputs 100000 --seed 1 --jobs 2
 
-Three kinds of inputs: mutations of valid specs, specs generated token by token from the schema's table, and bytes. What
-is accepted is lowered; the files must parse, and no text of the spec may stand in launch.sh.
+There are three kinds of inputs: mutations of valid specs, specs generated token by token from the schema's table, and
+random bytes. Each accepted spec is lowered; the files must parse, and launch.sh must contain no text of the spec.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tokens per second with the micro-batch and recomputation that the compiler chooses, and with those of a small grid.
+"""Compare the speed of the micro-batch and recomputation that the compiler chooses with the speeds of a small grid.
 
 Specs differ only in micro-batch and recomputation, which do not change what is learned.
 """

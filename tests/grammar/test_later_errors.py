@@ -149,5 +149,5 @@ def test_a_spec_without_a_sentence_does_not_hide_what_its_own_settings_contradic
 
 
 def test_a_spec_without_a_sentence_may_leave_settings_to_those_that_extend_it():
-    """`gbs` and the held-out rows may be in the other spec, so no rule judges their defaults."""
+    """A spec that extends this one may state `gbs` and the held-out rows, so no rule checks their defaults here."""
     assert errors("xpc 1\nbatch(micro=11)\neval(every=epoch)\n") == [("XP117", 1)]

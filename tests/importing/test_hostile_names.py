@@ -1,5 +1,5 @@
-"""Published files in which a name is replaced by one that no spec can contain, such as `a b` or text with control
-characters.
+"""`xpc import` never fails with an exception if a file has a name that no spec can contain, such as `a b` or text with
+control characters.
 """
 
 import pytest

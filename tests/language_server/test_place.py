@@ -1,4 +1,6 @@
-"""In a text that is being edited: the block, name and value at an offset, and the completions at this offset."""
+"""The block, name and value at an offset of a text are found while it is being edited, and the right completions
+offered.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`launch.sh --prepare` prepares the rows once, without a GPU, and a run that reads them equals a run without it."""
+"""`launch.sh --prepare` prepares the rows once, without a GPU. A run with prepared rows equals a run without them."""
 
 from __future__ import annotations
 

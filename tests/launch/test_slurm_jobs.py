@@ -1,4 +1,4 @@
-"""What job.sbatch does in a real Slurm cluster of two nodes, with a short script in place of the training."""
+"""job.sbatch runs in a real Slurm cluster of two nodes, with a short script in place of the training."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_run_that_is_compiled_anew_while_the_job_waits_is_refused(cluster: Clu
 def test_stopped_job_is_queued_again(cluster: Cluster, tmp_path: Path) -> None:
     number = cluster.submit(stand_in(str(tmp_path), spec(), "wait", "0"), cwd=str(tmp_path))
     until(lambda: running(tmp_path), "both nodes run")
-    assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0  # what --signal=B:USR1@300 sends
+    assert cluster.run("scancel", "--signal=USR1", "--batch", number).returncode == 0  # --signal=B:USR1@300 sends this
     job = cluster.wait(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1"), log(str(tmp_path))
     for rank in (0, 1):

@@ -1,4 +1,6 @@
-"""Which further arguments `ray job submit` accepts, tested with Ray's own command and a fake cluster (rule XP913)."""
+"""The rule XP913 refuses arguments of `ray job submit`. The tests run Ray's own command with them and a fake
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ def test_an_option_of_the_command_reaches_the_cluster(command: str) -> None:
         ("verbose", {"entrypoint": "verbose python ray_job.py"}),  # the job would start another program
         # The option reserves GPUs for ray_job.py, and the workers of the run then lack them.
         ("--entrypoint-num-gpus=8", {"entrypoint_num_gpus": 8.0}),
-        ("--working-dir=/elsewhere", {}),  # of two values the last wins, so this one has no effect
+        ("--working-dir=/elsewhere", {}),  # the option has two values, and the last one counts
     ],
 )
 def test_what_is_refused_goes_wrong_in_silence(command: str, word: str, differs: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Which taints and labels kubectl accepts before it contacts a server (rule XP912)."""
+"""The rule XP912 accepts the taints and labels that kubectl accepts before it contacts a server."""
 
 from __future__ import annotations
 

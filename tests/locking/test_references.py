@@ -1,4 +1,4 @@
-"""How hub references are written in messages, and the columns and counts in a dataset's card."""
+"""Hub references are written as words in messages, and columns and counts of rows are read from a dataset's card."""
 
 from __future__ import annotations
 

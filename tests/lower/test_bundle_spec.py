@@ -9,7 +9,7 @@ from tiers import every_fourth
 
 from xpc.compiler.lower.specfile import specfile
 
-SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # sweeps: test_sweep.py
+SAME = [case for case in CASES if not case.files and "sweep {" not in case.accepted]  # test_sweep.py tests sweeps
 
 
 @pytest.mark.parametrize("case", every_fourth(SAME))

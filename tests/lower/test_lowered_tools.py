@@ -1,4 +1,4 @@
-"""Tools and environments of grpo in a bundle, and which values a spec may give them."""
+"""A bundle of grpo has the files of its tools and environment. A spec with a wrong value for them is refused."""
 
 from __future__ import annotations
 

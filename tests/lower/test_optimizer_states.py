@@ -1,4 +1,4 @@
-"""The compiler's count of the bytes of an optimizer's states in a checkpoint."""
+"""The compiler counts the bytes of an optimizer's states in a checkpoint."""
 
 from __future__ import annotations
 

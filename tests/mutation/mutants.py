@@ -1,13 +1,14 @@
-"""Break random lines of the source, one at a time, and run the tests that reach each: do they notice?
+"""Break random lines of the source, one at a time, and check that a test fails for each broken line.
 
     python tests/mutation/mutants.py --places 400 --seed 1 --out mutants
 
 First every test of the fast tier runs once under coverage, which records which tests reach which line (OUT/map.sqlite;
---map records it again). Then the same number of lines is drawn from derivation, rules, lowering and runtime, and one
-mutation of each line (operators.py). A mutant is tested in a copy of the repository: the tests that reach its line run
-until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can continue. --slow draws lines of
-the runtime that only training reaches, and runs the slow tests in TRAINED. After new tests were written, --again tests
-the mutants that survived once more: with the tests of their place (LATER), and with the whole fast tier.
+--map records it again). Then the same number of lines is drawn from each group of modules, such as rules and lowering,
+and one mutation of each line (operators.py). A mutant is tested in a copy of the repository: the tests that reach its
+line run until one fails. Each result is a line of OUT/results.jsonl, so an interrupted run can continue. --slow draws
+lines of the runtime that only training reaches, and runs the slow tests in TRAINED. After new tests were written,
+--again tests the surviving mutants once more: with the tests that LATER lists for their files, and with the complete
+fast tier.
 
 mutmut 3 and cosmic-ray cannot be used: mutmut calls the mutant through trampolines in one process, so tests that start
 `python -m xpc.compiler` or a bundle in a new process do not run it; cosmic-ray runs the same command for every mutant,
@@ -101,7 +102,7 @@ def made_map(out: str) -> str:
 
 
 class Map:
-    """Which tests reach which line, from coverage's file (its documented schema, "line_bits")."""
+    """Records which tests reach which line, as read from coverage's file (its documented schema, "line_bits")."""
 
     def __init__(self, path: str) -> None:
         self.file = sqlite3.connect(path, check_same_thread=False)
@@ -231,8 +232,8 @@ def noticed(folder: str, words: list[str]) -> str | None:
 
 
 def again(one: Mutation) -> Iterator[list[str]]:
-    """The test commands for a mutant that survived an earlier run: the tests of its place, fast and slow, then the
-    whole fast tier.
+    """The test commands for a mutant that survived an earlier run: the tests that `LATER` lists for its file, fast and
+    slow, then the complete fast tier.
     """
     location = next(names for like, names in LATER.items() if fnmatch(one.file, like))
     yield fast("-x", *location)
@@ -303,8 +304,8 @@ def examined(one: Mutation, known: Map | None, copies: Copies, slow: bool, seed:
 
 
 def named(one: dict[str, object]) -> tuple[object, ...]:
-    """What identifies a result: file, text of the line, replaced text and replacement. If the line is edited, its
-    mutants count as new ones.
+    """The key of a result: file, text of the line, replaced text and replacement. If the line is edited, its mutants
+    count as new ones.
     """
     return tuple(one[key] for key in ("file", "text", "old", "new"))
 

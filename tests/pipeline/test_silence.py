@@ -208,7 +208,7 @@ def test_what_is_silenced_stays_so_when_the_spec_is_formatted(above):
     seen, always = set(), {"XP190", "XP125", "XP410"}
     for at, case in enumerate(CASES):
         if at % 2 != above and case.code not in always:
-            continue  # each way takes every other case
+            continue  # each position tests every other case
         own = [] if case.files or case.code > "XP9" or case.code in REVIEWED else of(checked(case.rejected), case.code)
         locations = {one.primary.source.position(one.primary.span.start)[0] for one in own if one.severity != ERROR}
         if not locations:

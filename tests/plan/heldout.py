@@ -28,7 +28,7 @@ def load(row: Row) -> Load:
     """The plan's input for a measurement. `trainer` decides which values have which dtype."""
     facts, trainer, rank = points.sizes(row), row["trainer"], row["rank"]
     strategy, gpus = row.get("strategy", "ddp"), row.get("gpus", 1)
-    # peft's prepare_model_for_kbit_training makes weights that are not quantized float32, with or without autocast
+    # prepare_model_for_kbit_training of peft converts all other weights to float32, with or without autocast
     widened = trainer == "peft_widened"
     norms = trainer == "trl_bf16"  # peft_module_casting_to_bf16 leaves only the norms in float32
     element = 4 if trainer == "peft_upcast" else 2

@@ -84,7 +84,7 @@ def _half(rows: list[Row]) -> list[str]:
 
 
 def inside(rows: list[Row]) -> int:
-    """How many of these rows took a time within the range that the plan states for them."""
+    """The number of these rows whose time is within the range that the plan states for them."""
     ranges = [range_of(kinds(row)) for row in rows]
     return sum(low <= time(row) <= high for row, (low, high) in zip(rows, ranges))
 

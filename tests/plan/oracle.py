@@ -3,8 +3,8 @@
 A model of two periods of the family's layer pattern is built on the CPU, at several widths. The storages that
 `torch.autograd.graph.saved_tensors_hooks` sees in the second period are added up, each once and without parameters, so
 the sum is what a period adds. It has a part that is linear and a part that is quadratic in the length. Across the
-widths, these parts are simple combinations of hidden size, MLP width, heads and so on; their coefficients are those of
-coefficients.json of the stack whose libraries run this. `make coefficients` writes the files.
+widths, these parts are simple combinations of hidden size, MLP width, heads and so on. `make coefficients` writes the
+coefficients of these sizes to the coefficients.json of the stack whose libraries were measured.
 
 Two differences between CPU and GPU are corrected. A dropout on the CPU saves noise of the input's dtype, while CUDA's
 kernel saves one byte per element, so `torch.native_dropout` is used instead. Attention with dropout has no fused kernel
@@ -151,13 +151,13 @@ def casts_norms() -> bool:
 def modes(family: str) -> dict[str, dict[str, Any]]:
     """The modes in which a family can be trained, as `trained/precision/attention`.
 
-    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters on a bf16 base. With a
-    float32 base it is `amp32`, with a 4-bit base and other weights in float32 `wide`, and with a 4-bit base and only
-    norms in float32 `norms`. `residual` is what recomputation then keeps of a layer. Flash attention is measured if
-    torch's own attention does not exist for the family or saves other bytes. Adapters are measured with one kind of
-    attention, because the other kinds differ from it as in full training. The bytes of DoRA and rotations follow from
-    those of LoRA (`adapters.py`), except for a float32 base. PEFT merges adapters into stacks of experts, which costs
-    bytes per layer and not per token (`Adapters.merged`).
+    `amp` computes in bf16 under autocast: full training of float32 weights, or float32 adapters on a bf16 base. `amp32`
+    is the same with a float32 base, `wide` with a 4-bit base and other weights in float32, and `norms` with a 4-bit
+    base and only the norms in float32. The mode `residual/norms` measures what recomputation keeps of a layer in
+    `norms`. Flash attention is measured if torch's own attention does not exist for the family or saves other bytes.
+    Adapters are measured with one kind of attention, because the other kinds differ from it as in full training. The
+    bytes of DoRA and rotations follow from those of LoRA (`adapters.py`), except for a float32 base. PEFT merges
+    adapters into stacks of experts, which costs bytes per layer and not per token (`Adapters.merged`).
     """
     capped = family in WITHOUT_SDPA
     kinds = (("eager", "flash") if family == "gemma2" else ("eager",)) if capped else ("sdpa", "mask", "eager")

@@ -52,8 +52,8 @@ def aside(row: Row) -> bool:
 
 
 def contradicts(row: Row) -> str:
-    """Why a measurement is excluded before any comparison: its fields contradict each other or are incomplete. "" if it
-    is not excluded.
+    """The reason why a measurement is excluded before any comparison: its fields contradict each other or are
+    incomplete. "" if it is not excluded.
     """
     notes = row["notes"]
     if "ZeRO" in notes and row["strategy"] == "single":
@@ -110,7 +110,7 @@ def load(row: Row) -> Load:
     fsdp, deepspeed = row["strategy"] == "fsdp", row["strategy"].startswith("zero")
     pure = row["precision"] in ("bf16_pure", "ds_bf16")
     weight = 4.0 if not pure else 2.0
-    # PEFT's prepare_model_for_kbit_training makes weights that bitsandbytes does not quantize float32 (peft
+    # prepare_model_for_kbit_training of PEFT converts weights to float32 if bitsandbytes has not quantized them (peft
     # utils/other.py). Without autocast, the residual stream and the logits are then float32, too.
     upcast = row["quant"] == "nf4" and row["adapter_dtype"] == "fp32" and not row["autocast"]
     element = 2 if half and not upcast else 4

@@ -1,4 +1,4 @@
-"""The range of hours that a plan states: how wide it is, and whether it holds for runs to which it was not fitted.
+"""The range of hours that a plan states: compute it, and check that it holds for runs to which it was not fitted.
 
     python tests/plan/ranges.py
 
@@ -6,9 +6,10 @@ writes compiler/plan/utilisation.json. The base range is the narrowest range of 
 nine of ten measured runs. A source with n rows has the weight sqrt(n), so that neither one large table nor one unusual
 trainer decides it. The prediction stays where it was fitted, and is not moved to the middle of the range, so it has no
 bias for the fitted rows. Rows of llm-foundry are predicted from its other models. Nothing was fitted to the other
-sources, except a factor for fms-hf-tuning. Runs on GPUs with other chips are predicted from runs on other GPUs of this
-kind. Some settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for each other),
-mixtures of experts and other chips. The range of such a setting contains the base range and the setting's own runs.
+sources, except a factor for fms-hf-tuning. A run on a GPU with another chip than A100 and H100 is predicted from runs
+on the other such GPUs. Some settings widen the range: DeepSpeed, a quantized base, rows of many lengths (GPUs wait for
+each other), mixtures of experts and other chips. The range of such a setting contains the base range and the setting's
+own runs.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """Why a row of throughput_points.jsonl from another source than llm-foundry has no prediction; "" if it has one."""
+    """The reason why a row of throughput_points.jsonl has no prediction; "" if it has one. Not for rows of
+    llm-foundry.
+    """
     if "fp8" in row["method"] + row["notes"]:
         return "fp8"
     if any(way in row["strategy"].split(" ", 1)[-1] for way in ("tp", "cp", "ep")):
@@ -113,8 +116,8 @@ def runs() -> list[Run]:
 
 
 def on_other_chips(known: dict[str, Any]) -> list[Run]:
-    """The runs on GPUs with other chips. Each is predicted from runs on GPUs other than its own. Each GPU counts as a
-    source.
+    """The runs on GPUs with other chips than A100 and H100. A run is predicted from runs on the other such GPUs. Each
+    GPU counts as a source.
     """
     return [
         Run(f"{row['group']} on {row['gpu']}", OTHER, time) for row, time in utilisation.other_chips_left_out(known)
@@ -184,7 +187,7 @@ def without() -> list[tuple[str, int, float, float, int, int]]:
 
 
 def fitted(rows: list[Row]) -> list[float]:
-    """Fit the weights of the parts of a time; [] if the rows do not determine them."""
+    """Fit the weights of the parts of a step's time, such as matrix products; [] if the rows do not determine them."""
     try:
         weights = utilisation.fit(rows)
     except ZeroDivisionError:
@@ -196,8 +199,8 @@ def groups(part: Callable[[Row], object]) -> tuple[list[float], int]:
     """Measured / predicted times of llm-foundry's rows, each predicted from rows with another value of `part`, and how
     many rows have no prediction.
 
-    A row has none if the remaining rows do not determine the weights of the parts of a time: a weight is below zero, or
-    the fit has no solution.
+    A row has no prediction if the remaining rows do not determine the weights of the parts of a step's time: a weight
+    is below zero, or the fit has no solution.
     """
     rows, found, none = utilisation.foundry(), [], 0
     for name, value in sorted({(utilisation.key(row), part(row)) for row in rows}, key=str):

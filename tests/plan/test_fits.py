@@ -201,8 +201,8 @@ def test_the_check_says_what_the_plan_says(more: str, output: str) -> None:
 
 
 def test_a_micro_batch_that_nobody_wrote_is_one_that_fits() -> None:
-    """The first estimate of the micro-batch exceeds 80 % of the GPU without recomputation, so one that the plan accepts
-    is chosen.
+    """The first estimate of the micro-batch exceeds 80 % of the GPU without recomputation, so the compiler chooses a
+    micro-batch that the plan accepts.
     """
     text = "xpc 1\ntrain qwen2.5-0.5b-instruct on smoltalk for 1 epochs\nhardware 8 x v100-32gb\n"
     text += "zero2\nmemory(checkpointing=false)\n"

@@ -29,8 +29,8 @@ def test_exact_peaks_of_others_are_within_the_bounds() -> None:
 
 
 def test_other_models_of_a_trainer_are_within_the_bounds() -> None:
-    """Predictions for four models of three families, one a mixture of experts. None of them was used to make the
-    formulas.
+    """The predictions are for four models of three families, one of them a mixture of experts. The formulas were not
+    fitted to any of these models.
     """
     rows = [row for row in heldout.memory_rows() if row["group"] == "fms_models"]
     found = [abs(one) for row in rows if (one := heldout.memory_error(row)) is not None]
@@ -47,7 +47,9 @@ def test_measured_out_of_memory_runs_do_not_fit() -> None:
 
 
 def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
-    """Trainers of the Hugging Face libraries on one machine. docs/plan-accuracy.md lists trainers with other loops."""
+    """The runs used trainers of the Hugging Face libraries on one machine. docs/plan-accuracy.md has runs with other
+    trainers.
+    """
     rows = [row for row in heldout.speed_rows() if row["group"] in ("fsdp_zero3_blog", "training_hub", "zero3_a100")]
     found = [abs(heldout.speed_error(row) or 0) for row in rows if row["gpus"] <= 8]
     assert len(found) >= 9
@@ -188,7 +190,7 @@ def test_later_rows_are_two_halves_of_many_models_and_cards() -> None:
 
 
 def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
-    """If each GPU has few tokens in a step, the CPU's work limits the speed. The plan once ignored this and predicted
+    """If each GPU has few tokens in a step, the CPU's work limits the speed. The plan once ignored this, and predicted
     steps of 500 tokens on an H100 up to 30 times too fast. These rows were not used to fit the CPU's time.
     """
     rows = [row for row in later.speed_rows() if points.aside(row) and row["group"] == "soup_h100"]
@@ -198,7 +200,9 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """If only the peak operations of a GPU counted, two of five GPUs would be predicted more than twice too fast."""
+    """If the plan read only the peak operations of a GPU, it would predict two of five GPUs more than twice too
+    fast.
+    """
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
     assert 0.68 <= min(alone) <= max(alone) <= 1.36

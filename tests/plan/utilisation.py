@@ -1,4 +1,4 @@
-"""How fast GPUs compute a training step: fit the weights of compiler/plan/utilisation.json to public measurements.
+"""Fit the weights of compiler/plan/utilisation.json, which predict the time of a training step, to public measurements.
 
 `python tests/plan/ranges.py` writes the file. The time of a token is a sum of parts, whose weights are fitted to the
 rows of one GPU generation and precision (llm-foundry's published table, 125 M to 30 B parameters): matrix products,
@@ -48,7 +48,9 @@ def key(row: Row) -> str:
 
 
 def work(row: Row) -> Work:
-    """What a measured run computes. All but three shard their weights (FULL_SHARD)."""
+    """The sizes of a measured run of llm-foundry that decide its time. All but three runs shard their weights
+    (FULL_SHARD).
+    """
     layers, hidden = SHAPES[row["model"].partition("-")[2]]
     stage = 3 if row["strategy"] == "FULL_SHARD" else 2
     return Work(
@@ -60,7 +62,7 @@ def work(row: Row) -> Work:
 
 
 def card(name: str) -> dict[str, float]:
-    """What a GPU of the registry computes and transfers per second in half precision."""
+    """The operations and bytes per second of a GPU of the registry, in half precision."""
     gpu = find_gpu(name)
     assert gpu is not None, name
     return {
@@ -72,7 +74,7 @@ def card(name: str) -> dict[str, float]:
 
 
 def fit(rows: list[Row]) -> list[float]:
-    """Fit the weights of the parts of a time with the least relative error, by the normal equations.
+    """Fit the weights of the parts of a step's time with the least relative error, by the normal equations.
 
     The time for reading the weights is not fitted: a GPU that computes little else reads them at its memory bandwidth.
     """
@@ -261,7 +263,7 @@ def table() -> dict[str, object]:
 
 
 def seed(known: list[float]) -> list[float]:
-    """One run of the seed recipe on V100 in fp32, with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
+    """The weights for V100 in fp32, from one published run with recomputation: 310 tokens/s per GPU with Qwen2.5-3B.
 
     The weights of communication and of memory reads are those that were fitted to A100. The time that they do not
     explain gives the weight of the matrix products.

@@ -188,7 +188,7 @@ def test_the_end_of_a_long_prompt_is_kept(warm: Warm, target: str, method: str) 
 @pytest.mark.parametrize(("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[2] == OWN))
 def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings: str) -> None:
     """If the student generates all answers, a preview shows the prompts of the rows. With `lmbda = 0` it also shows the
-    rows' answers, which then bear loss.
+    rows' answers, which are then trained on.
     """
     own = settings == OWN
     more = ["data(format=prompt_completion)"] if own else []

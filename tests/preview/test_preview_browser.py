@@ -23,7 +23,7 @@ function look(inside) {
 @pytest.mark.nightly
 @in_browser
 def test_in_a_browser(tmp_path: Path) -> None:
-    """Tokens that bear loss are marked, every token is shown, and the page is never wider than its window."""
+    """Tokens that are trained on are marked, every token is shown, and the page is never wider than its window."""
     long = row(sequence("text", *QUESTION, ("<assistant>", 0, 1), ("word" * 300, 1, 1)), number=1, verdicts=[WRONG])
     text = page(found(TALK, long), "run.xp")
     seen_at = in_frames(SCRIPT, text, tmp_path, dark=False)

@@ -1,4 +1,4 @@
-"""What a preview reads and loads: the first rows of a hub dataset, tools of prompt rows, and reward files."""
+"""A preview reads the first rows of a hub dataset, the tools of prompt rows, and reward files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the trainer of every stack learns the turns of rows: end tokens, user turns in answers, tool calls, reasoning,
+"""Turns of rows are learned correctly on every stack: end tokens, user turns in answers, tool calls, reasoning,
 weights.
 """
 
@@ -45,7 +45,7 @@ def first(warm: Warm, name: str, row: dict[str, Any], target: str, *more: str) -
 
 
 def learned(sequence: Any) -> str:
-    """The text of those tokens of a row that bear loss."""
+    """The text of those tokens of a row that are trained on."""
     return "".join(text for _, text, bears, _ in sequence["tokens"] if bears)
 
 

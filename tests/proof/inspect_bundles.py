@@ -41,8 +41,8 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def parallelism(run: Any) -> Any:
-    """What accelerate itself reads from the launch about how the processes share the work (its parallelism
-    configuration).
+    """accelerate's parallelism configuration, which says how the processes share the work, as accelerate reads it in
+    the launched process.
     """
     from accelerate.parallelism_config import ParallelismConfig
 
@@ -66,7 +66,7 @@ def _parser() -> Any:
 
 
 def launched(folder: str) -> dict[str, Any]:
-    """What `accelerate launch` would start: the launcher, its processes, and the variables that they get."""
+    """The launcher, its processes, and their environment variables, as `accelerate launch` would start them."""
     from accelerate.commands import launch
     from accelerate.utils import launch as prepare
 
@@ -206,7 +206,7 @@ def deepspeed(folder: str, plan: dict[str, Any], args: Any) -> list[str]:
 
 
 def sharded(variables: dict[str, str]) -> dict[str, Any]:
-    """What the launcher's variables say about FSDP, read by accelerate's own plugin.
+    """The FSDP settings that accelerate's own plugin reads from the launcher's variables.
 
     FSDP1's option that copies weights between ranks is read from the variables, because the plugin would need a GPU for
     it.

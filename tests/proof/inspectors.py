@@ -1,4 +1,4 @@
-"""A process in a target's interpreter that inspects bundles. A thread reads its answers, so that the caller can
+"""A process in a target's interpreter that runs jobs of prover.py. A thread reads its answers, so that the caller can
 continue computing.
 """
 

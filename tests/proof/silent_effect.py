@@ -186,7 +186,7 @@ class Watch:
                 # keep_scores).
                 allowed |= {base} if ".score." in name or ".modules_to_save." in name else set()
             elif quantized:
-                # peft makes weights that are not quantized float32 (prepare_model_for_kbit_training)
+                # prepare_model_for_kbit_training of peft converts weights that are not quantized to float32
                 allowed |= {"uint8", "int8", "float32", *half, str(lora.get("storage_dtype", "uint8"))}
             if kind not in allowed:
                 seen.setdefault((adapted, kind, tuple(sorted(allowed))), []).append(name)

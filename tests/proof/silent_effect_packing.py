@@ -1,4 +1,4 @@
-"""Whether packed documents attend to each other, in the trainer's own training and evaluation batches."""
+"""Check whether packed documents attend to each other, in the trainer's own training and evaluation batches."""
 
 from __future__ import annotations
 

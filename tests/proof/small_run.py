@@ -50,8 +50,8 @@ class SmallRun:
 
     @cached_property
     def launched(self) -> dict[str, Any]:
-        """What `accelerate launch` would start for the bundle: the launcher, its processes, and their environment
-        variables.
+        """The launcher, its processes, and their environment variables, as `accelerate launch` would start them for the
+        bundle.
         """
         return inspect_bundles.launched(self.folder)
 

@@ -1,4 +1,6 @@
-"""Which rows of a dataset axolotl reads, and axolotl's own names for checkpoints, schedules and configurations."""
+"""A bundle uses the rows that axolotl would use, and axolotl's own keys for checkpoints, schedules and models are
+imported.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@ the same file without the key.
 
     python ask_irrelevant.py axolotl|llamafactory OUT.jsonl [KEYS ...]
 
-Run with the interpreter that has the tool. Writes a line per key: the arguments that differ, or why the tool refuses.
+Run it with the interpreter that has the tool. It writes a line per key: the arguments that differ, or why the tool
+refuses the file.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def answer(prompt: Any, ids: Any) -> Tokens:
 
 
 def of_axolotl(case: Case) -> list[dict[str, Any]]:
-    """The rows on which axolotl would train. Its trainer makes the tokens of preference pairs; `prepare_datasets` makes
-    all others.
+    """The rows on which axolotl would train. Its trainer tokenizes preference pairs; `prepare_datasets` tokenizes all
+    other rows.
     """
     import transformers.training_args as training_args
     import yaml

@@ -4,7 +4,7 @@
 
 Run it with the interpreter that has LLaMA-Factory (`make oracles` installs it). A line of TABLE.jsonl has the pieces of
 a template (compiler/importing/llamafactory/templates.py explains them) and the names of the templates with these
-pieces. A line of OUT.jsonl has a conversation as the tool renders it, with {+ and +} around text that bears loss.
+pieces. A line of OUT.jsonl has a conversation as the tool renders it, with {+ and +} around text that is trained on.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Letters:
         return [ord(one) for one in text]
 
     def text(self, ids: list[int], labels: list[int]) -> str:
-        """The text of token ids, with {+ and +} around tokens that bear loss."""
+        """The text of token ids, with {+ and +} around tokens that are trained on."""
         words = {number: token for token, number in self.known.items()}
         out, on = "", False
         for one, label in zip(ids, labels, strict=True):

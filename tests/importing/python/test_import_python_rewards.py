@@ -31,7 +31,7 @@ def script(function: str, *options: str, more: str = "") -> Imported:
 
 
 def rewards(found: Imported, **columns: list[Any]) -> list[float]:
-    """What the reward function in the written file returns for two prompts."""
+    """Run the reward function in the written file for two prompts; return its results."""
     scope: dict[str, Any] = {}
     # the executed code comes from the script in this file
     exec(found.draft.files["my_rewards.py"].decode(), scope)

@@ -1,4 +1,4 @@
-"""Rows that a script keeps in lists and data frames: parts, shuffles and lengths mean what they mean in Python."""
+"""Scripts that keep rows in lists and data frames: slices, shuffles and lengths have the same meaning as in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A function that a script calls twice makes two runs, and what a script sets on the finished trainer is reported."""
+"""A function that a script calls twice makes two runs. If a script changes an attribute of the finished trainer, the
+import reports it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the proofs of a code claim about refused specs, to find specs that are refused without a reason.
+"""Find specs that are refused without a reason: collect what the proofs of each code claim about refused specs.
 
 A code claims that specs fail on a stack if all its proofs on this stack show an exception of a library for an unchanged
 text. The claim is about specs that no other code refuses. `claims` collects these claims. A code claims nothing if a

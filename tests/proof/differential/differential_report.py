@@ -1,4 +1,4 @@
-"""What a differential run found: in words, as JSON, and as the page docs/differential.md.
+"""Write the results of a differential run: as text, as JSON, and as the page docs/differential.md.
 
 python tests/proof/differential/differential_report.py docs/differential.json docs/differential.md
 """

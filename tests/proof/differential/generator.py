@@ -1,5 +1,4 @@
-"""Random specs from seeds, over the whole schema. What people often write is generated often, everything else now and
-then.
+"""Generate random specs from seeds, over the whole schema. Common values are generated often, and rare ones sometimes.
 
 Seven specs in ten are `tidy`: written as by somebody with experience (bf16 on a GPU that has it, a batch that divides).
 The other three can have any combination of values.

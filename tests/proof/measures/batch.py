@@ -17,8 +17,8 @@ def product(run: Any) -> dict[str, Any]:
 
 
 def steps(run: Any) -> dict[str, Any]:
-    """Two numbers of rows: that of the largest optimizer step of a run, over all processes, and that which the spec
-    states.
+    """Two numbers of rows: the rows of the largest optimizer step of a run, over all processes, and the global batch
+    that the spec states.
     """
     import torch
     import torch.distributed as dist
@@ -51,7 +51,7 @@ def served(run: Any) -> dict[str, Any]:
 
 
 def shrunk(run: Any) -> dict[str, Any]:
-    """Which batch sizes become smaller after the first training step has run out of memory."""
+    """The batch sizes that become smaller after the first training step has run out of memory."""
     import torch
 
     trainer, args = run.trainer, run.args

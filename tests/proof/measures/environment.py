@@ -17,8 +17,8 @@ def after(run: Any, program: str, **before: str) -> str:
 
 
 def rendezvous(run: Any) -> dict[str, Any]:
-    """The address at which torch's processes would meet, after environment.sh has run in a launch that had set it to
-    10.0.0.1.
+    """The value of MASTER_ADDR after environment.sh, if the launch has set it to 10.0.0.1 before. The processes meet at
+    this address.
     """
     met = "import os; print(os.environ['MASTER_ADDR'])"
     return {"address": after(run, met, MASTER_ADDR="10.0.0.1")}
