@@ -198,7 +198,8 @@ class Runs:
         words = [os.path.join(bundle, "trainer", "main.py")] if program else []
         main = os.path.join(HERE, program) if program else os.path.join(bundle, "trainer", "main.py")
         run = payload(bundle)["run"]
-        if (run["distributed_type"], run["world_size"]) == ("DEEPSPEED", 1):  # as the launcher
+        # the launcher also sets these variables for a DeepSpeed run of one process, which needs a process group
+        if (run["distributed_type"], run["world_size"]) == ("DEEPSPEED", 1):
             names = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
             environ = {**names, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), **environ}
         return self._fork(cwd, run["world_size"], main, *words, **{"XPC_PREFLIGHT": "passed", **environ})

@@ -41,9 +41,7 @@ def environment(**variables: str) -> Iterator[None]:
 
 
 def parallelism(run: Any) -> Any:
-    """accelerate's parallelism configuration, which says how the processes share the work, as accelerate reads it in
-    the launched process.
-    """
+    """accelerate's configuration of how processes share the work, as a launched process reads it from its variables."""
     from accelerate.parallelism_config import ParallelismConfig
 
     with environment(**run.launched["environment"]):

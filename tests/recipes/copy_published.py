@@ -104,7 +104,7 @@ def renderings(folder: str) -> dict[str, Any]:
 
 
 def digested(made: dict[str, Any]) -> list[Any]:
-    """Shorten a rendering to the digest and length of its text, and the spans that bear loss."""
+    """Shorten a rendering to the digest and length of its text, and the spans that are trained on."""
     return [sha256(made["text"].encode()).hexdigest()[:16], len(made["text"]), *made["spans"]]
 
 

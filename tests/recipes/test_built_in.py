@@ -1,7 +1,7 @@
 """The built-in chat templates render conversations as the published templates do. They mark the tokens that TRL's
 training variants mark.
 
-Some published templates are files that TRL ships. Of the others, renderings.json has digests of the published
+Some published templates are files that TRL ships. For the other templates, renderings.json has digests of the published
 renderings. This file writes the text of Mistral's template itself, and test_templates.py that of Vicuna's.
 """
 
@@ -98,7 +98,7 @@ def test_every_answer_is_marked_and_nothing_else(folder: str, name: str) -> None
         for span, answer in zip(spans, answers, strict=True):
             # qwen3 omits the reasoning of earlier answers
             assert answer.rpartition("</think>")[2].strip() in span
-            # the token that ends the turn bears loss
+            # the token that ends the turn is trained on
             assert any(end in span for end in ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>"))
         assert all(turn["content"].strip() not in span for turn in turns if turn["role"] == "user" for span in spans)
 
@@ -112,7 +112,7 @@ def test_a_system_prompt_is_rendered_or_refused(folder: str, name: str) -> None:
 
 @pytest.mark.parametrize("talk", ["one turn", "several turns", "quotes and braces", "a question alone"])
 def test_mistral_is_mistrals(folder: str, talk: str) -> None:
-    """Mistral-7B-Instruct-v0.2: [INST] question [/INST], the answer and the end token, without anything between
+    """Mistral-7B-Instruct-v0.2 writes [INST] question [/INST], the answer and the end token, without anything between
     them.
     """
     expected, spans = "<s>", []

@@ -69,7 +69,7 @@ def test_the_renderings_are_those_of_the_published_texts() -> None:
 
 
 def fastchat(turns: list[dict[str, Any]]) -> tuple[str, list[list[int]]]:
-    """Return a pair: the text that FastChat's vicuna_v1.1 writes for a conversation, and the spans that bear loss.
+    """Return a pair: the text that FastChat's vicuna_v1.1 writes for a conversation, and the spans that are trained on.
 
     The text is that of Conversation.get_prompt (ADD_COLON_TWO) after the begin token. FastChat's preprocess computes
     the loss on each answer with its end token (fastchat/train/train.py, conversation.py).

@@ -95,7 +95,9 @@ def sarif(*found: Diagnostic) -> Any:
 
 
 def check_run(run: Any) -> None:
-    """Check what the schema cannot express about the objects that we write, and that we write no others."""
+    """Check what the SARIF schema cannot express, for example that no object has keys other than the ones that we
+    write.
+    """
     assert set(run) == {"tool", "columnKind", "results"}
     assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
     driver = run["tool"]["driver"]

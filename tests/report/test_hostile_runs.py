@@ -1,5 +1,5 @@
-"""The folder of a stranger's run: no text in it acts as markup or as a command, and no file in it is waited for or
-followed.
+"""The folder of a stranger's run: no text in it acts as markup or as a command, no pipe in it is waited for, and no
+link is followed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The messages about a global batch that does not divide."""
+"""The compiler suggests a divisible global batch if the stated one does not divide."""
 
 from __future__ import annotations
 

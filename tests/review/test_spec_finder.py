@@ -1,4 +1,4 @@
-"""Which `.xp` files of a repository are checked as specs, and the order in which files of a bundle are compared."""
+"""The unchanged spec.xp of a bundle is not checked as a spec. In a bundle, files that repeat others are compared last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run may resume with another number of processes or another micro-batch, or is told the reason why it may not."""
+"""A run may resume with another number of processes or another micro-batch, or a message says why it may not."""
 
 from __future__ import annotations
 

@@ -198,8 +198,8 @@ def test_rows_of_each_structure_are_compared() -> None:
 
 
 def test_the_digest_of_a_tokenizer_stays() -> None:
-    """The digest of a tokenizer is the same in each process, because a process finds the rows that another has
-    tokenized by this digest.
+    """The digest of a tokenizer is the same in each process. By this digest, the datasets library finds rows that
+    another process has tokenized.
     """
     fingerprint = pytest.importorskip("datasets.fingerprint")
     reader = built_in("qwen3")

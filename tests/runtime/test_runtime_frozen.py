@@ -1,4 +1,4 @@
-"""The weights that are trained if the bundle freezes the others."""
+"""The runtime freezes all weights except those that the bundle names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speakers whose names in the rows differ from the roles of chat templates."""
+"""The runtime and the compiler read the names of speakers as the roles that the spec gives them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How the runtime maps rows of preferences, labelled completions and prompts, KTO's pairs, and prompts that are too
-long.
+"""The runtime maps rows of preferences, labelled completions and prompts, splits KTO's pairs, and handles prompts that
+are too long.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero
     assert events[-1]["tokens"] == 8 * 8 * world * 28  # every row has 28 tokens, so no rank repeats another's rows
     left = stacks.program(target, LEFT, folder, cwd, stacks.tiny(target), os.path.join(cwd, "out"))
     assert left.strip() == "True torch.float32 True True True"
-    # Whoever loads a checkpoint generates with the cache; in training it is off.
+    # a saved configuration enables the cache, which is off during training
     with open(os.path.join(cwd, "out", "checkpoint-8", "config.json"), encoding="utf-8") as handle:
         assert json.load(handle)["use_cache"] is True
     assert "mismatch" not in done["err"]
@@ -270,7 +270,9 @@ WORDED = {
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("how", WORDED)
 def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
-    """Rows with an instruction, an input and an output, from the compiler's plan to the tokens that bear loss."""
+    """The rows have an instruction, an input and an output. The test follows them from the compiler's plan to the
+    tokens that are trained on.
+    """
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import compile_text
 

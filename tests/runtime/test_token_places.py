@@ -1,4 +1,6 @@
-"""The tokens at places of a text, found by the bytes of the tokens, are those of the tokenizer's offsets."""
+"""The bytes of tokens show which token is at a place of a text. The result is the same as with the tokenizer's
+offsets.
+"""
 
 from __future__ import annotations
 

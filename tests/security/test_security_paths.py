@@ -1,4 +1,4 @@
-"""Which files a spec, a bundle or a link can make the compiler read and write: only those that it needs."""
+"""A spec, a bundle or a link can make the compiler read and write only the files that it needs."""
 
 from __future__ import annotations
 

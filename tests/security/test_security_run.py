@@ -1,4 +1,6 @@
-"""What an edited bundle, its template, its weights, its rows and the working directory can do to a run."""
+"""An edited bundle, its template, its weights, its rows and the working directory cannot make a run execute foreign
+code.
+"""
 
 from __future__ import annotations
 

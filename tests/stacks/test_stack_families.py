@@ -1,4 +1,4 @@
-"""What the stacks' tables say about model families is true for tiny models of each family, with each target's
+"""The facts about model families in the stacks' tables are true for tiny models of each family, with each target's
 libraries.
 """
 

@@ -250,8 +250,8 @@ def test_loading_a_target_parses_no_toml() -> None:
 
 @pytest.mark.parametrize("name", stacks.names())
 def test_the_sources_that_speak_of_a_state_are_those_of_families_that_have_one(name: str) -> None:
-    """Which families carry a state from token to token is measured for families of the registry, and read from the
-    source code for all others. For measured families, both agree.
+    """A table lists the families that carry a state from token to token. It is measured for families of the registry,
+    and for all others read from transformers' source code. For measured families, both results agree.
     """
     stack = stack_of(name)
     there = {family for family in registry.families() if not stack.lacks_family(family)}

@@ -1,6 +1,6 @@
 """`Forks`: an interpreter that has imported the libraries. It forks a process for each run, so runs start fast.
 
-`xpc rehearse` uses the same class. `shared` gives the one of a stack that all tests of a process use.
+`xpc rehearse` uses the same class. `shared` returns the interpreter of a stack that all tests of this process share.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rows in real runs. Cut tokens are reported and are part of the totals. If there is nothing to learn, the run ends
-with a message of one line.
+"""Real runs report truncated tokens and count them in their totals. A run without any token to learn ends with a
+message of one line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The reference model of a run that continues an adapter. On stacks whose trainer makes one, it is a frozen copy of the
-adapter.
+"""The reference model of a run that continues an adapter. Some stacks' trainers make a frozen copy of the adapter as
+the reference; on other stacks, the reference is the base.
 
 If the reference is such a copy, it equals the policy at the first step, so every divergence and implicit reward is 0.
 """

@@ -1,5 +1,5 @@
-"""grpo with tools and an environment, really trained: the tokens of tool results are part of the input and bear no
-loss.
+"""grpo with tools and an environment, really trained: the tokens of tool results are part of the input, and are not
+trained on.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def caller(location: str) -> None:
 
 
 def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Train two steps whose first completions call each tool in turn. Return the completions (the text that bears loss,
-    and the tool results), the prompt, and the metrics of the last step.
+    """Train two steps whose first completions call each tool in turn. Return the completions (the text that is trained
+    on, and the tool results), the prompt, and the metrics of the last step.
     """
     put(warm.location, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.location)

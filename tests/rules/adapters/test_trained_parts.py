@@ -1,4 +1,4 @@
-"""Settings that name modules which a model may not have."""
+"""Adapter and `freeze` settings that name a module are refused if the model does not have this module."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What is derived from the rules: their list, the settings that each rule reads, and the conditions (`WHEN`) of their
-modules.
-"""
+"""The lists derived from the rules are right: their codes, the settings that each reads, the `WHEN` of their modules."""
 
 import json
 import re
