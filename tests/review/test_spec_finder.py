@@ -1,4 +1,4 @@
-"""The unchanged spec.xp of a bundle is not checked as a spec. In a bundle, files that repeat others are compared last."""
+"""An unchanged spec.xp of a bundle is not checked as a spec. In a bundle, files that repeat others are compared last."""
 
 from __future__ import annotations
 

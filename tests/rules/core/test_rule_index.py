@@ -1,4 +1,4 @@
-"""The lists derived from the rules are right: their codes, the settings that each reads, the `WHEN` of their modules."""
+"""Data derived from the rules is right: the codes, the settings that each rule reads, the `WHEN` of each module."""
 
 import json
 import re
