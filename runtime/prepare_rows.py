@@ -204,7 +204,7 @@ def _prepare(folder: str, place: str) -> None:
 
 
 def _prepared(bundle: Any, folder: str) -> dict[str, Any]:
-    """Prepare the rows into a folder, and return what was counted."""
+    """Prepare the rows into a folder, and return the counts of rows and tokens."""
     import datasets
 
     from .core import arguments, data, made, truncation

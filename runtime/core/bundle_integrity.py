@@ -46,7 +46,7 @@ def shadowed(bundle: Bundle) -> list[str]:
 
 
 def changed_files(folder: str, digests: Mapping[str, str]) -> list[str]:
-    """Files that differ from bundle.toml or are missing, and Python files that it does not list."""
+    """Files that differ from bundle.toml or are missing, and Python files that bundle.toml does not list."""
     paths = {name: os.path.join(folder, name) for name in digests if not name.startswith(CHECKED_LATER)}
     found = [name for name, path in paths.items() if not os.path.isfile(path) or digest(path) != digests[name]]
     listed = modules(os.path.join(folder, "trainer")) if digests else []

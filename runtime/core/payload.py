@@ -25,7 +25,7 @@ class OfFile(TypedDict):
 
 
 class Tools(TypedDict):
-    """What the model may call while it generates: functions, and the methods of an environment class."""
+    """The tools that the model may call while it generates: functions, and the methods of an environment class."""
 
     functions: list[OfFile]
     environment: OfFile | None

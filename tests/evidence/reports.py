@@ -104,7 +104,7 @@ def link(thread: str, versions: str) -> str:
 
 
 def outcome(one: Report) -> str:
-    """What happens today with the report's spec, with the codes or the test that shows it."""
+    """The cell about what xpc does with the report's problem today, with the codes or the test that shows it."""
     codes = ", ".join(f"[{code}](rules.md#{code.lower()})" for code in one.codes)
     test = f"`{one.test.rpartition('::')[2]}` in `{one.test.partition('::')[0]}`"
     return {

@@ -147,7 +147,8 @@ def test_a_lost_data_file_is_named_and_waited_for(
             pause(here, going, bundle, chance)
             moment, late = going.moment, chance.randrange(len(going.pids))
             if len(going.pids) > 1:
-                # pause one process, so that it may need the file after another process has read it and it is lost
+                # pause one process: it may then read the file only after another process has read it and the file is
+                # lost
                 going.send(signal.SIGSTOP, late)
                 time.sleep(chance.uniform(0, 0.3))
             os.rename(data, aside)

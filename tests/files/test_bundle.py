@@ -238,7 +238,7 @@ def test_the_same_bytes_everywhere(tmp_path):
     assert not [name for name, data in seen[0].items() if str(tmp_path).encode() in data]
 
 
-# -- what is in it --------------------------------------------------------------------------------------------------
+# -- files of a bundle ----------------------------------------------------------------------------------------------
 
 
 def test_bundle_toml_is_read_by_the_standard_library_and_its_digests_match():

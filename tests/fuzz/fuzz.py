@@ -43,7 +43,9 @@ EXAMPLES = tuple(sorted(glob.glob(os.path.join(HERE, "..", "grammar", "examples"
 
 
 class Failure(Exception):
-    """An input for which the compiler broke one of its promises."""
+    """Raised for an input with which the compiler fails, for example by an exception or a bundle that cannot be
+    parsed.
+    """
 
 
 def corpus() -> list[str]:
@@ -158,7 +160,9 @@ class Counts:
 
 
 def examine(data: bytes, every_format: bool = False) -> Checked:
-    """Compile one input and check every promise, within one second of processor time; raises Failure."""
+    """Compile one input, within one second of processor time. Raises Failure for an exception, a diagnostic that is
+    incomplete, and a bundle that cannot be parsed.
+    """
     try:
         with limited(1.0):
             return _examine(data, every_format)

@@ -1,4 +1,6 @@
-"""A line with an error of form does not hide what is wrong in it and in the rest of the file."""
+"""A misplaced or incomplete sentence, or wrong parentheses, do not hide other errors in the line and in the rest of the
+file.
+"""
 
 from __future__ import annotations
 

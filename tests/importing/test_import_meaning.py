@@ -1,6 +1,4 @@
-"""Data, defaults and switches of a source keep their meaning, tested one by one. Each of these was once lost by an
-import.
-"""
+"""Data, defaults and switches of a source keep their meaning. Each test is about one that an import once lost."""
 
 from __future__ import annotations
 

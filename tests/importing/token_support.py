@@ -1,5 +1,5 @@
-"""The tokens and loss mask that the bundle of an imported case (oracles/token_cases.py) trains on, from its own
-trainer's batches.
+"""Get the tokens and loss mask on which the bundle of an imported case (oracles/token_cases.py) trains, from the
+batches of its own trainer.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def warned(*more, strategy="fsdp1", before=""):
     return text.replace("strategy", f"{before}strategy") if before else text
 
 
-# -- where a silence holds --------------------------------------------------------------------------------------------
+# -- which lines a comment silences -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_base_serves_several_specs_so_that_its_silences_may_idle(tmp_path):
     assert of(found, "XP902")[0].primary.source.name == "base.xp"
 
 
-# -- what is said of silences -----------------------------------------------------------------------------------------
+# -- findings about the comments --------------------------------------------------------------------------------------
 
 
 def test_a_silence_that_silences_nothing_is_a_warning():

@@ -238,7 +238,9 @@ def test_what_a_strategy_sends() -> None:
 
 
 def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
-    """llm-foundry's rows are predicted from other models' rows, those of Hugging Face trainers with their factors."""
+    """llm-foundry's rows are predicted from other models' rows, and rows of Hugging Face trainers with the trainers'
+    factors.
+    """
     found = accuracy.speed_groups()
     for name in ("llm-foundry", "Hugging Face trainers"):
         assert len(found[name]) > 100

@@ -109,7 +109,7 @@ def previewed(warm: Warm, name: str, row: str, template: str, model: str) -> Any
     tools = {"tools": [TOOL]} if row == "tools" else {}
     stored = [{"messages": ROWS[row], **tools}] * 8
     put(folder, {f"{row}.jsonl": lines(stored), f"{template}.jinja": TEMPLATES[template]})
-    # XP506 requires a template with marks, so compile with one that has marks, and put the other in its place below
+    # XP506 requires a template with marks, so compile with one that has marks, and replace it in the bundle below
     chosen = "no_end" if template == "no_marks" else template
     text = spec(
         f'model(chat_template=file("{chosen}.jinja"){", " if model else ""}{model})', ANSWERS, data=f'"{row}.jsonl"'

@@ -38,8 +38,8 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def answers(bundles: Mapping[str, str]) -> Mapping[str, Mapping[str, Any]]:
-    """What the libraries of a target built from each bundle, by the spec's name. Without the target's interpreter: the
-    reason why its tests are skipped.
+    """The objects that the libraries of a target built from each bundle, by the spec's name. If the target's
+    interpreter is missing, the reason why its tests are skipped.
     """
     out: dict[str, Mapping[str, Any]] = {}
     for target in STACKS:

@@ -330,7 +330,7 @@ def test_an_adapter_of_the_sweep_takes_the_place_of_the_bases(tmp_path):
     assert [(one.spec.flag("lora"), one.spec.flag("qlora")) for one in found.members] == [(False, True)], shown(found)
 
 
-# -- members are apart ------------------------------------------------------------------------------------------------
+# -- members are independent ------------------------------------------------------------------------------------------
 
 
 def test_folders_and_runs_are_called_after_their_members():

@@ -217,7 +217,7 @@ LEFT = {
 
 @pytest.mark.parametrize("name", LEFT)
 def test_an_entry_that_the_run_did_not_write(location, name):
-    """A link `merged` was once not reported: only files with the endings of a model's files were."""
+    """Added entries without the ending of a model file, such as a link `merged`, were once not reported."""
     out = finished(location)
     shutil.rmtree(out / "merged")
     path = out / "summary.json"

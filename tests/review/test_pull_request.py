@@ -307,7 +307,7 @@ def test_the_workflow_of_the_page_is_valid(tmp_path):
     assert json.loads(done.stdout) == []
 
 
-# -- what a pull request changes as a whole --------------------------------------------------------------------------
+# -- the total change of a pull request ------------------------------------------------------------------------------
 
 HOUSE = "xpc 1\n\nprecision bf16\nhardware 1 x h100-80gb\nseed 7\n\n" + BATCH
 TRAINED = 'xpc 1\n\nextends "house.xp"\n\ntrain qwen2.5-0.5b-instruct on alpaca for 1 epochs\n'

@@ -1,4 +1,4 @@
-"""An unchanged spec.xp of a bundle is not checked as a spec. In a bundle, files that repeat others are compared last."""
+"""The unchanged spec.xp of a bundle is not checked. In a bundle, files that repeat other files are compared last."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_lengths_count_with_what_is_right(monkeypatch: pytest.MonkeyPatch) -> No
     shaped = rewards.cosine(max_len=8)
     short, long, wrong, worse = shaped(completions("4", "4       ", "5", "5       "), ["4"] * 4)
     assert 0.5 <= long < short <= 1
-    # With the defaults, those of the script of Open-R1, a wrong answer also gets less if it is long.
+    # The defaults are those of Open-R1's script. With them, a wrong answer also gets less if it is long.
     assert -0.5 <= worse < wrong <= 0
     monkeypatch.setattr(rewards, "verified", lambda answers, _: [None])
     assert shaped(completions("4"), ["?"]) == [None]

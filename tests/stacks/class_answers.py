@@ -3,7 +3,7 @@
 The program reads JSON: `generate` (the arguments of generate.py) and `classes` (for each method a configuration class
 and the stated arguments). The last line that it prints is JSON: `built` (the configuration objects), `packed` (the
 error of a logit of packed documents under sdpa), `liger` (the version, and the models that it patches). Each answer is
-computed in a fork, so no state of a library is left for the next.
+computed in a fork, so the state of a library cannot affect the next answer.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_the_families_of_which_processes_can_share_a_sequence(name: str) -> None
     """The table names the families that compute the same logits if two processes share a sequence by DeepSpeed's
     Ulysses.
 
-    A tiny model with sliding windows has none that is shorter than its row.
+    The sliding windows of the tiny models are not shorter than the row.
     """
     stated = set(stacks.load(name).facts.sequence_parallel)
     if not stated:

@@ -1,10 +1,11 @@
 """A stack is a folder: no code outside of it depends on a stack's name, or lists stacks.
 
-Refused are a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of a match), a list
-of such names, and, outside of tests, any value that is a stack's name. Allowed are the line DEFAULT in
-compiler/stacks/__init__.py, prose (docstrings, comments, help), and in tests the text of a spec (`target trl-0.18`), a
-single name as an argument, and one in an assertion (`assert payload["target"] == "trl-0.18"`): a test case may be about
-one stack. The recipes' tables, which say on which stacks a publisher's numbers differ, are test cases, too.
+The test refuses a stack's name where a value is compared (`==`, `!=`, `in`, a key of a mapping, a case of a match), a
+list of such names, and, outside of tests, any value that is a stack's name. It allows the line DEFAULT in
+compiler/stacks/__init__.py and prose (docstrings, comments, help). A test case may be about one stack, so in tests it
+also allows the text of a spec (`target trl-0.18`), a single name as an argument, and a name in an assertion (`assert
+payload["target"] == "trl-0.18"`). The recipes' tables, which say on which stacks a publisher's numbers differ, are test
+cases, too.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Line:
 
 @dataclass
 class Node:
-    """What node 0 knows about another node: its rank, facts, findings and connection."""
+    """Another node, as node 0 knows it: its rank, facts, findings and connection."""
 
     rank: int
     facts: Mapping[str, Any]
@@ -288,8 +288,8 @@ def _reached(rendezvous: Rendezvous, mine: Node, until: float) -> Line:
 def report_misplaced(rendezvous: Rendezvous, mine: Node) -> None:
     """Report to the node that listens at MASTER_ADDR, if any, that this node has a wrong rank.
 
-    A node does this if it is a second node 0, or if its rank is too high. Otherwise node 0 would wait for the right
-    node until the timeout.
+    Called on a second node 0, and on a node whose rank is too high. Otherwise node 0 would wait for the right node
+    until the timeout.
     """
     patience = Rendezvous(rendezvous.rank, rendezvous.nodes, rendezvous.address, rendezvous.port, 5)
     try:

@@ -77,7 +77,7 @@ def _first(bundle: Bundle, rendezvous: Rendezvous, mine: Node, check: Callable[[
     thread = threading.Thread(
         target=lambda: gathered.append(node_protocol.gather(listener, rendezvous, mine)), daemon=True
     )
-    thread.start()  # so that the other nodes can connect while this node runs its own checks
+    thread.start()  # other nodes connect while this node runs its own checks
     if not node_network.is_own(rendezvous.address):
         node_protocol.report_misplaced(rendezvous, mine)
     mine.found += _local_findings(check)

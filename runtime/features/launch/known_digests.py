@@ -1,8 +1,8 @@
 """Remember the digests of large files, so that a later start need not read them again. Standard library only.
 
-The entries are those of ``xpc compile`` and ``xpc verify``, in ``~/.cache/xpc/data`` (``XPC_CACHE=off`` turns them
-off). An entry is used only while the file's size, times and inode are unchanged. The folder and its entries must be
-private: if other users can write to them, they are neither read nor written.
+The entries are shared with ``xpc compile`` and ``xpc verify``, and are in ``~/.cache/xpc/data`` (``XPC_CACHE=off``
+turns them off). An entry is used only while the file's size, times and inode are unchanged. The folder and its entries
+must be private: if other users can write to them, they are neither read nor written.
 """
 
 import contextlib

@@ -41,8 +41,8 @@ PHRASES = {
 def learned_columns(method: str, assistant_only: bool) -> Collection[str]:
     """The columns with answers in which the trainer learns every turn, even a user's.
 
-    There are none in two cases. With ``assistant_only``, the chat template masks the turns of other roles. The answers
-    of a reward model contain the prompt, so other roles belong there.
+    In two cases, there are no such columns. With ``assistant_only``, the chat template masks the turns of other roles.
+    The answers of a reward model contain the prompt, so other roles belong there.
     """
     return () if assistant_only or method == "reward" else ANSWERS
 

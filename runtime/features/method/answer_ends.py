@@ -37,7 +37,9 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its last end token, if only white space follows; with ``always``, without the token itself."""
+    """The text up to its last end token, if only white space follows the token. With ``always``, the token is removed,
+    too.
+    """
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

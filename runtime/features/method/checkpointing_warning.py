@@ -12,11 +12,11 @@ class CheckpointingWarning(Feature):
     """Hooks that filter warnings about gradient checkpointing."""
 
     def libraries_imported(self, bundle: Bundle) -> None:
-        """Filter the warnings.
+        """Filter two kinds of warnings.
 
-        trl 1.16 and peft use deprecated names for generation, references and adapters. transformers 4.52 says that a
-        checkpointed model keeps no cache of keys and values, which training never reads; each model has a logger of its
-        own, so the filter is on the handlers of the library.
+        trl 1.16 and peft call methods of models by deprecated names. transformers 4.52 warns that a model with gradient
+        checkpointing has no cache of keys and values, which training does not read. The second filter is on the
+        handlers of the library's logger, because each module of a model has its own logger.
         """
         names = "`(is_gradient_checkpointing|gradient_checkpointing_(en|dis)able)` is deprecated"
         warnings.filterwarnings("ignore", category=FutureWarning, message=names)

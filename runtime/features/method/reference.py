@@ -28,7 +28,7 @@ class Reference(Feature):
 def is_given(bundle: Bundle) -> bool:
     """Whether the runtime loads the reference model and passes it to the trainer.
 
-    It does so for trainers that would otherwise copy the policy in memory, because ZeRO-3 refuses such a copy.
+    This is true for trainers that would otherwise copy the policy in memory, because ZeRO-3 refuses such a copy.
     """
     precomputed = bundle.arguments.get("precompute_ref_log_probs")
     return bundle.method in bundle.stack["reference_given"] and bundle.lora is None and not precomputed

@@ -1,8 +1,8 @@
 """Reward functions for GRPO and RLOO: built-in ones by name, and functions in files of the bundle.
 
-Names and formulas are those of Open-R1 (src/open_r1/rewards.py), defaults those of its GRPOScriptArguments. A function
-is called with ``prompts``, ``completions``, ``completion_ids`` and the other columns of the data by name. It returns
-one number per completion, or None for a completion without a reward.
+Names and formulas are those of Open-R1 (src/open_r1/rewards.py), and defaults are those of its GRPOScriptArguments. A
+function is called with ``prompts``, ``completions``, ``completion_ids`` and the other columns of the data by name. It
+returns one number per completion, or None for a completion without a reward.
 """
 
 import math

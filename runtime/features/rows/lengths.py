@@ -150,7 +150,7 @@ def _prompt_length(row: Mapping[str, Any], prompt: Any, tokenizer: Any) -> int:
 
 
 def before_answer(row: Mapping[str, Any], tokenizer: Any) -> int:
-    """The number of tokens before the first answer of a row; 0 for a plain text, all of which is learned."""
+    """The number of tokens before the first answer of a row; 0 for a plain text, because all its tokens are learned."""
     if "chosen" in row and not row.get("prompt"):
         from trl import extract_prompt
 

@@ -61,9 +61,10 @@ def columns(source: Mapping[str, Any], present: Sequence[str]) -> dict[str, str]
 def dropped(source: Mapping[str, Any], present: Sequence[str], method: str) -> list[str]:
     """The stored columns that the trainer does not get.
 
-    Reward functions get every column of their source, or those that it names. trl detects conversations by any one of
-    the first four reserved columns (data_utils.is_conversational uses the order of a set, which differs between
-    processes), so these four are dropped from rows with a prompt. A reward model's trainer also reads ``margin``.
+    Reward functions get every column of their source, or only those that the source names. trl detects conversations by
+    any one of the first four reserved columns (data_utils.is_conversational uses the order of a set, which differs
+    between processes), so these four are dropped from rows with a prompt. A reward model's trainer also reads
+    ``margin``.
     """
     if source["shape"] != "prompt":
         margin = method == "reward" and (not source.get("only") or "margin" in source["columns"])

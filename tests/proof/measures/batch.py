@@ -75,8 +75,8 @@ def shrunk(run: Any) -> dict[str, Any]:
 
 
 def readers(run: Any) -> dict[str, Any]:
-    """Two numbers of processes that read different data: that which the trainer's sampler uses, and that which the
-    batch sizes imply.
+    """Two numbers of processes that read different data: the number that the trainer's sampler uses, and the number
+    that the batch sizes imply.
     """
     args, facts = run.args, run.plan["run"]
     counted = run.trainer._get_train_sampler().dp_size

@@ -54,7 +54,7 @@ FILES = {
 
 
 def calls(warm: Warm, target: str, name: str, texts: dict[str, str]) -> list[dict[str, Any]]:
-    """Prepare the rows of these specs, and return what is reported of each call of `Dataset.map`."""
+    """Prepare the rows of these specs, and return a report on each call of `Dataset.map`."""
     put(warm.location, FILES)
     bundles = [warm.compiled(text, f"mapped-{target}-{name}-{part}") for part, text in texts.items()]
     answer = warm.of(target).run(bundles[0], warm.location, *bundles, program=PROGRAM)

@@ -254,7 +254,7 @@ def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFact
     assert done.values("loss")[-1] < done.values("loss")[0]
 
 
-# -- the whole way ----------------------------------------------------------------------------------------------------
+# -- launch.sh, and a resumed run -------------------------------------------------------------------------------------
 
 
 def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[..., Run]) -> None:
