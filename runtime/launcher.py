@@ -228,7 +228,7 @@ def _ended(who: str, status: int, codes: Iterable[int]) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, _interrupt)  # first, because the imports below take seconds
+    signal.signal(signal.SIGINT, _interrupt)  # handles signals before the imports below, which take seconds
     _folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[0] = os.path.dirname(_folder)
     __package__ = os.path.basename(_folder)

@@ -1,4 +1,4 @@
-"""CPU seconds of the parts of `xpc preview`, for `make bench`: `python bench_preview.py BUNDLE ROW`."""
+"""Print the CPU seconds of the parts of `xpc preview`, for `make bench`: `python bench_preview.py BUNDLE ROW`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ORDER = (
     "importing", "lower", "engines", "rules", "resolve", "suggest", "plan", "data", "spec", "language", "stacks",
     "render", "files", "registry", "grammar",
 )  # fmt: skip
-"""The rooms in order. A room imports only rooms to its right; CONTRIBUTING.md says what lives in each."""
+"""The rooms in order. A room imports only rooms to its right; CONTRIBUTING.md says what each contains."""
 MOST_ROOMS, MOST_LOOSE, MOST_FILES, MOST_LINES = 25, 6, 25, 400
 
 

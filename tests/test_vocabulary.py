@@ -31,7 +31,7 @@ INSTEAD = {
 VARIABLES = (
     "told", "said", "asked", "meant", "fate", "judge", "seat", "learnt", "thinks", "wish",
 )  # fmt: skip
-"""Words of INSTEAD that no variable, argument or field has as its name either."""
+"""Words of INSTEAD that are also refused as names of variables, arguments and fields."""
 
 
 def modules(folder: str) -> Iterator[str]:

@@ -138,7 +138,9 @@ class Feature:
         return reason
 
     def row_format(self, bundle: "Bundle") -> RowFormat | None:
-        """How stored rows are converted to the trainer's rows, or None. The first feature with a row format decides."""
+        """The functions that convert stored rows to the trainer's rows, or None. The first feature with a row format
+        decides.
+        """
         return None
 
     def row_converter(self, bundle: "Bundle", convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -313,7 +315,7 @@ class Bundle:
         return place
 
     def row_format(self) -> RowFormat:
-        """How stored rows are converted: the row format of a feature, or the default one for conversations."""
+        """The functions that convert stored rows: the row format of a feature, or the default one for conversations."""
         found = (feature.row_format(self) for feature in self.features)
         return next((one for one in found if one is not None), FORMAT)
 

@@ -71,7 +71,7 @@ def check(bundle: "Bundle", trainer: Any, stated: set[str]) -> None:
 
 
 def compared(bundle: "Bundle", trainer: Any, stated: set[str]) -> Iterator[Row]:
-    """All (what, stated, made) rows: those of this module and those of the run's features."""
+    """All rows (see `Row`) to compare: those of this module and those of the run's features."""
     yield from _rows(bundle, trainer, stated)
     for feature in bundle.features:
         yield from feature.made(bundle, trainer)

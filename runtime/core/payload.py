@@ -217,7 +217,7 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """The reasons why a resumed run may not change how a step is divided among processes and micro-batches. None: it
+    """The reasons why a resumed run may not change how a step is divided among processes and micro-batches; None if it
     may.
     """
 

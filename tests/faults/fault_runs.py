@@ -84,7 +84,7 @@ class Going:
 
     @property
     def ranks(self) -> list[int]:
-        """The training processes by rank; for a launcher, the children that it has now."""
+        """The training processes by rank. For a launched run, the processes that its launcher has started."""
         if self.launched and alive(self.pids[0]):
             self.children = children(self.pids[0]) or self.children
         return self.children if self.launched else self.pids

@@ -48,7 +48,7 @@ LAUNCHES = {
 
 
 WAYS = [*(("warm", kind) for kind in LAUNCHES), *(("cold", kind) for kind in LAUNCHES)]
-"""To the processes of a warm interpreter, the test sends SIGINT; to those of a cold one, the terminal does."""
+"""The test sends SIGINT to the processes of a warm interpreter. In a cold start, the terminal sends it to them."""
 
 
 @pytest.mark.parametrize(("start", "kind"), nightly_but(WAYS, lambda one: one == ("warm", "accelerate")))

@@ -47,7 +47,7 @@ def test_slurm_accepts_the_script(cluster: Cluster, tmp_path: Path, name: str) -
 
 @pytest.mark.parametrize("setting", ["partition=elsewhere", "partition=gpu, time=8d"])
 def test_slurm_looks_at_the_script(cluster: Cluster, tmp_path: Path, setting: str) -> None:
-    """`sbatch --test-only` refuses the script if the cluster has no such partition, or if the time exceeds its
+    """`sbatch --test-only` refuses the script if the cluster lacks the script's partition, or if the time exceeds its
     limit.
     """
     assert accepts(cluster, tmp_path, one("a", f"launch slurm({setting})").text).returncode != 0

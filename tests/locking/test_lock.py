@@ -289,7 +289,7 @@ def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, serve
     """Uses the real transformers, with a fake `kernels` package that records the requests."""
     python = interpreter(target)
     put(tmp_path, {"x.xp": FLASH.format(target=target)})
-    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # LOADED writes a complete model
+    put(tmp_path / "tiny", {"config.json": json.dumps(CONFIG).encode()})  # the program LOADED writes a complete model
     write_messages(str(tmp_path / "rows.jsonl"), 8)
     assert run(tmp_path, served, "compile", "x.xp")[0] == 0
     assert "kernels" not in payload(tmp_path)["model"]  # only a lock pins commits

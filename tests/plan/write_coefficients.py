@@ -27,8 +27,8 @@ FIRST = (
 )  # fmt: skip
 
 MOST = 0.05
-"""A mode is left out, and its plan is `unknown`, if no sum of sizes explains its bytes to this relative error. An
-example are autocast's copies of the experts to which a few tokens happen to be routed.
+"""A mode is left out, and its plan is `unknown`, if no sum of sizes explains its bytes to this relative error. For
+example, autocast copies the experts to which a few tokens happen to be routed.
 """
 
 

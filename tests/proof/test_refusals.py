@@ -1,4 +1,5 @@
-"""A run refuses with one clear sentence, status 1 and no traceback, and before anything is loaded if possible.
+"""A run that cannot work stops with one clear sentence, status 1 and no traceback, if possible before anything is
+loaded.
 
 launch.sh of the first run starts a new interpreter, and so do runs with other launchers. All other interpreters are
 forks of a warm one.

@@ -1,4 +1,4 @@
-"""Data as specs state it, from the spec through the bundle to the rows: configurations, splits, slices, files of every
+"""The rows that a bundle builds are those that its spec states: configurations, splits, slices, and files of every
 kind.
 
 A folder with a hub dataset's name stands for that dataset, with a README that names configurations and splits; the

@@ -27,7 +27,7 @@ PRETENDED = {"spec.xp": BAD, "bundle.toml": manifest_of(BAD)}
 DEEP = "/".join("a" * 700)
 RUN = {"xpc_run.json": "{}", "metrics.jsonl": "{}"}
 ALLOWED = ("open of /", "os.scandir of /")
-"""What the commands may do for links in a model: its files may be anywhere, and only their digests are compared."""
+"""Allowed findings for links in a model: its files may be anywhere, because only their digests are compared."""
 REFUSED = ("open of /dev/zero ", "open of {above}/secret ")
 """Findings that are allowed for links that the compiler refuses: the hook reports the target when such a link is
 opened.

@@ -21,7 +21,7 @@ from tiers import nightly_but
 pytestmark = pytest.mark.slow
 
 ALLOWED = ("open of /", "os.scandir of /")
-"""What the commands may do for links in a model: its files may be anywhere, and only their digests are compared."""
+"""Allowed findings for links in a model: its files may be anywhere, because only their digests are compared."""
 DIGEST = "sha256:" + "1" * 64
 
 

@@ -30,8 +30,8 @@ LOCK = '[lock]\nformat = 1\nxpc = "0"\ntarget = "trl-1.16"\n'
 NUMBERS = ", ".join(map(str, range(100)))
 RATES = ", ".join(f"{n}e-6" for n in range(1, 11))
 ALLOWED = ("os.fork", "os.kill", "open of /proc/", "open of {root}/../secret", "open of {above}/secret")
-"""What the commands may do: diff renders a changed template in a fork, and a command reads a link as rows or as a
-configuration, but shows nothing of the file behind it.
+"""Allowed findings: diff renders a changed template in a fork. A command reads a link as rows or as a configuration,
+but shows nothing of the file that the link leads to.
 """
 
 

@@ -21,7 +21,7 @@ _SHARED: dict[tuple[str, str], Forks] = {}
 
 @cache
 def notes() -> str:
-    """The folder of trackio. All runs share it, because trackio reads its variable only when it is imported."""
+    """The folder of trackio. All runs share it, because trackio reads TRACKIO_DIR only when it is imported."""
     return tempfile.mkdtemp(prefix="trackio-")
 
 

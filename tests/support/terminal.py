@@ -24,7 +24,7 @@ class Terminal:
         self.cwd, self.out, self.output = cwd, os.path.join(cwd, "out"), ""
         pid, self.terminal = pty.fork()
         if pid == 0:
-            # pytest ignores both signals if it runs as a background job, and this process would inherit that
+            # as a background job, pytest ignores both signals, and this process would inherit that
             for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             os.chdir(cwd)

@@ -16,8 +16,7 @@ from ...core.metrics_file import events, keep
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
-"""Endings of the names of metrics that summary.json has of the last evaluation. With several sets, each set has its
-own."""
+"""Endings of metric names: summary.json has these metrics of the last evaluation. Each of several sets has its own."""
 
 
 class Interrupted(Exception):

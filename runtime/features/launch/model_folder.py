@@ -11,7 +11,7 @@ RECORDS = ("xpc_run.json", "summary.json", "all_results.json", "train_results.js
 SKIPPED = (".", "checkpoint-", "global_step")
 """Beginnings of the names of folders in a model's folder that are not searched."""
 LEVELS, MOST = 2, 10_000
-"""How many levels of folders are searched, and the number of files and folders after which no further folder is."""
+"""How many levels of folders are searched, and the number of files and folders after which the search ends."""
 
 
 def files(place: str) -> list[str]:

@@ -26,7 +26,7 @@ WORDS = {
     "thoughts": "reasoning in a column of its own",
     "system_prompt": "a system prompt in a column that is not called `system`",
 }
-"""What `unread` finds, as words for messages."""
+"""The problems that `unread` finds, as words for messages."""
 IN_PROMPTS = ("history", "documents", "system_prompt")
 """The kinds of `unread` that a prompt should contain, even if reward functions read the column."""
 THOUGHTS = (

@@ -135,7 +135,7 @@ filled in its defaults.
 
 
 def ask(table: dict[str, Any], kinds: dict[str, str], defaults: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """How axolotl would train a file with these keys: the argument class, the arguments and the configuration."""
+    """The argument class, the arguments and the configuration with which axolotl would train a file with these keys."""
     from axolotl.cli.config import plugin_set_cfg, prepare_plugins
     from axolotl.utils import config as configs
     from axolotl.utils.dict import DictDefault

@@ -32,7 +32,7 @@ KINDS = {"lora": "lora(rank=4, dropout=0)", "saved": "lora(rank=4, dropout=0, mo
 
 @pytest.fixture(scope="module")
 def first(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Adapters of a short supervised run, next to the tiny model, for each kind of adapter."""
+    """Train an adapter of each kind in a short supervised run, and link it into the folder of the tiny model."""
     for kind, text in KINDS.items():
         cwd = tmp_path_factory.mktemp(kind)
         spec = small("method sft", text, method="sft").replace("lr=1e-3", "lr=5e-2")

@@ -1,4 +1,4 @@
-"""The rules know which turns of local rows a template allows. The helps of their findings are legal on the spec's
+"""The rules know which turns of local rows a template allows. The help of a finding names what is legal on the spec's
 stack, and `omit` allows a template to drop parts.
 """
 
