@@ -1,4 +1,4 @@
-"""`xpc doctor` for interpreters that have every pinned package, that have none, and that do not exist."""
+"""`xpc doctor` reports on interpreters that have every pinned package, that have none, and that do not exist."""
 
 from __future__ import annotations
 

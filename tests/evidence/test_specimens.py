@@ -1,4 +1,4 @@
-"""Each row of specimens.toml is an old defect: what was wrong, how it was found, and tests that exist today."""
+"""Each row of specimens.toml is about an old defect: what was wrong, how it was found, and tests that exist today."""
 
 import os
 import tomllib

@@ -1,4 +1,4 @@
-"""Ctrl-C in a real terminal while a run tokenizes, evaluates or saves."""
+"""Ctrl-C in a real terminal ends a run properly while it tokenizes, evaluates or saves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile files that a spec names: folders, pipes, devices, and broken configurations and rows."""
+"""Hostile files that a spec names give a diagnostic: folders, pipes, devices, and broken configurations and rows."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The GPU campaign, rehearsed on a CPU: it can be stopped and continued, and reports what failed."""
+"""The GPU campaign can be stopped and continued, and reports what failed. The tests rehearse it on a CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Features of public files that no published example has: repeated keys, keys that the tool does not know, models in
-folders of another machine.
+"""The import handles features of public files that no published example has: repeated keys, keys that the tool does not
+know, models in folders of another machine.
 """
 
 from __future__ import annotations

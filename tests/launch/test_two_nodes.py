@@ -1,4 +1,4 @@
-"""Bundles for two nodes, each node in a network namespace with its own host name and address."""
+"""Bundles for two nodes run in two network namespaces, each with its own host name and address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each setting with the trainer arguments that it becomes on every stack. A new setting gets a row in this table.
+"""Each setting becomes the right trainer arguments on every stack. A new setting gets a row in this table.
 
 A row has the lines of a spec, the arguments that they become, and the stacks on which they become other arguments. For
 a stack that refuses the setting, the row has the code of the error in place of arguments. A name that begins with a dot

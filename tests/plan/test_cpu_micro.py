@@ -1,4 +1,4 @@
-"""The default micro-batch of runs on a CPU."""
+"""The compiler chooses the right micro-batch for runs on a CPU."""
 
 from __future__ import annotations
 

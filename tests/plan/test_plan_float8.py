@@ -1,4 +1,4 @@
-"""The plan of a run in fp8: at most the memory of bf16, no speed, and no utilisation."""
+"""The plan of a run in fp8 states at most the memory of bf16, and neither speed nor utilisation."""
 
 from __future__ import annotations
 

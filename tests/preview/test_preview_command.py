@@ -1,4 +1,4 @@
-"""The options of `xpc preview`, and the errors that stop it before the training interpreter is started."""
+"""The options of `xpc preview` work, and some errors end it before the training interpreter is started."""
 
 from __future__ import annotations
 

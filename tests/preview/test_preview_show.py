@@ -1,4 +1,4 @@
-"""The formats of a preview: text, JSON, HTML page and golden file."""
+"""`xpc preview` writes its formats correctly: text, JSON, HTML page and golden file."""
 
 from __future__ import annotations
 

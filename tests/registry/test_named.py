@@ -1,4 +1,4 @@
-"""Families that are recognised by the names of models outside of the registry."""
+"""Models outside of the registry are recognised as members of a family by their names."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""Single edits of bundles, sweeps and locks for which the verdict is known: `same run`, `same settings, other code or
-packages`, or `differs`.
+"""`xpc diff` gives the known verdict for single edits of bundles, sweeps and locks: `same run`, `same settings, other
+code or packages`, or `differs`.
 
 Each edit is compared in both directions.
 """

@@ -1,4 +1,6 @@
-"""The comment on a pull request, with real commits and a fake GitHub API that keeps comments."""
+"""The comment on a pull request is correct and up to date. The tests use real commits, and a fake GitHub API that keeps
+comments.
+"""
 
 from __future__ import annotations
 

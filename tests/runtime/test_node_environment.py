@@ -1,4 +1,6 @@
-"""A node's environment variables, gloo's network interface, and the order in which nodes end."""
+"""A node reads its rank and sets gloo's network interface, and the launchers of several nodes end in the right
+order.
+"""
 
 from __future__ import annotations
 

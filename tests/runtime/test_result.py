@@ -1,4 +1,4 @@
-"""A run's measurements and results: phases, waits, padding, best values, utilisation, picture and model card."""
+"""A run records measurements and results: phases, waits, padding, best values, utilisation, picture and model card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The call of each reward function with a first row, and a reward function that fails later in the run."""
+"""The runtime calls each reward function with a first row, and reports a reward function that fails later in
+the run.
+"""
 
 from __future__ import annotations
 

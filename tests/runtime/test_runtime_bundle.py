@@ -1,4 +1,4 @@
-"""The parts of the runtime that need only the standard library: world size, paths, the output folder and
+"""Those parts of the runtime work that need only the standard library: world size, paths, output folder,
 checkpoints.
 """
 

@@ -1,5 +1,5 @@
-"""A run pushes to a fake hub on this machine: it checks access before, pushes checkpoints meanwhile, and the model at
-its end.
+"""A run pushes to a fake hub on this machine: it checks access first, pushes checkpoints while it trains, and pushes
+the model at its end.
 """
 
 from __future__ import annotations

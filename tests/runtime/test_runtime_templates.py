@@ -1,4 +1,4 @@
-"""Problems with templates and prompts that the preflight finds before a model is loaded."""
+"""The preflight finds problems with templates and prompts before a model is loaded."""
 
 from __future__ import annotations
 

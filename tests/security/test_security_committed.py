@@ -1,4 +1,4 @@
-"""Hostile pull requests with committed bundles, sweeps and runs of their own, and with links inside models.
+"""Hostile pull requests with committed bundles, sweeps and runs of their own, or with links inside models, do no harm.
 
 All commands of a reviewer run, as in test_security_reviewed.py. A forged bundle never passes the step `Verify` of the
 Action.

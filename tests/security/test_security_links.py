@@ -1,4 +1,5 @@
-"""Hostile pull requests with links in circles, and with manifests, tables, lists and runs that once took minutes.
+"""Hostile pull requests with links in circles, or with manifests, tables, lists and runs that once took minutes, do no
+harm.
 
 All commands of a reviewer run, as in test_security_reviewed.py.
 """

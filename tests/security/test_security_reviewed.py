@@ -1,4 +1,4 @@
-"""Hostile pull requests against committed bundles, locks, images, local models and runs.
+"""Hostile pull requests against committed bundles, locks, images, local models and runs do no harm.
 
 All commands of a reviewer run: the Action, the pre-commit hooks, diff, lock and verify --all.
 """

@@ -1,4 +1,4 @@
-"""Mistakes in the first specs of people who knew only the language reference. The messages name a legal text to
+"""The first specs of people who knew only the language reference contain mistakes. The messages name a legal text to
 type.
 """
 

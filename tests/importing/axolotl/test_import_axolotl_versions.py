@@ -1,4 +1,4 @@
-"""Keys that axolotl 0.19 adds to 0.18."""
+"""The import knows the keys that axolotl 0.19 adds to those of 0.18."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The import follows a command's arguments into its script. The script reads them with typer, click, tyro or hydra, or
-with a loop over a dataclass, or the repository has it at another path than the command names.
+"""The import follows a command's arguments into its script, which reads them with typer, click, tyro or hydra, or with
+a loop over a dataclass. The script may be at another path of the repository than the command names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shell scripts with variables, arrays, loops and several commands; nothing in them is executed."""
+"""The import reads shell scripts with variables, arrays, loops and several commands, and executes nothing in them."""
 
 from __future__ import annotations
 

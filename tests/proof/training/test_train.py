@@ -1,4 +1,4 @@
-"""Bundles that really train on a CPU: every strategy that runs here, every row shape, every stack."""
+"""Bundles train on a CPU: every strategy that a CPU can run, every row shape, every stack."""
 
 from __future__ import annotations
 

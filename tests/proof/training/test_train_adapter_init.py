@@ -1,4 +1,4 @@
-"""Adapters that are initialized by `lora(init = ...)`, trained from compiled bundles.
+"""Compiled bundles train adapters that are initialized by `lora(init = ...)`.
 
 The tests check their first weights, the saved files, loading on the published base, and a bit-identical resume.
 """

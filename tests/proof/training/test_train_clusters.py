@@ -1,4 +1,4 @@
-"""The commands in emitted cluster files, run as the engines run them: two pods as two processes on this machine.
+"""Run the commands in emitted cluster files as the engines run them: two pods are two processes on this machine.
 
 The test sets the variables that a controller sets in a pod. The volume is a folder, and a separate /etc/hosts gives the
 pods' host names this machine's address. Everything else is as emitted, except that the interpreters are forks of a warm

@@ -1,4 +1,4 @@
-"""Adapters on a model stored in fp8, trained on a CPU: the base is unpacked when it is loaded."""
+"""Adapters train on a CPU on a model that is stored in fp8. The base is unpacked when it is loaded."""
 
 from __future__ import annotations
 

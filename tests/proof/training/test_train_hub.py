@@ -1,4 +1,4 @@
-"""Bundles that train the tiny model and push to a fake hub on this machine, with a branch for each checkpoint."""
+"""Bundles train the tiny model and push it to a fake hub on this machine, with a branch for each checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a real run: its measurements, picture, model card and report have the values of metrics.jsonl."""
+"""At the end of a real run, its measurements, picture, model card and report have the values of metrics.jsonl."""
 
 from __future__ import annotations
 

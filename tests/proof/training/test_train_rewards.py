@@ -1,4 +1,6 @@
-"""Reward functions that return nothing or a wrong value, in real runs of every stack."""
+"""A reward function that returns a wrong value ends a real run with one message. If it returns nothing, the log says
+so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures with shares in real runs of every stack: the rows that are trained on, and their order after a resume."""
+"""On every stack, a mixture with shares trains on the right rows, and in the right order after a resume."""
 
 from __future__ import annotations
 

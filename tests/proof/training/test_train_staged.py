@@ -1,4 +1,4 @@
-"""`launch.sh --stage DIR` with a fake hub, then the same run from DIR in a process without a network."""
+"""`launch.sh --stage DIR` downloads from a fake hub. Then the same run reads DIR in a process without a network."""
 
 from __future__ import annotations
 
