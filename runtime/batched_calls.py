@@ -187,9 +187,7 @@ class Recorder:
         recorder = self
 
         class Replaced(self.kind):  # type: ignore[misc, name-defined]
-            """The tokenizer's class with recorded calls. The tokenizer has this class while a group of rows is
-            prepared.
-            """
+            """The class of the tokenizer while a group of rows is prepared: its calls are recorded."""
 
             def __call__(self, text: Any = None, *args: Any, **options: Any) -> Any:
                 return recorder.call(text, args, options)
@@ -354,9 +352,7 @@ class Recorder:
 
 
 def assistant_mask(length: int, spans: Sequence[tuple[int, int]], encoding: Any) -> list[int]:
-    """The mask that apply_chat_template returns: 1 for the tokens of ``spans`` (begin and end of each answer),
-    else 0.
-    """
+    """The mask that apply_chat_template returns: 1 for the tokens of ``spans`` (each answer), else 0."""
     mask = [0] * length
     for begin, end in spans:
         first, last = encoding.char_to_token(begin), encoding.char_to_token(end - 1)

@@ -197,9 +197,7 @@ def _of_filter(function: Callable[..., Any]) -> Callable[..., Any]:
 def _of_tables(
     function: Callable[..., dict[str, Any]], removed: Sequence[str], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """A function for ``Dataset.map`` that adds the columns from ``function`` to a table and drops the
-    ``removed`` ones.
-    """
+    """A function for ``Dataset.map``: it adds the columns from ``function``, and drops the ``removed`` ones."""
 
     def made(table: Any, *_: Any) -> Any:
         out = table.drop_columns(removed)

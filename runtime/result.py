@@ -248,9 +248,7 @@ def _rows(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _card_of(source: Mapping[str, Any], bundle: str) -> str | None:
-    """The README.md of a model or data set: in its local folder, in the hub's cache, or fetched. None if it has no
-    README.md.
-    """
+    """The README.md of a model or data set: in its local folder, in the hub's cache, or fetched. None if missing."""
     if source["id"] is None:
         roots = [os.environ.get("XPC_DATA_ROOT"), os.path.dirname(bundle), os.getcwd()]
         places = [os.path.join(root, source["path"]) for root in roots if root]

@@ -25,9 +25,7 @@ def digest(path: str) -> str:
 
 
 def problems(bundle: Bundle) -> list[str]:
-    """Return a finding for each changed file that is executed or rendered. The names of other changed files are
-    printed.
-    """
+    """Return a finding for each changed file that is executed or rendered. Other changed files are printed."""
     digests = manifest_digests(bundle.folder)
     checked = {name: why for one in bundle.features for name, why in one.check_files(bundle, digests).items()}
     changed = [name for name in changed_files(bundle.folder, digests) if name not in checked]

@@ -273,8 +273,6 @@ def _has_fields(source: "Source") -> bool:
 
 
 def _may_be(gpu: "Gpu", family: str) -> bool:
-    """Whether the GPU may belong to a family, such as "H100". True if the names that torch uses for the GPU are
-    unknown.
-    """
+    """Whether the GPU may belong to a family, such as "H100". True if torch's names of the GPU are unknown."""
     names = gpu.get("device_names")
     return not names or any(family in one for one in names)

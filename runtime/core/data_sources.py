@@ -23,9 +23,7 @@ def load(bundle: Bundle, source: Mapping[str, Any], split: str | None = None, fi
 
 
 def reader(bundle: Bundle, source: Mapping[str, Any], features: Iterable[Feature]) -> Callable[..., Any]:
-    """The function that reads a source: from a feature (for example, for local files), or the default for hub
-    datasets.
-    """
+    """The function that reads a source: from a feature, such as the one for local files, or for hub datasets."""
     found = (one.source_reader(bundle, source) for one in features)
     return next((one for one in found if one is not None), _of_hub)
 

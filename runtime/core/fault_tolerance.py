@@ -52,9 +52,7 @@ class FaultTolerant(TrainerHooks):
         return loss
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        """Get the batches of a step from transformers. Return no batches if the run has already made its last step,
-        because an earlier start was killed after it.
-        """
+        """Get a step's batches from transformers; none if the last step was made before an earlier start was killed."""
         if self.state.global_step >= self.state.max_steps:
             return [], None
         begun = time.monotonic()

@@ -138,9 +138,7 @@ class Feature:
         return reason
 
     def row_format(self, bundle: "Bundle") -> RowFormat | None:
-        """The functions that convert stored rows to the trainer's rows, or None. The first feature with a row format
-        decides.
-        """
+        """The functions that convert stored rows, or None. The first feature with a row format decides."""
         return None
 
     def row_converter(self, bundle: "Bundle", convert: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
@@ -183,9 +181,7 @@ class Feature:
         """After the trainer has tokenized its rows: correct ``counts``; ``prepared`` is the tokenized set."""
 
     def local_model(self, bundle: "Bundle", model: Mapping[str, Any], place: str) -> str:
-        """The folder of a local model. Other features return ``place`` unchanged. Raises RunError if the folder is
-        missing.
-        """
+        """The folder of a local model. The default is ``place``. Raises RunError if the folder is missing."""
         return place
 
     def before_model(self, bundle: "Bundle") -> None:

@@ -69,9 +69,7 @@ def peak(phase: str) -> None:
 
 
 def _raise(known: dict[str, int], found: Mapping[str, int]) -> None:
-    """Set each size in ``known`` to the one in ``found`` if that is larger. The keys are kinds of memory
-    ("allocated").
-    """
+    """Set each size in ``known``, by kind of memory ("allocated"), to the size in ``found`` if that is larger."""
     known.update({kind: max(size, known.get(kind, 0)) for kind, size in found.items()})
 
 

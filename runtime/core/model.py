@@ -63,9 +63,7 @@ def load_model(bundle: Bundle, tokenizer: Any) -> Any:
 
 
 def align_tokens(model: Any, tokenizer: Any) -> None:
-    """Give the model the tokenizer's end and padding tokens. The generation config lists the tokenizer's end token
-    first and keeps the model's other end tokens (Llama 3 has three).
-    """
+    """Give the model the tokenizer's end and padding tokens, and keep its other end tokens (Llama 3 has three)."""
     eos, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
     model.config.eos_token_id = eos
     model.config.pad_token_id = pad

@@ -33,9 +33,7 @@ def check_unfinished(bundle: Bundle) -> None:
 
 
 def finished(bundle: Bundle, done: Finished, only_report: bool = False) -> int:
-    """Report a finished run. If an earlier launch was killed after training, features first do what is left, such as a
-    push.
-    """
+    """Report a finished run, after features did what an earlier launch left undone, such as a push."""
     try:
         for feature in () if only_report else bundle.features:
             feature.finished_before(bundle)

@@ -217,9 +217,7 @@ class Flops(TypedDict):
 
 
 class Division(TypedDict):
-    """The reasons why a resumed run may not change how a step is divided among processes and micro-batches; None if it
-    may.
-    """
+    """The reasons why a resumed run may not change how a step is divided (processes, micro-batch), or None."""
 
     step: str | None
     """The reason why neither the processes nor the micro-batch may change."""

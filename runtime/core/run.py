@@ -128,9 +128,7 @@ def _begin(bundle: Bundle) -> str | None:
 
 
 def _first(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0 only. The other processes wait up to ddp_timeout. All processes raise an error of
-    ``make``.
-    """
+    """Run ``make`` on process 0 only; the others wait up to ddp_timeout. All processes raise its error."""
     from accelerate.utils import broadcast_object_list
 
     made: Any = None
@@ -147,9 +145,7 @@ def _first(make: Callable[[], Any]) -> Any:
 
 
 def _first_then_all(make: Callable[[], Any]) -> Any:
-    """Run ``make`` on process 0, then on the other processes. A process that alone fails reports its RunError
-    itself.
-    """
+    """Run ``make`` on process 0, then on the others. A process that fails alone reports its own RunError."""
     made = _first(make)
     try:
         return make() if made is None else made

@@ -25,9 +25,7 @@ class PromptSampler:
         return int(len(prompts) // size * size)
 
     def __iter__(self) -> Iterator[int]:
-        """The indices of an epoch. The number of trained epochs is read at the first call, when the checkpoint is
-        loaded.
-        """
+        """The indices of an epoch. The first call reads the number of trained epochs, which the checkpoint states."""
         if not self.started:
             self.started = True
             for _ in range(int(self.trainer.state.epoch or 0)):

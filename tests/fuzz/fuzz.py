@@ -43,9 +43,7 @@ EXAMPLES = tuple(sorted(glob.glob(os.path.join(HERE, "..", "grammar", "examples"
 
 
 class Failure(Exception):
-    """Raised for an input with which the compiler fails, for example by an exception or a bundle that cannot be
-    parsed.
-    """
+    """Raised for an input with which the compiler fails, for example by an exception."""
 
 
 def corpus() -> list[str]:
@@ -160,9 +158,7 @@ class Counts:
 
 
 def examine(data: bytes, every_format: bool = False) -> Checked:
-    """Compile one input, within one second of processor time. Raises Failure for an exception, a diagnostic that is
-    incomplete, and a bundle that cannot be parsed.
-    """
+    """Compile one input within one CPU second. Raises Failure for an exception or a wrong diagnostic or bundle."""
     try:
         with limited(1.0):
             return _examine(data, every_format)

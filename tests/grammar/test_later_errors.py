@@ -1,6 +1,4 @@
-"""A misplaced or incomplete sentence, or wrong parentheses, do not hide other errors in the line and in the rest of the
-file.
-"""
+"""A misplaced or incomplete sentence, or wrong parentheses, do not hide other errors of the file."""
 
 from __future__ import annotations
 

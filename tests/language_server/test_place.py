@@ -1,6 +1,4 @@
-"""The block, name and value at an offset of a text are found while it is being edited, and the right completions
-offered.
-"""
+"""For an offset in an unfinished text: its block, name and value are found, and the right completions offered."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The rule XP913 refuses arguments of `ray job submit`. The tests run Ray's own command with them and a fake
-cluster.
-"""
+"""The rule XP913 refuses arguments of `ray job submit`, which are tried with Ray's command and a fake cluster."""
 
 from __future__ import annotations
 

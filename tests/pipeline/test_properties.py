@@ -1,6 +1,4 @@
-"""For inputs that hypothesis generates: batches divide, texts and numbers are emitted unchanged, and no exception is
-raised.
-"""
+"""For generated inputs, batches divide, texts and numbers are emitted unchanged, and no exception is raised."""
 
 import json
 

@@ -66,9 +66,7 @@ class Run:
 
 
 def unplanned(row: Row) -> str:
-    """The reason why a row of throughput_points.jsonl has no prediction; "" if it has one. Not for rows of
-    llm-foundry.
-    """
+    """The reason why a row of throughput_points.jsonl (except llm-foundry's) has no prediction; "" if it has one."""
     if "fp8" in row["method"] + row["notes"]:
         return "fp8"
     if any(way in row["strategy"].split(" ", 1)[-1] for way in ("tp", "cp", "ep")):

@@ -47,9 +47,7 @@ def test_measured_out_of_memory_runs_do_not_fit() -> None:
 
 
 def test_most_speeds_of_sharded_runs_are_within_a_third() -> None:
-    """The runs used trainers of the Hugging Face libraries on one machine. docs/plan-accuracy.md has runs with other
-    trainers.
-    """
+    """The trainers are those of the Hugging Face libraries, on one machine. docs/plan-accuracy.md has others."""
     rows = [row for row in heldout.speed_rows() if row["group"] in ("fsdp_zero3_blog", "training_hub", "zero3_a100")]
     found = [abs(heldout.speed_error(row) or 0) for row in rows if row["gpus"] <= 8]
     assert len(found) >= 9
@@ -200,9 +198,7 @@ def test_a_gpu_with_few_tokens_waits_for_the_cpu() -> None:
 
 
 def test_cards_of_other_chips_are_predicted_from_the_others() -> None:
-    """If the plan read only the peak operations of a GPU, it would predict two of five GPUs more than twice too
-    fast.
-    """
+    """By its peak operations alone, the speed of two of five GPUs would be predicted more than twice too high."""
     known = table()
     alone = [time for _, time in utilisation.other_chips_left_out(known)]
     assert 0.68 <= min(alone) <= max(alone) <= 1.36
@@ -238,9 +234,7 @@ def test_what_a_strategy_sends() -> None:
 
 
 def test_speeds_of_foundry_and_hugging_face_have_no_bias() -> None:
-    """llm-foundry's rows are predicted from other models' rows, and rows of Hugging Face trainers with the trainers'
-    factors.
-    """
+    """llm-foundry's rows are predicted from other models' rows, and Hugging Face rows with their trainers' factors."""
     found = accuracy.speed_groups()
     for name in ("llm-foundry", "Hugging Face trainers"):
         assert len(found[name]) > 100

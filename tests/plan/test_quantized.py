@@ -135,9 +135,7 @@ save "out" every=never
 def test_qlora_of_70b_is_planned_as_published_runs_went(
     stack: str, gpus: int, micro: int, strategy: str, least: float, most: float
 ) -> None:
-    """The published runs train Llama-2-70B in 4 bits on A100-80GB. Source: fms-acceleration
-    scripts/benchmarks/refs/a100_80gb.csv.
-    """
+    """The runs train Llama-2-70B in 4 bits on A100-80GB (fms-acceleration scripts/benchmarks/refs/a100_80gb.csv)."""
     text = LLAMA.format(stack=stack, gpus=gpus, strategy=strategy, micro=micro, gbs=gpus * micro)
     found = check_text(text.encode(), "t.xp", Workspace(ROOT, allow_oom=True))
     assert found.spec is not None, [one.message for one in found.problems]

@@ -48,9 +48,7 @@ def key(row: Row) -> str:
 
 
 def work(row: Row) -> Work:
-    """The sizes of a measured run of llm-foundry that decide its time. All but three runs shard their weights
-    (FULL_SHARD).
-    """
+    """The sizes that decide the time of an llm-foundry run. All but three shard their weights (FULL_SHARD)."""
     layers, hidden = SHAPES[row["model"].partition("-")[2]]
     stage = 3 if row["strategy"] == "FULL_SHARD" else 2
     return Work(

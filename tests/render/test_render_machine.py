@@ -95,9 +95,7 @@ def sarif(*found: Diagnostic) -> Any:
 
 
 def check_run(run: Any) -> None:
-    """Check what the SARIF schema cannot express, for example that no object has keys other than the ones that we
-    write.
-    """
+    """Check what the SARIF schema cannot express, for example that the objects have only the keys that we write."""
     assert set(run) == {"tool", "columnKind", "results"}
     assert run["columnKind"] in ("utf16CodeUnits", "unicodeCodePoints")
     driver = run["tool"]["driver"]

@@ -1,6 +1,4 @@
-"""The comment on a pull request is correct and up to date. The tests use real commits, and a fake GitHub API that keeps
-comments.
-"""
+"""The comment on a pull request is correct and current; tested with real commits and a fake GitHub API."""
 
 from __future__ import annotations
 

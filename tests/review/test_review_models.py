@@ -160,9 +160,7 @@ FOREIGN = f'"models/other/model.safetensors" = "sha256:{"1" * 64}"\n'
 @pytest.mark.parametrize("more", ["", "sweep { lr = [1e-5, 2e-5] }\n"])
 @pytest.mark.parametrize("head", ["[weights]\n", "[weights] # x\n", "weights.", "[ weights ]\n"])
 def test_a_digest_of_a_file_of_no_local_model(head: str, more: str, location: Path) -> None:
-    """Two bundles differ if one lists the digest of a model file that is not part of the run. `xpc diff` once ignored
-    such entries.
-    """
+    """`xpc diff` once ignored a digest in bundle.toml of a model file that is not part of the run."""
     put(location, {"x.xp": LOCAL.replace('"models/tiny"', "qwen2.5-0.5b").replace("cpu", "h100-80gb") + more})
     compiled("a.bundle")
     compiled("b.bundle")

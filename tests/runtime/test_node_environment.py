@@ -1,6 +1,4 @@
-"""A node reads its rank and sets gloo's network interface, and the launchers of several nodes end in the right
-order.
-"""
+"""A node reads its rank and sets gloo's network interface; the launchers of several nodes end in the right order."""
 
 from __future__ import annotations
 

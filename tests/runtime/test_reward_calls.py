@@ -1,6 +1,4 @@
-"""The runtime calls each reward function with a first row, and reports a reward function that fails later in
-the run.
-"""
+"""The runtime calls each reward function with a first row, and reports a function that fails later in the run."""
 
 from __future__ import annotations
 

@@ -270,9 +270,7 @@ WORDED = {
 @pytest.mark.parametrize("target", STACKS)
 @pytest.mark.parametrize("how", WORDED)
 def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
-    """The rows have an instruction, an input and an output. The test follows them from the compiler's plan to the
-    tokens that are trained on.
-    """
+    """Rows with an instruction, an input and an output get the right prompt, and their outputs are trained on."""
     from xpc.compiler.files.workspace import Workspace
     from xpc.compiler.pipeline import compile_text
 

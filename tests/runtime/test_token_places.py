@@ -1,6 +1,4 @@
-"""The bytes of tokens show which token is at a place of a text. The result is the same as with the tokenizer's
-offsets.
-"""
+"""The token at a place of a text, computed from the tokens' bytes, is the one that the tokenizer's offsets give."""
 
 from __future__ import annotations
 

@@ -111,9 +111,7 @@ def test_a_spec_of_20_mib_hides_no_other_spec(top: Path) -> None:
 
 @pytest.mark.slow
 def test_a_tree_that_is_in_itself_many_times_is_a_sentence(top: Path) -> None:
-    """The commit has ten nested trees, and each of them contains the next one under ten names. So a few kilobytes name
-    10**10 files.
-    """
+    """Ten nested trees, each of which has the next one under ten names: a few kilobytes name 10**10 files."""
     environment = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
     def made(*words: str, given: str) -> str:

@@ -1,6 +1,4 @@
-"""An edited bundle, its template, its weights, its rows and the working directory cannot make a run execute foreign
-code.
-"""
+"""A run executes no foreign code from an edited bundle, a template, weights, rows or the working directory."""
 
 from __future__ import annotations
 

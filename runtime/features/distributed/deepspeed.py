@@ -93,9 +93,7 @@ def _prebuilt() -> set[str]:
 
 
 def missing(cuda: bool) -> list[str]:
-    """Findings about missing tools for compiling a torch extension: ninja, a C++ compiler, and with `cuda` the CUDA
-    toolkit.
-    """
+    """Findings about missing tools to compile torch extensions: ninja, a C++ compiler, for `cuda` the toolkit."""
     found = []
     if shutil.which("ninja") is None:
         candidate = os.path.join(os.path.dirname(sys.executable), "ninja")

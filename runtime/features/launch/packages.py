@@ -30,9 +30,7 @@ class Packages(Feature):
     """Hooks that check packages and keys that only this run uses."""
 
     def missing_packages(self, bundle: Bundle) -> list[str]:
-        """Findings about packages that this bundle uses and that are not installed. `preflight.versions` checks the
-        pinned packages.
-        """
+        """Findings about packages that this bundle uses and that are missing. `versions` checks the pinned packages."""
         needed: list[tuple[str, tuple[str, ...], str]] = []
         arguments, lora = bundle.arguments, bundle.lora
         if lora is not None:
@@ -64,9 +62,7 @@ class Packages(Feature):
         return list(missing.values())
 
     def before_imports(self, bundle: Bundle, environ: MutableMapping[str, str]) -> None:
-        """Set wandb's project in the environment, the only place where wandb reads it. The training argument `project`
-        is for trackio.
-        """
+        """Set wandb's project in the environment. wandb does not read the argument `project`, which is trackio's."""
         if bundle.run.get("project"):
             environ.setdefault("WANDB_PROJECT", str(bundle.run["project"]))
 

@@ -23,9 +23,7 @@ TEXTS = ("text", "prompt", "completion", "chosen", "rejected")
 
 
 def differs(folder: str, tokenizer: Any, texts: Sequence[str]) -> str:
-    """If the loaded tokenizer splits one of the texts differently than tokenizer.json says, return a sentence that
-    names the differing parts, such as the normalizer. Otherwise "".
-    """
+    """A sentence about the parts of the loaded tokenizer that split texts otherwise than tokenizer.json; or ""."""
     loaded, path = getattr(tokenizer, "backend_tokenizer", None), os.path.join(folder, "tokenizer.json")
     if loaded is None or not os.path.isfile(path):
         return ""
@@ -69,9 +67,7 @@ def _changed(tokenizer: Any, ours: Sequence[int], theirs: Sequence[int]) -> str:
 
 
 def _parts(loaded: Any, stated: Any, text: str) -> Iterator[str]:
-    """The parts of a tokenizer that treat the text differently: the normalizer, the pre_tokenizer, otherwise
-    the model.
-    """
+    """The parts of a tokenizer that treat the text differently: normalizer, pre_tokenizer, otherwise the model."""
     normal, pieces = [], []
     for one in (loaded, stated):
         normal.append(text if one.normalizer is None else one.normalizer.normalize_str(text))

@@ -95,9 +95,7 @@ def not_read_by(method: str, shape: str) -> str:
 
 
 def rewarded(method: str, shape: str) -> bool:
-    """Whether reward functions get the columns of rows of this shape. `distill` also trains on prompts, but without
-    rewards.
-    """
+    """Whether reward functions get the columns of rows of this shape. `distill` trains on prompts without rewards."""
     return shape == "prompt" and method != "distill"
 
 

@@ -37,9 +37,7 @@ def _rendered(render: Any, always: bool, example: Any, **options: Any) -> Any:
 
 
 def without_end(text: str, end: str, always: bool) -> str:
-    """The text up to its last end token, if only white space follows the token. With ``always``, the token is removed,
-    too.
-    """
+    """The text up to its last end token, if only white space follows. With ``always``, also without the token."""
     if not text.rstrip().endswith(end):
         return text
     return text.rstrip().removesuffix(end) + ("" if always else end)

@@ -1,6 +1,4 @@
-"""Shuffle rows for KTO before training, because its trainer does not shuffle them. Preference pairs are split into
-single answers.
-"""
+"""Shuffle rows for KTO, because its trainer does not. Preference pairs are split into single answers."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -81,9 +81,7 @@ class Tools(Feature):
 
 @cache
 def loaded(bundle: Bundle) -> tuple[list[Function], type | None]:
-    """Return a pair: the tool functions and the environment class of the bundle. Each call of them has a time limit.
-    Raises RunError.
-    """
+    """Return a pair: the bundle's tool functions and environment class, with time limits. Raises RunError."""
     stated = bundle.plan["method"]["tools"]
     seconds = float(stated["seconds"])
     tools = []

@@ -74,9 +74,7 @@ class AdapterInitTrainer(FaultTolerant):
         return super().train(resume_from_checkpoint=resume_from_checkpoint, **options)  # type: ignore[misc]
 
     def _initialize_by_loftq(self, layers: Mapping[str, Any], begins: bool) -> None:
-        """Initialize the adapters and the reference by LoftQ. If training resumes, the adapters come from the
-        checkpoint, and only the reference is initialized.
-        """
+        """Initialize the adapters and the reference. If training resumes, only the reference is initialized."""
         if begins or compares(self.bundle):
             initialize_from_rounding(self.bundle, self.model, layers)
         if compares(self.bundle):
@@ -139,9 +137,7 @@ def restored(layers: Mapping[str, Any], checkpoint: str) -> dict[str, Any]:
 
 
 def compares(bundle: Bundle) -> bool:
-    """Whether the run needs a frozen adapter as its reference: the method compares with the base, and PiSSA, OLoRA or
-    LoftQ initializes the adapters.
-    """
+    """Whether the reference has a frozen adapter: the method compares with the base (PiSSA, OLoRA, LoftQ)."""
     assert bundle.lora is not None
     return bool(bundle.lora.get("reference"))
 

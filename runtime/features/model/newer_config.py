@@ -51,9 +51,7 @@ def _scaling(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_scaled(stated: Any, saved: Mapping[str, Any]) -> bool:
-    """Whether ``rope_scaling``, which transformers 4 reads, agrees with ``rope_parameters``. Keys that it lacks are not
-    compared.
-    """
+    """Whether transformers 4's ``rope_scaling`` agrees with ``rope_parameters`` in all keys that it has."""
     if not isinstance(stated, Mapping) or not stated:
         return str(saved.get("rope_type", "default")) == "default"
     both = {"rope_type": stated.get("type"), **stated}

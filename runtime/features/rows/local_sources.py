@@ -140,9 +140,7 @@ def _first_wrong(path: str) -> str | None:
 
 
 def _other_type(paths: list[str]) -> str | None:
-    """Describe the first Parquet column whose type differs from the first file's, because all rows get the first file's
-    types.
-    """
+    """Describe the first Parquet column whose type differs from the first file's, which all rows must have."""
     if not paths[1:] or not all(path.endswith(".parquet") for path in paths):
         return None
     from pyarrow.parquet import read_schema

@@ -1,6 +1,4 @@
-"""Mix several sources: shares, the holdout, and evaluation sets. For published recipes, a mixture has exactly the
-published rows.
-"""
+"""Mix several sources: shares, the holdout, and evaluation sets. Published mixtures are reproduced row for row."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

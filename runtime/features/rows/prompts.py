@@ -253,9 +253,7 @@ def _boundary_moves(row: dict[str, Any], tokenizer: Any) -> bool:
 
 
 def _without_prompt(row: Mapping[str, Any], tokenizer: Any) -> str | None:
-    """The column of the first answer that is not rendered right after its prompt, as trl 0.18 requires. None if all
-    are.
-    """
+    """The column of the first answer that is not rendered right after its prompt (trl 0.18 requires it), or None."""
     prompt = row.get("prompt")
     if not isinstance(prompt, list):
         return None

@@ -39,9 +39,7 @@ class Streaming(Feature):
     def rows_mapped(
         self, bundle: Bundle, sets: tuple[Any, Any], parts: list[Any], load: Callable[..., Any], tokenizer: Any
     ) -> tuple[Any, Any]:
-        """Return a pair: the stream of all converted rows (before, only the first rows were read), and the evaluation
-        set.
-        """
+        """Return a pair: the stream of all converted rows, in place of the first rows, and the evaluation set."""
         from .passes import Stream
 
         if len(sets[0]) == 0:

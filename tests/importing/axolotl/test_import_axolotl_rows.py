@@ -1,6 +1,4 @@
-"""A bundle uses the rows that axolotl would use, and axolotl's own keys for checkpoints, schedules and models are
-imported.
-"""
+"""A bundle has the rows that axolotl would use. axolotl's keys for checkpoints, schedules and models are imported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A function that a script calls twice makes two runs. If a script changes an attribute of the finished trainer, the
-import reports it.
-"""
+"""A function that a script calls twice makes two runs. Changes of the finished trainer's attributes are reported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A reward function that returns a wrong value ends a real run with one message. If it returns nothing, the log says
-so.
-"""
+"""A reward function that returns a wrong value ends a run with one message. If it returns nothing, the log says so."""
 
 from __future__ import annotations
 
