@@ -1,7 +1,8 @@
 """Golden bundles: `python tests/golden_bundles.py` writes them; the tests compare them and never write.
 
-A golden bundle has the files that the compiler generates for its spec. Files copied from runtime/ are left out: the
-golden lists their names, and its bundle.toml omits their digests. Another test compares them with runtime/.
+A golden bundle has the files that the compiler generates for its spec. The copy of runtime/ in trainer/ is left out:
+the golden lists the names of its files, and its bundle.toml omits their digests. Its run.sha256 has these digests, so
+it changes with runtime/. Another test compares trainer/ with runtime/.
 """
 
 from __future__ import annotations
