@@ -20,7 +20,7 @@ if not __package__:
     _kept, sys.pycache_prefix = sys.pycache_prefix, os.devnull  # read no bytecode of this folder (see __init__.py)
     __import__(__package__)
     sys.pycache_prefix = _kept
-    del sys.path[0]  # so that the checked libraries cannot import modules of this folder
+    del sys.path[0]  # the checked libraries must not import modules of this folder
 
 from .core import machine
 from .features.distributed import deepspeed, shared_folder

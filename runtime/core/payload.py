@@ -261,7 +261,7 @@ class Run(TypedDict):
 
 
 class MuonMatrices(TypedDict):
-    """How Muon trains hidden matrices."""
+    """The settings with which Muon trains hidden matrices."""
 
     lr: float
     weight_decay: float
@@ -271,7 +271,7 @@ class MuonMatrices(TypedDict):
 
 
 class MuonOthers(TypedDict):
-    """How AdamW trains embeddings, head, norms and biases in a run with Muon."""
+    """The settings with which AdamW trains embeddings, head, norms and biases in a run with Muon."""
 
     lr: float
     weight_decay: float

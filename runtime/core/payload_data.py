@@ -66,7 +66,7 @@ class Evaluation(TypedDict):
 
 
 class Streaming(TypedDict):
-    """How rows are read while the run trains."""
+    """The settings for rows that are read while the run trains."""
 
     shuffle_buffer: int | None
     """The number of rows from which the next one is drawn; None for the stored order."""

@@ -1,4 +1,6 @@
-"""Order and number of prompts in an epoch, for methods whose sampler repeats prompts (trl 0.18 to 1.16)."""
+"""Keep the order and number of an epoch's prompts if a run resumes, for trl's sampler that repeats prompts (0.18 to
+1.16).
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -175,7 +175,7 @@ def test_fish_completes(line, words, tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed here")
 def test_zsh_completes(tmp_path):
-    """Type a line and the tabulator key in a terminal with zsh, and read the completed line."""
+    """Type a line and the Tab key in a terminal with zsh, and read the completed line."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(tmp_path)

@@ -144,8 +144,8 @@ def _packed(row: Row) -> float:
 
 
 def loss(row: Row) -> str:
-    """How a measurement computes its loss. GPT-BigCode's model makes no fp32 copy of its logits; litgpt processes them
-    in chunks.
+    """The way in which a measured run computes its loss. GPT-BigCode's model makes no fp32 copy of its logits; litgpt
+    processes them in chunks.
     """
     if row["stack"] == "litgpt":
         return "chunks"

@@ -126,8 +126,8 @@ def test_experts_that_are_not_linear_layers_are_not_packed() -> None:
 
 
 def test_adapters_of_a_stack_of_experts_hold_a_copy_of_it() -> None:
-    """PEFT copies a stack of adapted experts. With recomputation one layer's copy exists at a time, without it all
-    layers' copies.
+    """PEFT copies a stack of adapted experts. With recomputation, the copies of different layers do not exist at the
+    same time.
     """
     held = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing)").memory
     every = planned("lora(rank=8)\nmodel(dtype=bf16)\nmemory(checkpointing=false)").memory

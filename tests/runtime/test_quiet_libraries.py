@@ -1,4 +1,4 @@
-"""Messages of the libraries that no user of a run can act on are not printed; their other messages are."""
+"""Messages of the libraries are filtered if no user of a run can act on them. All other messages are printed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Handwritten bundles train on one and two CPU processes, on each stack.
 
-Processes are forks of a warm interpreter: the launcher itself, and those that it starts.
+The launcher and the processes that it starts are forks of a warm interpreter.
 """
 
 from __future__ import annotations

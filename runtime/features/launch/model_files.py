@@ -60,7 +60,7 @@ def folders(bundle: Bundle) -> list[str]:
 
 
 def finding(folder: str, place: str, stated: Mapping[str, str]) -> str:
-    """How the files in ``place`` differ from the digests in bundle.toml; "" if they do not."""
+    """Describe how the files in ``place`` differ from the digests in bundle.toml; "" if they do not."""
     there = listed(place)
     actual = digests({name: os.path.join(place, name) for name in there})
     wrong = [

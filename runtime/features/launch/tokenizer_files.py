@@ -146,7 +146,7 @@ def rendered(bundle: Bundle, rows: Sequence[Mapping[str, Any]], tokenizer: Any) 
         for messages in bundle.row_format().conversations(row) if tokenizer.chat_template else ():
             try:
                 texts.append(str(tokenizer.apply_chat_template(messages, tokenize=False)))
-            except Exception:  # a template may raise any exception, which is reported elsewhere
+            except Exception:  # a template may raise any exception; converting the rows reports it
                 continue
     return texts
 

@@ -106,7 +106,7 @@ def wrong_call(calls: Sequence[Any]) -> str | None:
 
 
 class Forms(NamedTuple):
-    """Which forms of a message a chat template reads."""
+    """The forms of a message that a chat template reads."""
 
     parts: bool
     """Whether a content may be a list of parts."""

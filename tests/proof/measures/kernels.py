@@ -6,7 +6,7 @@ from typing import Any
 
 
 def patched(run: Any) -> dict[str, Any]:
-    """How many modules of the loaded model have another forward method after Liger has patched the model."""
+    """The number of modules of the loaded model whose forward method Liger has replaced."""
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     def functions() -> list[Any]:
