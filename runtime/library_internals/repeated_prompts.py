@@ -1,6 +1,4 @@
-"""Keep the order and number of an epoch's prompts if a run resumes, for trl's sampler that repeats prompts (0.18 to
-1.16).
-"""
+"""Keep the order and number of an epoch's prompts if a run resumes (trl's RepeatSampler, trl 0.18 to 1.16)."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -37,7 +37,7 @@ def test_a_fraction_says_both_readings(form, path, value):
     if number < 100 and not (number == 1 and name in ("every", "holdout")):
         share = number * 100 if number <= 1 else number
         assert f"`{name} = {share:g}%`" in one.help
-    # Only for a fraction below 1 the meaning (a share) is certain.
+    # The meaning (a share) is certain only for a fraction below 1.
     assert bool(one.edits) == (number < 1)
 
 
