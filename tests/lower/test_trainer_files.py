@@ -242,7 +242,7 @@ def lines_of_code(source: bytes) -> int:
 
 
 def test_the_sentence_has_a_short_trainer() -> None:
-    """The trainer has at most 2,700 lines of code without core/feature.py, which only declares the methods of features."""
+    """The trainer has at most 2,700 lines of code, not counting core/feature.py, which only declares methods."""
     files = {one: data for one, data in bundle("sentence").items() if one.startswith("trainer/")}
     code = {one: lines_of_code(data) for one, data in files.items() if one.endswith(".py")}
     assert sum(code.values()) - code["trainer/core/feature.py"] <= 2700
