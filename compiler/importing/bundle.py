@@ -58,7 +58,7 @@ def bundle(name: str, read: Reader, overrides: Overrides) -> Draft:
 
 
 def _copies(payload: Any) -> list[Copy]:
-    """The data files that a bundle's trainer_args.json lists. Raises TypeError for a name that is not a text."""
+    """The data files that a bundle's trainer_args.json lists. Raises TypeError for a name that is not a string."""
     sets = (payload["data"].get("evaluation") or {}).get("sets", [])
     sources = [*payload["data"]["sources"], *(source for one in sets for source in one["sources"])]
     copies = [
@@ -88,7 +88,8 @@ def _copy_data(draft: Draft, copies: Sequence[Copy], read: Reader) -> dict[str, 
 
 
 def _copy_files(draft: Draft, text: str, read: Reader) -> str:
-    """Copy the other files that the spec `text` names. Returns the spec with their new names. Raises Unreadable."""
+    """Copy the other files that the spec `text` names. Returns the spec with their new names. Raises Unreadable
+    if a file is missing."""
     for inside in dict.fromkeys(re.findall(r'"(files/[^":]+)', text)):
         data = _existing(inside, read)
         if inside.count("/") > 1:  # a task of lm-eval may include other files in its folder, so all of them are copied

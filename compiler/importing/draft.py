@@ -108,7 +108,7 @@ class Draft:
     unknown: int = 0
     seen: set[str] = field(factory=set)
 
-    # -- what becomes of keys -----------------------------------------------------------------------------------------
+    # -- how keys are handled -----------------------------------------------------------------------------------------
 
     def mark(self, entry: Entry | None, outcome: str, to: str = "", why: str = "") -> None:
         """Record how a key is handled (`outcome`), if the imported file has the key. If the key already has a
@@ -129,8 +129,8 @@ class Draft:
         self.mark(entry, IRRELEVANT, why=why)
 
     def on(self, entry: Entry | None) -> Entry | None:
-        """Return the entry, or None if its value turns the key off, such as `false`. A key that is off is noted as
-        irrelevant.
+        """Return `entry` unchanged, or None if its value turns the key off, such as `false`. A key that is off is
+        recorded as one without effect.
         """
         if entry is None or not entry.off:
             return entry
@@ -146,7 +146,9 @@ class Draft:
         self.messages.append(Message("error", entry.location, text, help, entry, why, own))
 
     def reserve(self, entry: Entry, typed: str, why: str) -> None:
-        """Keep a key in a comment of the spec (`typed`), and warn that the run does not follow it."""
+        """Keep a key as a comment of the spec with the text `typed`, such as `key: value`. Warn that a run of the spec
+        ignores the key.
+        """
         if typed not in self.later:
             self.later[typed] = why
             self.warn(entry, f"{why}; the spec keeps `{typed}` in a comment")

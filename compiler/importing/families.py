@@ -69,14 +69,14 @@ def refuse_images(draft: Draft) -> None:
 
 
 def _replace(draft: Draft, path: str, value: object, why: str, name: str, difference: str) -> None:
-    """Replace the value of a setting, for the reason `why`. A comment records the `difference`; it is about the tool's
-    key `name`.
+    """Replace the value of a setting, for the reason `why`. A comment under the tool's key `name`
+    states the `difference`.
     """
     old = draft.settings.pop(path, None)
     entry = None if old is None else old.entry
     derived = path == "model.dtype" and any(
         map(draft.has, ("qlora", "lora.bits"))
-    )  # in this case, `model.dtype` is the dtype in which a quantized base computes
+    )  # with a quantized base model, `model.dtype` is the dtype in which the base model computes
     if BY_PATH[path].default != value or derived:
         draft.put(path, value, entry, why)
     elif entry is not None:
@@ -142,7 +142,7 @@ def _packing(draft: Draft, family: Family | None, tool: str) -> None:
 
 
 def _context(draft: Draft, tool: str) -> None:
-    """Set the attention to sdpa if the run has context parallelism, because this works with no other attention."""
+    """Set the attention to sdpa if the run has context parallelism, which no other attention supports."""
     attn = draft.settings.get("model.attn")
     if draft.has("strategy.context_parallel") and attn is not None and attn.text != "sdpa":
         _replace(

@@ -32,8 +32,9 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
     None if the file does not exist.
 
     A published configuration may come from a stranger, and may name any path. All files in its repository may be read;
-    without a repository, all files in its folder. Elsewhere, a file is read only if a spec may name it. An
-    absolute path is read only if the user typed it (`typed` is the text of `--command`).
+    without a repository, all files in its folder. A file elsewhere is read only if it is no Python file, and if a spec
+    in that place may name it (`Workspace.outside_fault`). Its path must be relative, unless the user typed it
+    (`typed` is the text of `--command`).
     """
     folders = list(_upwards(os.path.abspath(folder)))
 
@@ -56,7 +57,7 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
 
 def scripts_near(folder: str, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
     """The names and texts of the Python files near a source; other endings can be given. They are in the source's
-    folder and in the folders above it, up to the root of the repository, or in a subfolder PARTS of one of these.
+    folder and in the folders above it, up to the root of the repository, or in a subfolder that PARTS names.
     """
     count = 0
     for here in _upwards(os.path.abspath(folder)):

@@ -52,15 +52,18 @@ class Launch:
 
 @record
 class Overrides:
-    """The options of `xpc import` that override the source. `read` returns the bytes of a file that a source names,
-    relative to the source. `rewards` is the file of the reward functions, and `prompt` the column of the prompts. `trl`
-    is the version of TRL that the source was written for, such as `0.22`; `sets` are the variables of a script by name,
-    `pick` is the number of the training command, from 1, and `partial` allows guesses that a person confirms.
-    `scripts` yields the Python files near the source, each with its name and text, and `launches` the shell scripts.
-    `find` returns the paths of the repository's Python files with a name. `launch` is the command that starts a Python
-    script, and `environment` the variables that it sees. `module` is the name of the module whose training is meant, if
-    the script that calls it is imported. `accelerate` and `deepspeed` are the keys of accelerate's file and of
-    DeepSpeed's file.
+    """The options of `xpc import` that override the source, and functions that read the files near it.
+
+    - `rewards`: the file of the reward functions; `prompt`: the column of the prompts
+    - `trl`: the version of TRL that the source was written for, such as `0.22`
+    - `sets`: the variables of a script by name; `pick`: the number of the training command, from 1
+    - `partial`: whether guesses are allowed that a person confirms
+    - `read`: returns the bytes of a file that a source names, relative to the source
+    - `scripts`: yields the Python files near the source, each with its name and text; `launches`: the shell scripts
+    - `find`: returns the paths of the repository's Python files with a given name
+    - `launch`: the command that starts a Python script; `environment`: the environment variables of the script
+    - `module`: the module that makes the trainer, if the script that calls the module is imported instead of it
+    - `accelerate`, `deepspeed`: the keys of accelerate's file and of DeepSpeed's file
     """
 
     stem: str = "import"
@@ -177,12 +180,12 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
     """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
-    - The first stack is guessed from the file's key `names` (`_dated`). `versions` are the TRL versions that fit the
-      file; `named` is true if the user gave the version. If the user gave it, or if the guessed stack fits none of
-      them, the first stack is the newest one that fits, or else the nearest. If only the default stack has the
-      model's family, it is the default stack.
-    - The second stack is the first one, unless only the default stack supports a key name, the method, the model's
-      family or trackio. `trackio` is true if the file reports to trackio.
+    - The first stack is guessed from the `names` of the file's keys (`_dated`). `versions` are the TRL versions that
+      fit the file, and `named` is true if the user gave the version. If `named` is true, or if the guessed stack has
+      none of `versions`, the first stack is the newest one with such a version, or else the one with the nearest
+      defaults. If only the default stack supports the model's family, the first stack is the default stack.
+    - The second stack is the first one, unless it lacks a key name, the method, the model's family or trackio, which
+      the default stack has. `trackio` is true if the file reports to trackio.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):
@@ -222,8 +225,8 @@ def _nearest(version: str) -> Stack:
 
 
 def _dated(names: set[str], method: str) -> Stack:
-    """Guess for which stack a file was written: the one with most of the file's key names that the default stack lacks.
-    If the default stack lacks none of them, it is the default stack.
+    """Guess the stack for which a file was written. If the default stack lacks some of the file's key `names`, such as
+    `evaluation_strategy`, it is the stack that has most of these; otherwise, the default stack.
     """
     default, others = load(stacks.DEFAULT), [load(name) for name in stacks.names() if name != stacks.DEFAULT]
     today = _arguments(default, method)

@@ -33,8 +33,8 @@ class SourceFile:
 
 
 def kind_of(source: SourceFile, is_file: bool) -> str:
-    """Which tool the import is written for, such as `axolotl`, `python` or `command`, by its file name and keys. Raises
-    Unreadable.
+    """The tool for which the file is written, such as `axolotl`, `python` or `command`, by its name and keys. Raises
+    Unreadable for a file that does not configure a training.
     """
     if is_file and source.name.endswith((".py", ".ipynb")):
         return "python"

@@ -238,8 +238,8 @@ def _rewritten(found: Diagnostic, source: Source, block: Block) -> Diagnostic:
 
 
 def _hardware(block: Block) -> list[tuple[str | None, str]]:
-    """How to write `hardware { type = h100-80gb, count = 8 }`, as pairs of the text to type and a help. The text is
-    None if the GPU or the count is missing.
+    """Rewrite `hardware { type = h100-80gb, count = 8 }` as `hardware 8 x h100-80gb`. Returns pairs of the text to type
+    and a help. The text is None if the GPU or the count is missing.
     """
     count = gpu = ""
     out: list[tuple[str | None, str]] = []
@@ -265,7 +265,7 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _single_value(block: Block) -> list[tuple[str | None, str]]:
-    """How to write a block whose name is a clause that takes a single value: `seed { value = 1 }` becomes `seed 1`.
+    """Rewrite a block whose name is a clause that takes a single value: `seed { value = 1 }` becomes `seed 1`.
     Empty for any other block.
     """
     if block.name not in schema.CLAUSES or len(block.settings) != 1:
@@ -275,8 +275,8 @@ def _single_value(block: Block) -> list[tuple[str | None, str]]:
 
 
 def _forms(block: Block) -> list[tuple[str | None, str]]:
-    """How to write each setting of a block, as pairs of the text to type and a help. The text is None if no setting of
-    xpc corresponds. Settings of the same clause are joined.
+    """Rewrite each setting of a block as a setting of xpc. Returns pairs of the text to type and a help. The text is
+    None if no setting of xpc corresponds. Settings of the same clause are joined.
     """
     switch = _switch(block)
     if switch is not None:

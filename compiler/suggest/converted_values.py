@@ -226,8 +226,8 @@ def _quoted(text: str) -> str | None:
 
 
 def _is_known(row: Setting, node: Value) -> bool:
-    """For the losses in a spec, whether each is a loss of some method. For the rewards in a spec, whether each is a
-    built-in reward, or a function in a file.
+    """Whether every name in the value of `method.rewards` or of a loss setting is known: as a built-in reward or a
+    function in a file, or as a loss of some method.
     """
     known = {*REWARDS, "file"}
     if row.path != "method.rewards":

@@ -27,7 +27,7 @@ TAKE_HELP = "the number of rows to use from this source, or a share of its rows"
 
 
 def data_advice(unknown: UnknownName) -> str | None:
-    """What to write instead of an unknown name in a `data` block. None if the name is not about data."""
+    """The help for an unknown name in a `data` block: what to write instead. None if the name is not about data."""
     name = unknown.name
     if name in PARTS:
         named = _block_columns(unknown)
@@ -41,8 +41,8 @@ def data_advice(unknown: UnknownName) -> str | None:
 
 
 def mixture_row(name: str, typed: str | None) -> str | None:
-    """How to write a dataset that stands before its share of a mixture: `alpaca: 30%` becomes `alpaca { take = 30% }`.
-    None for any other name.
+    """Rewrite a dataset that is followed by its share of a mixture: `alpaca: 30%` becomes `alpaca { take = 30% }`. None
+    for any other name.
     """
     if typed is None or not typed.lstrip("-")[:1].isdecimal():
         return None

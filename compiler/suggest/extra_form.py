@@ -23,8 +23,8 @@ READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which 
 
 @record
 class ExtraArgument:
-    """How to write an unknown name in `extra`. `form` is the text to type, `library` the library, and `name` its
-    argument. `fits` tells whether the text compiles in every spec.
+    """A library's argument that an unknown name stands for. `form` is the text to type, such as `extra trl { x = 1 }`,
+    and `fits` tells whether this text compiles in every spec.
 
     If only one method's trainer has the argument, `method` is this method.
     """
@@ -41,7 +41,7 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     found = extra_argument(unknown.name, unknown.node, unknown.typed, unknown.header)
     elsewhere = unknown.clause not in (None, "strategy", "precision")
     if found is None or (found.library != "trl" and elsewhere and len(parts(unknown.name)) < 2):
-        return None  # `debug` of another block is not DeepSpeed's
+        return None  # a name such as `debug` in an unrelated block does not mean DeepSpeed's argument
     outside = f" outside of `{unknown.clause}`" if unknown.clause else ""
     library = {"trl": "TRL's own", "accelerate": "accelerate's own", "deepspeed": "DeepSpeed's own"}[found.library]
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.library, "")
@@ -52,7 +52,7 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
 
 
 def extra_argument(name: str, node: Value | None, typed: str | None, header: bool) -> ExtraArgument | None:
-    """How to write an unknown name in `extra`, for the newest stack; None if no library has such an argument.
+    """The argument of a library that an unknown name stands for, on the newest stack; None if no library has it.
 
     If the argument was renamed, the result has its current name. A key of accelerate or DeepSpeed is found by its last
     part. For such a key, `fits` of the result is false, because only some strategies read it.
@@ -104,7 +104,7 @@ def aliases() -> dict[str, str]:
 
 
 def _of_file(library: str, name: str) -> str | None:
-    """The full name of a key of accelerate.yaml or deepspeed.json; `library` says of which file. `name` may be the last
+    """The full name of a key of accelerate.yaml or deepspeed.json; `library` selects the file. `name` may be the last
     part of the key. None if the key is unknown or ambiguous.
     """
     keys = legal_names(stacks.default(), library)
@@ -116,7 +116,7 @@ def _of_file(library: str, name: str) -> str | None:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all arguments that `extra` can pass to a library. If a name is dotted, only its last part."""
+    """The names of all arguments that `extra` can pass to a library, without the first parts of dotted names."""
     stack = stacks.default()
     found = {one for method in METHODS if stack.refused(method) is None
              for one in legal_names(stack, "trl", method)}  # fmt: skip

@@ -150,9 +150,7 @@ def wrong_kind(library: str, name: str, item: Item, expected: str) -> Diagnostic
 
 
 def _mapping_help(library: str, head: str, last: str, item: Item) -> str:
-    """What to write instead of the mapping `head`, or instead of the key `last` in it. If nothing corresponds to it,
-    the reason.
-    """
+    """The help for the mapping `head`, or for the key `last` in it: what to write instead, or why nothing corresponds."""
     from xpc.compiler.suggest.extra_form import extra_argument
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 
@@ -169,8 +167,8 @@ def _mapping_help(library: str, head: str, last: str, item: Item) -> str:
 
 
 def _near(name: str, known: frozenset[str]) -> str | None:
-    """The known name that is most similar to a name. A known name that ends with the name, as `offload_params` may, is
-    preferred to one with a similar spelling.
+    """The known name that is most similar to a name. A known name that ends with the name, such as
+    `fsdp_offload_params` for `offload_params`, is preferred to one with a similar spelling.
 
     Each part of a dotted name must be similar: `wandb.enabled` and `bf16.enabled` are not, because their first parts
     differ.

@@ -163,7 +163,7 @@ def _is_rows(word: str) -> bool:
 
 
 def sentence_with_verb(unknown: UnknownName) -> str | None:
-    """For a first line that begins with another verb, the line in the order of the language; otherwise None."""
+    """Rewrite a first line that begins with another verb, such as `finetune`; None for other lines."""
     if unknown.name not in FILLERS:
         return None
     source, start = unknown.label.source, unknown.label.span.start

@@ -57,6 +57,6 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
         # the user wrote a choice as the value of another name, as in `scheduler = slurm` for `launch slurm`
         return text
     if letters(name + text) in map(letters, head.choices):
-        # such as `zero = 3` for the choice `zero3`
+        # name and value together are a choice: `zero = 3` means `zero3`
         return next(one for one in head.choices if letters(one) == letters(name + text))
     return choice(head, text) if name in NAMED or name == "dtype" else None

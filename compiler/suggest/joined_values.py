@@ -1,5 +1,5 @@
-"""Join values of which the parser read only the first word: lists without brackets (`targets = q_proj, v_proj`), texts
-without quotes, and a number with words (`warmup = 5 pct`). Loaded only for such a mistake.
+"""Join values that the parser did not read beyond their first word: lists without brackets (`targets = q_proj,
+v_proj`), texts without quotes, and a number with words (`warmup = 5 pct`). Loaded only for such a mistake.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def _is_item(row: Setting, word: str, inside: bool) -> bool:
 
 def join_values(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace the findings about the further words of a value, as in `targets = q_proj, v_proj`, by one finding about
-    the complete value. They are only dropped if the conversion of values reports the complete value later.
+    the complete value. If the conversion of values later reports the complete value anyway, the findings are
+    only dropped.
     """
     out: list[Diagnostic] = []
     shown: set[tuple[str, int]] = set()

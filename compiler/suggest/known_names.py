@@ -62,7 +62,9 @@ def _names_of_settings() -> Iterator[tuple[str, str, str]]:
 
 
 def _names_of_choices() -> Iterator[tuple[str, str, str]]:
-    """Other spellings of those choices that are legal without their setting, each with this setting and the choice."""
+    """Other spellings of choices that a spec may state without their setting, such as `bf16` for `precision bf16`. Each
+    has the path of the setting and the choice.
+    """
     for path, choices in tables.choices().items():
         if schema.BY_PATH[path].bare and path != "track":
             for choice, phrases in choices.items():

@@ -1,5 +1,5 @@
-"""What to write instead of a wrong value: the value that was probably meant, or a description of the legal values. This
-module is imported only for a wrong spec.
+"""Suggest what to write instead of a wrong value: the value that the user probably meant, or a description of the legal
+values. This module is imported only for a wrong spec.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ def answer(wrong: InvalidValue) -> Diagnostic:
 
 
 def _unset_value(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """A value that xpc expresses by leaving the setting out (`keep = all`), or that has advice of its own."""
+    """The help for a value that xpc expresses by leaving the setting out (`keep = all`), or that has its own advice."""
     unset = unset_advice(row, typed) or (typed and advice(f"{row.name} {typed}", ""))
     return (unset,) if unset else None
 
 
 def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """A number in the place of a split: without a unit, `split = 0.1` can only be a share or a count."""
+    """The help for `eval { split = 0.1 }`: a split has a name, so the number is suggested as a share for `holdout`."""
     if row.path != "eval.split" or not isinstance(node, Number):
         return None
     share = f"{node.value * 100:g}%" if not node.unit and 0 < node.value < 1 else typed
@@ -123,7 +123,9 @@ def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) 
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """A clause that is written as a setting (`optimizer = adamw(lr=1e-5)`), or a word that means 0 (`clip = none`)."""
+    """The help for a clause that is written as a setting (`optimizer = adamw(lr=1e-5)`), or for a word that means 0
+    (`clip = none`).
+    """
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
         return f"write `{form}`", Edit(item.label.span, form)
@@ -133,7 +135,7 @@ def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Hel
 
 
 def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """A value for a flag's block: `lora = 16` is `lora(rank=16)`, and `memory = liger` is `memory(liger)`."""
+    """The help for a value of a flag: `lora = 16` becomes `lora(rank=16)`, and `memory = liger` `memory(liger)`."""
     if row.kind.name != "flag":
         return None
     from xpc.compiler.suggest.flag_values import flag_setting
@@ -146,7 +148,7 @@ def _setting_of_a_flag(row: Setting, item: Item, node: Value | None, typed: str)
 
 
 def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """A setting in the place of the folder: `save = best`."""
+    """The help for a setting of `save` in the place of the folder: `save = best`."""
     if row.path != "save":
         return None
     from xpc.compiler.language.expand.missing_equals import implied_setting
@@ -156,7 +158,7 @@ def _setting_of_save(row: Setting, item: Item, node: Value | None, typed: str) -
 
 
 def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """Several values of a setting that takes one: `lr = [1e-5, 2e-5]` is a sweep."""
+    """The help for several values of a setting that takes one: `lr = [1e-5, 2e-5]` becomes a sweep."""
     if not isinstance(node, List) or len(node.items) < 2 or row.kind.name not in ONE:
         return None
     form = f"sweep {{ {row.path if row.inner else row.name} = {item.label.source.slice(node.span)} }}"
@@ -164,7 +166,7 @@ def _several_runs(row: Setting, item: Item, node: Value | None, typed: str) -> H
 
 
 def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """A value that was written as several words: `warmup = 5 pct`."""
+    """The help for a value that was written as several words: `warmup = 5 pct`."""
     if not isinstance(node, Ref | Number) or node is not item.node:
         return None
     joined = following(row, item.label.source.text, node.span)
@@ -172,7 +174,9 @@ def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | 
 
 
 def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) -> str | None:
-    """The value for a number whose unit the setting does not have (`90min`); for other values, the converter's."""
+    """The value to suggest for a number with a unit that the setting does not have, such as `90min`. For other values,
+    it is the value that the conversion suggests (`wrong.value`).
+    """
     if not isinstance(node, Number) or not node.unit:
         return wrong.value
     if row.kind.name == "duration" and units.is_unit(node.unit):

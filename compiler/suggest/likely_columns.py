@@ -45,8 +45,8 @@ def form(method: str, columns: Iterable[str], turns: Mapping[str, str] | None = 
 
 
 def _for_source(ref: str, written: str | None) -> str | None:
-    """The text to write for all sources is `written`. If `ref` is given, return the block of the source with this name
-    instead.
+    """Rewrite `data(format=...)` as a block of the source `ref`: `alpaca { format = ... }`. Without `ref`, `written` is
+    returned unchanged.
     """
     if written is None or not ref or not written.startswith("data(format="):
         return written
@@ -54,8 +54,8 @@ def _for_source(ref: str, written: str | None) -> str | None:
 
 
 def advice(method: str, source: DataSource, ref: str) -> str:
-    """What to write if a method cannot be trained on the rows of a source. If there are several sources, `ref` is the
-    name of this one.
+    """The help if a method cannot be trained on the rows of a source. `ref` is the name of the source if there are
+    several; otherwise "".
     """
     found = _for_source(ref, form(method, source.found or source.columns or ()))
     if METHODS[method].shapes[0] == "prompt":
@@ -83,8 +83,8 @@ def _registered_example(method: str) -> str:
 
 
 def expected_columns(method: str, columns: Iterable[str], ref: str, turns: Mapping[str, str] | None = None) -> str:
-    """What to write for rows whose format is unknown: the likely columns, or what rows for this method must contain. If
-    there are several sources, `ref` is the name of this one.
+    """The help for rows whose format is unknown: the likely columns, or what rows for this method must contain. `ref`
+    is the name of the source if there are several; otherwise "".
     """
     found = _for_source(ref, form(method, columns, turns))
     if found is not None:

@@ -251,8 +251,8 @@ def _words() -> frozenset[str]:
 
 
 def outcome(name: str) -> str:
-    """A text for the meaning of a known name, by which names of equal meaning are recognized. It is the reason why xpc
-    has no such setting, an advice, the path of the setting, or the name itself.
+    """A text that is equal for names of equal meaning. It is the reason why xpc has no such setting, an advice, the
+    path of the setting, or the name itself.
     """
     guess = meaning(name, exact=True)
     return own_reason(name) or advice(name, "") or (guess.path if guess is not None else loose_reason(name) or name)

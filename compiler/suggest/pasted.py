@@ -114,7 +114,7 @@ def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:
             return found  # an option whose value contains commas, such as `lora_target_modules=q_proj,v_proj`
         if found is not None and not re.fullmatch(
             r"[^\"'\[{].*[,=].*[^,]", found["one"]
-        ):  # leaves out numbers such as `4,096`
+        ):  # this condition excludes numbers such as `4,096`
             return found
     return None
 
@@ -229,8 +229,8 @@ def _apply_advice(text: str) -> tuple[str | None, str]:
 
 
 def findings_of(text: str) -> list[Diagnostic]:
-    """The first kind of errors that a spec has. The kinds are, in this order: syntax errors, errors about names, errors
-    about values.
+    """Find the errors of a spec. If it has syntax errors, only these are returned; otherwise the errors about names;
+    and without these, the errors about values.
     """
     file, found = parse(Source("pasted.xp", text))
     if found:

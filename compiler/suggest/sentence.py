@@ -78,7 +78,9 @@ def holdout_share(unknown: UnknownName) -> str | None:
 
 
 def named_by_value(unknown: UnknownName) -> str | None:
-    """The first line for a name that contains a word for a model or for data, if its value fits. Otherwise None."""
+    """The first line to write for a name such as `policy_checkpoint`: the name contains a word for a model or for data,
+    and its value may be a model or a dataset. None for other names.
+    """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     if not named.isdisjoint(OTHER_ROLES) or not (known or REPOSITORY.fullmatch(text) or FILES.fullmatch(text)):

@@ -39,9 +39,10 @@ def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
 
 
 def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
-    """The only setting of a clause that takes the written value, and whose name has the unknown name as a word:
-    `gpu_memory` for `gpu=50%` in `vllm`. Otherwise, for a name that xpc does not know, the only one that has the value
-    as a choice: `packing(mode=bfd)` is `strategy`. None if a setting of this name elsewhere takes the value.
+    """The only setting of a clause whose name contains the unknown name as a word, and that accepts the written value:
+    `gpu_memory` for `gpu=50%` in `vllm`. If there is none, and xpc does not know the name, the only setting of the
+    clause that has the value as a choice: `strategy` for `packing(mode=bfd)`. None if another clause has a setting of
+    this name that accepts the value.
     """
     name, value = unknown.name.lower(), unknown.typed or ""
     elsewhere = [row for row in schema.TABLE if row.name == name]
@@ -57,7 +58,7 @@ def by_word_or_value(unknown: UnknownName, clause: str) -> Meaning | None:
 
 
 def _takes(row: Setting, unknown: UnknownName) -> bool:
-    """Whether a setting takes the written value as it is; or, if none is written, whether its name can stand alone."""
+    """Whether a setting accepts the written value unchanged. If no value is written, whether the setting needs none."""
     if unknown.node is None:
         return row.kind in (FLAG, BLOCK) or row.head
     return row.kind is not BLOCK and not isinstance(

@@ -152,8 +152,8 @@ def precision(draft: Draft, table: Entries) -> None:
 
 
 def _optimizer(draft: Draft, block: Entry | None) -> None:
-    """Import the block `optimizer`. Adam and AdamW become `adamw`, and a bundle with ZeRO also runs DeepSpeed's AdamW
-    for it. The value "auto" means that DeepSpeed takes the trainer's value.
+    """Import the block `optimizer`. Adam and AdamW become `adamw`, for which a bundle with ZeRO also runs DeepSpeed's
+    AdamW. The value "auto" means that DeepSpeed takes the trainer's value.
     """
     if block is None:
         return

@@ -19,8 +19,8 @@ EVERYONE = ("system", "user", "assistant", "tool")
 
 @record
 class TrainedTurns:
-    """Which turns are trained on: their roles, whether the end-of-turn token is trained on in every turn, and the key
-    in the file that states this.
+    """The turns that are trained on: their roles, whether the end-of-turn token of every turn is trained on
+    (`every_end`), and the key of the file that states the turns.
     """
 
     roles: tuple[str, ...] = axolotl_templates.ASSISTANT
@@ -60,8 +60,8 @@ def learned(draft: Draft, named: Entries) -> TrainedTurns:
 
 
 def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedTurns) -> bool:
-    """Set the chat template. Returns True if the template must mark the turns that are trained on. This is so if
-    `marks` does not ask for the assistant's turns only.
+    """Set the chat template. Returns True if the template itself marks the turns that are trained on, which is
+    needed if `marks` asks for other turns than the assistant's.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     system = named.get("default_system_message")
@@ -109,7 +109,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
         _repeated_first_token(draft, named, usual)
         return more
     elif more and axolotl_templates.end_of(usual) is not None and marks.entry is not named.get("train_on_inputs"):
-        pass  # an error about this unknown name is reported below
+        pass  # the messages below say that this template cannot mark the turns
     else:
         draft.note(entry, "the tokenizer's own chat template")
         draft.differs(

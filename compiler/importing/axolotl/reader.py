@@ -92,7 +92,7 @@ def _start(entries: Entries, overrides: Overrides) -> tuple[Draft, Entries]:
 
 
 def _base_config(draft: Draft, named: Entries) -> None:
-    """Report an error for a configuration that is not that of the base model."""
+    """Report an error if `base_model_config` names another model than the base model."""
     config, base = named.get("base_model_config"), named.get("model_name_or_path")
     if config is not None and (config.empty or (base is not None and config.value == base.value)):
         draft.note(config, "the configuration of the base model")
@@ -118,7 +118,7 @@ def _has_muon(named: Entries) -> bool:
 
 
 def _long_texts(draft: Draft) -> None:
-    """Set that a text longer than `sequence_len` continues in another row, if texts are packed."""
+    """If texts are packed, continue a text longer than `sequence_len` in another row."""
     shape, packed = draft.settings.get("data.format"), draft.settings.get("batch.packing")
     if shape is not None and shape.text == "text" and packed is not None and packed.text == "true":
         why = "axolotl continues a text longer than `sequence_len` in another row"

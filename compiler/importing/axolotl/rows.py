@@ -1,5 +1,5 @@
-"""Import which rows axolotl trains on. It may train on one shard of a dataset, and only on rows that
-are not too long.
+"""Import axolotl's keys that select rows: axolotl may train on one shard of a dataset, and it drops rows that are too
+long.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 
 @record
 class Line:
-    """A parsed command: the launcher and its options, the program and its arguments, and the words that have no key
+    """A parsed command: the launcher and its options, the program and its arguments, and the positional words
     (`rest`).
 
     If an argument occurs twice, `again` has its first value, which argparse ignores. `dropped` has words such as
@@ -42,7 +42,7 @@ class Line:
     environment: tuple[Word, ...] = ()
 
     def entry(self, word: Word) -> Entry:
-        """A word of the command as a key without a value."""
+        """A word of the command as an entry: the word is the key, and there is no value."""
         return Entry(word.text, None, self.file, word.line)
 
     def variables(self) -> list[tuple[str, Entry]]:
@@ -91,7 +91,7 @@ def _launchers(key: str) -> str:
 
 
 def _slots(options: dict[str, Entry]) -> dict[str, Entry]:
-    """How many GPUs deepspeed's option `--include localhost:0,1` names."""
+    """Convert deepspeed's option `--include localhost:0,1` to the number of GPUs that it names: `num_gpus` is 2."""
     one = options.get("include")
     found = re.fullmatch(r"[\w.-]+:(\d+(?:,\d+)*)", str(one.value)) if one is not None else None
     if one is None or found is None or "num_gpus" in options:

@@ -94,7 +94,7 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
 
 
 def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
-    """The command as the script sees it: its arguments, and the options of its launcher."""
+    """The command that starts the script: the script's arguments, and the options of the launcher."""
 
     def options(made: Draft, machines: Machines) -> Entries | None:
         if line.launcher == "python":
@@ -105,7 +105,7 @@ def _launch(line: Line, entries: Entries, overrides: Overrides) -> Launch:
 
 
 def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> Overrides:
-    """The options for the import of the script: the command's arguments by name and number, and its processes."""
+    """The options for importing the script: the command's arguments by name and position, and its number of GPUs."""
     given = {key: _text(one) for key, one in line.arguments.items() if not one.unset}
     given |= {str(n): one.text for n, one in enumerate(line.rest, 1)}
     # numbered arguments such as `1=x` are those of the shell script, and not those of the program it starts
@@ -119,7 +119,7 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
 
 
 def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
-    """Report an error for each word without a key that the script does not read, except the names of files."""
+    """Report an error for each positional word that the script does not read, except the names of files."""
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
             why = f"`{line.program}` does not read this word", "leave it out if it does not change the training"
@@ -127,7 +127,9 @@ def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
 
 
 def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[str]) -> None:
-    """Report how the script reads an argument that has no outcome yet. `used` are the names that the script reads."""
+    """Report how an argument of the command is handled, such as an error if the script has no such argument. `used` are
+    the names that the script reads.
+    """
     if one.unset and key in NAMES:
         draft.note(one, f"the name contains {one.unset}, which the script does not set")
     elif one.unset:
@@ -147,7 +149,7 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
 
 
 def report_unread(draft: Draft, script: Script) -> None:
-    """Warn that a script in the repository is not read, or report an error for a trainer of its own."""
+    """Warn if a script in the repository is not read. Report an error if the script has its own trainer class."""
     if script.unread:
         draft.warn(None, script.unread)
     if script.trainer is not None:

@@ -94,7 +94,9 @@ def _sweep(draft: Draft, name: str, values: Sequence[str], at: int, source: Sour
 
 
 def _draft(line: Line, overrides: Overrides) -> Draft:
-    """Convert a parsed command: by the names of LLaMA-Factory, by the script that it starts, or by TRL's names."""
+    """Convert a parsed command. The names of its arguments are those of LLaMA-Factory, those that the started script
+    reads, or those of TRL.
+    """
     if llamafactory_command.is_llamafactory(line.program, line.arguments):
         return _factory(line, overrides)
     path, script_text = programs.found(line.program, overrides)
@@ -237,8 +239,8 @@ OWN_NAMES = {
 
 
 def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """The arguments that TRL has under another name. A name may be abbreviated if no other name begins in the same way,
-    or it may be one of OWN_NAMES.
+    """The names of arguments that TRL has under another name, each with TRL's name: abbreviations, such as
+    `--learning_r` for `--learning_rate`, provided that no other name begins in this way, and those in OWN_NAMES.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 

@@ -137,7 +137,7 @@ def is_wrapper(name: str) -> bool:
 
 
 def count(text_: str, overrides: Overrides) -> int:
-    """How many training commands a script has."""
+    """The number of training commands in a script."""
     return len(training_commands(text_, overrides))
 
 

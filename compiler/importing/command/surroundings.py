@@ -1,4 +1,4 @@
-"""What a shell script and its cluster give to a training command: environment variables, and files."""
+"""The environment variables and files that a training command gets from its shell script and from the cluster."""
 
 from __future__ import annotations
 

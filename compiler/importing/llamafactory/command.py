@@ -87,8 +87,8 @@ def _counted(line: Line) -> Entry | None:
 
 
 def _machines(options: Entries, counted: Entry | None) -> tuple[int | None, int | None]:
-    """Return a pair: how many processes each node has, and how many nodes there are; None for a number that nothing
-    states.
+    """Return a pair: the number of processes on each node, and the number of nodes. A number is None if neither the
+    options nor the variable `counted` state it.
     """
     count, nodes = (
         next((integer(options[key]) for key in keys if key in options), None) for keys in (PROCESSES, NODES)

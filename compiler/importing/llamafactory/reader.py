@@ -144,7 +144,7 @@ def _model(draft: Draft, named: Entries, overrides: Overrides) -> None:
 
 
 def _without_setting(draft: Draft, entries: Entries, named: Entries, word: str) -> None:
-    """Give each key that becomes no setting an outcome: a comment, no effect, or an error."""
+    """Handle the keys that do not become settings: each is kept as a comment, has no effect, or is an error."""
     why = "LLaMA-Factory reads its own Arrow files from it; a bundle tokenizes its data itself"
     draft.keep(named, {"tokenized_path": why})
     draft.keep(entries, KEYS.column("comment"))

@@ -178,8 +178,8 @@ def _report_last_answer(draft: Draft, only: Entry, last: bool, word: str, body: 
 
 
 def _report_template(draft: Draft, thinking: Entry | None, word: str, body: str | None, stage: str) -> None:
-    """Report how LLaMA-Factory tokenizes and learns conversations in another way, and what `enable_thinking` does.
-    `body` is the template that is written for its template `word`.
+    """Report how LLaMA-Factory's tokenization and loss mask of conversations differ from those of the spec, and what
+    `enable_thinking` does. `body` is the Jinja text that the import writes for LLaMA-Factory's template `word`.
     """
     if stage != "pt" and body is not None:
         draft.differs(

@@ -1,5 +1,5 @@
-"""Find scripts that import a module and call its functions. If the functions of a module train, its settings are in
-such a script.
+"""Find scripts that import a module and call its functions. If a function of a module
+starts the training, the settings of the run may be in such a script.
 """
 
 from __future__ import annotations

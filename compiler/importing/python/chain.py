@@ -81,7 +81,9 @@ def _parts(value: object) -> list[object] | None:
 
 
 def _inside(chain: Chain, value: object) -> object:
-    """The value from which a value that is no call was made, such as the only item of a list. None if there is none."""
+    """The value from which another value was made, such as the only item of a list. None if there is none. Calls are
+    handled by `_before`.
+    """
     if isinstance(value, Unknown):
         chain.unknown.append(value)
         return value.hidden
@@ -100,7 +102,7 @@ def _inside(chain: Chain, value: object) -> object:
 
 
 def _has_rows(chain: Chain, call: Object) -> bool:
-    """Whether a call loads the rows or contains them. If so, `chain` records it."""
+    """Whether a call loads the rows or contains them. If so, the call or its rows are stored in `chain`."""
     if call.last in ("load_dataset", "load_from_disk"):
         chain.loaded = call
     elif call.last in OPENED and call.positional and isinstance(call.positional[0].value, str | Unknown):
@@ -113,7 +115,9 @@ def _has_rows(chain: Chain, call: Object) -> bool:
 
 
 def _before(chain: Chain, call: Object) -> object:
-    """The value to which a call is applied. Unless the call only builds a dataset of it, it is a step of `chain`."""
+    """The value to which a call is applied: `rows` for `rows.map(f)`. The call is added to the steps of `chain`, unless
+    it only builds a dataset of the value.
+    """
     first = call.positional[0].value if call.positional else None
     if call.last in BUILT and call.positional and not isinstance(call.receiver, Object):
         if call.last == "from_dict" and isinstance(first, Object) and first.last in ("load", "loads"):

@@ -1,4 +1,4 @@
-"""Set the data of a script: the sources and what is read of each."""
+"""Set the data of a script: the sources, and for each source the row format and the rows that are used."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ COLLATOR = ("the script makes batches with its own collator, which is not import
 
 
 def _unread(draft: Draft, found: Entry | None, reason: tuple[str, str]) -> None:
-    """Report the script's own collator (`found`) as an error. `reason` is the reason and the help. If unreadable rows
-    have the same reason, `--partial` makes one decision of both errors.
+    """Report the script's own collator (`found`) as an error. `reason` is a pair: the reason and the help. If
+    there is also an error for unreadable rows with the same reason, `--partial` makes one decision of both errors.
     """
     if found is not None:
         draft.error(found, *reason)

@@ -30,7 +30,7 @@ UNCHANGED = (
 
 @mutable
 class Data:
-    """What the operations on a dataset mean: its split, the selected rows, the held-out rows, and computed columns."""
+    """The result of the operations on a dataset: its split, the selected rows, the held-out rows, computed columns."""
 
     split: str = ""
     take: Argument | None = None
@@ -74,8 +74,8 @@ def understood(machine: Machine, chain: Chain) -> Data:
 
 
 def _own_tokens(out: Data, chain: Chain) -> None:
-    """Read rows whose tokens the script puts together in a loop or as columns of a table, as texts. Add a problem for
-    tokens or labels that are not those of a text.
+    """If the script builds `input_ids` itself, in a loop or as a column of a table, replace them by the texts that were
+    tokenized. Add a problem if the tokens or labels are not those of a text.
     """
     if "input_ids" not in chain.columns:
         return

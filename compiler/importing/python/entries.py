@@ -30,9 +30,9 @@ class Entries:
     """The arguments of a run under TRL's names (`values`), arguments that cannot be read with the reason (`problems`),
     and arguments of other calls (`others`).
 
-    `own` are fields of the script's own classes, and `unset` arguments that are unset environment variables. `old` is
-    true if the trainer takes arguments of older TRL versions, and `command_line` if the command line gives the
-    configuration.
+    `own` are fields of the script's own classes. `unset` are arguments whose values are environment variables that are
+    not set. `old` is true if the trainer takes arguments of older TRL versions, and `command_line` if the arguments
+    come from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)

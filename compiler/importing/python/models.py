@@ -47,7 +47,7 @@ def gather(entries: Entries, model: Model, trainer: Object) -> None:
         _encoder(model.name)
         entries.add("model_name_or_path", model.name)
     elif merged and model.continued is not None:
-        entries.add("model_name_or_path", model.continued)  # the user merges this adapter into its base
+        entries.add("model_name_or_path", model.continued)  # the user merges the adapter into its base
     for owner in (trainer.keywords.get("model_init_kwargs"), _init_kwargs(entries)):
         if owner is not None and isinstance(owner.value, dict):
             locations = getattr(owner.value, "locations", {})
@@ -159,7 +159,7 @@ def _quantization(entries: Entries, loaded: Object | None) -> None:
         _block(entries, "quantization", value)
         on = entries.values.get("load_in_4bit")
         if on is not None and on.value is True and "bnb_4bit_quant_type" not in value.keywords:
-            entries.add("bnb_4bit_quant_type", Argument("fp4", value.location))  # transformers' default
+            entries.add("bnb_4bit_quant_type", Argument("fp4", value.location))  # fp4 is transformers' default
     else:
         unknown = (
             value if isinstance(value, Unknown) else Unknown("this form of quantization is not read", given.location)

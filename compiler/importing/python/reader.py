@@ -224,7 +224,9 @@ def _at(key: str, location: Location) -> Entry:
 
 
 def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Overrides) -> None:
-    """Report what the interpreter assumed about the script's surroundings, and what nothing in the script states."""
+    """Warn about assumptions of the interpreter, such as defaults of the command line. Report an error for each
+    parameter of a function that no call in the script passes.
+    """
     for location in machine.command_line[:1]:
         draft.warn(
             _at("command line", location),
@@ -343,7 +345,7 @@ def _settle(draft: Draft, entries: Entries) -> None:
 
 
 def _nothing(value: object) -> bool:
-    """Whether a value is None, or a list or tuple of nothing else, such as `optimizers=(None, None)`."""
+    """Whether a value is None, or a list or tuple that contains only None, such as `optimizers=(None, None)`."""
     return value is None or (isinstance(value, list | tuple) and all(one is None for one in value))
 
 

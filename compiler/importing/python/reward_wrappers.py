@@ -1,4 +1,4 @@
-"""Functions in the file of the rewards that wrap those of the script.
+"""Write wrappers for the reward functions of a script into the file of the rewards.
 
 In a run, reward functions get only the columns that the data itself has. With `--rewards FILE`, a wrapper in FILE
 computes the columns that the script computes for its reward functions, and passes them on. Another wrapper calls a

@@ -127,8 +127,8 @@ def _factory(machine: Machine, value: object) -> ast.FunctionDef | None:
 
 
 def _made(machine: Machine, value: object, overrides: Overrides) -> bool:
-    """Whether a reward that the script makes at run time can be named: by a stub, or by a file of `--rewards`
-    that has it or can call what makes it.
+    """Whether the spec can name a reward that the script makes at run time. Without `--rewards`, a stub has the name.
+    Otherwise the file of `--rewards` must define the reward, or be able to call the function that makes it.
     """
     if reward_wrappers.called(value) is None:
         return False

@@ -1,4 +1,4 @@
-"""The class `Shape`: where the rows of a script's dataset are read, and how a draft states their format."""
+"""The class `Shape`: the row format of a script's dataset while `shapes.py` derives it and writes it to the draft."""
 
 from __future__ import annotations
 

@@ -256,8 +256,8 @@ def _joined(shape: Shape) -> None:
 
 
 def _side(value: object, role: str) -> tuple[Prompt, bool] | None:
-    """Returns a pair: a prompt or an answer as a string, and whether the column has it as a message. None for a value
-    of another form.
+    """Returns a pair: a prompt or an answer as a string, and whether the column contains messages instead of a
+    string. None for a value of another form.
     """
     if isinstance(value, Object) and value.last == "apply_chat_template":
         turns = turns_of(value)

@@ -71,7 +71,7 @@ def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[st
 
 
 def _groups(entries: Entries, draft: Draft) -> None:
-    """Unsloth's batch is a multiple of the group; otherwise it takes one group for each device."""
+    """Set the micro-batch to the completions per prompt if the batch is not a multiple of them, as Unsloth does."""
     names = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_generations")
     micro, accum, group = (_value(entries, name) for name in names)
     if {"steps_per_generation", "generation_batch_size"} & set(entries.values):

@@ -24,7 +24,7 @@ YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 class Unreadable(Exception):
     """Raised for a configuration or script that cannot be imported. `line` counts from 1; 0 means that it is not known.
-    `kind` is the reason for a Python script, such as NO_TRAINER; "" for anything else.
+    For a Python script, `kind` may be the kind of reason, such as NO_TRAINER; otherwise it is "".
     """
 
     def __init__(self, message: str, line: int = 0, kind: str = "") -> None:

@@ -159,7 +159,7 @@ def arguments(draft: Draft, entries: Entries, overrides: Overrides, source: Stac
 
 
 def settle_files(draft: Draft, overrides: Overrides) -> None:
-    """Give every key of accelerate's file, of DeepSpeed's file and of the files that the source names an outcome."""
+    """Handle the remaining keys of accelerate's file, of DeepSpeed's file and of other files that the source names."""
     for table in (overrides.accelerate, overrides.deepspeed, *draft.read):
         draft.settle(table or {})
 

@@ -25,7 +25,7 @@ EXTRA = "extra."
 @record
 class Advisory:
     """A wrong computation in some versions of a package. It affects specs that satisfy the conditions in `when`.
-    `first` is the first version with the error, `fixed_advisories` the first version without it.
+    `first` is the first version with the error, and `fixed_in` the first version without it.
 
     `threads` are GitHub issues, written as OWNER/NAME#NUMBER. `effect` is the measured error. If an advisory applies to
     a spec, either `rule` refuses the spec, or the bundle's trainer corrects it as `runtime` describes, or the rule

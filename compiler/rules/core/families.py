@@ -31,8 +31,8 @@ def presumed_family(spec: Spec) -> Family | None:
 
 
 def presumed_hint(spec: Spec) -> str:
-    """The end of a help text if the family was only guessed from the model's name: how to state the right family.
-    Otherwise "".
+    """The end of a help text that says how to state the right family, if the family was only guessed from the model's
+    name; otherwise "".
     """
     if spec.model.model_type is not None:
         return ""

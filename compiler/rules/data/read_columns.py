@@ -102,7 +102,7 @@ def _instead(spec: Spec, source: DataSource) -> str:
 
 
 def _turn_keys(spec: Spec, found: Survey | None) -> dict[str, tuple[str, str]]:
-    """For each key of a turn that no trainer reads, such as `loss_weight`: a description and a help, as in `UNREAD`."""
+    """The keys of turns that no trainer reads, such as `loss_weight`, each with a description and a help."""
     keys = [kind[len(TURN_KEY) :] for kind in ({} if found is None else found.tallies) if kind.startswith(TURN_KEY)]
     help = "in the data, leave out the turns that are not to be learned"
     if masks_answers(spec):

@@ -207,7 +207,7 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
         if spec.reads_images:  # the rule XP214 reports other shapes for models that read images
             others = MEDIA[2:] if source.shape in WITH_IMAGES else ()
             media = next((name for name in source.found or () if name in others), None)
-        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # see XP130
+        refused = media is not None and not spec.reads_images and multimodal(spec.model.id or "")  # by XP130
         if media is not None and not source.only and not refused:
             every = source.columns or SHAPES[source.shape]
             read = every if spec.reads_images else [one for one in every if one not in MEDIA]

@@ -1,5 +1,5 @@
-"""Report names that are not settings at the place where they are written, with suggestions. A name that misspells one
-of any tool is corrected first.
+"""Report names that are not settings at the place where they are written, with suggestions. If a name misspells a
+name of xpc or of another tool, the spelling is corrected first.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def inside(unknown: UnknownName) -> Suggestion:
 
 @record
 class Inside(Case):
-    """An unknown name in a clause, with what its clause and the other clauses make of it."""
+    """An unknown name in a clause, with the settings that it may stand for in this clause and in others."""
 
     @property
     def block(self) -> str:
@@ -75,42 +75,44 @@ class Inside(Case):
 
 
 def _first_line_in_a_clause(case: Inside) -> Suggestion | None:
-    """`train` in a block: `data { train }`."""
+    """Handle `train` in a block: `data { train }`."""
     return case.says(HEADER, code="XP102") if case.name == "train" else None
 
 
 def _about_data(case: Inside) -> Suggestion | None:
-    """Another tool's key for a column or a source: `chosen = good` in `data`."""
+    """Handle another tool's key for a column or a source: `chosen = good` in `data`."""
     instead = data_advice(case.unknown) if case.clause == "data" else None
     return None if instead is None else case.says(instead)
 
 
 def _name_of_the_model(case: Inside) -> Suggestion | None:
-    """The name of the model in a block about it: `path = "me/model"` in `model`."""
+    """Handle the name of the model in a block about it: `path = "me/model"` in `model`."""
     form = named_outside(case.unknown, case.clause)
     return None if form is None else case.says(form, code="XP102")
 
 
 def _choice_of_the_clause(case: Inside) -> Suggestion | None:
-    """The clause's choice as a setting: `name = adamw` in `optimizer` is `optimizer adamw`."""
+    """Handle the clause's choice as a setting: `name = adamw` in `optimizer` is `optimizer adamw`."""
     chosen = head_choice(case.clause, case.name, case.node, case.unknown.typed)
     return None if chosen is None else case.says(f"write `{case.clause} {chosen}`", code="XP102")
 
 
 def _choice_without_its_setting(case: Inside) -> Suggestion | None:
-    """A choice that stands alone: `colocate` in `vllm` is `mode = colocate`."""
+    """Handle a choice that stands alone: `colocate` in `vllm` is `mode = colocate`."""
     alone = setting_of_choice(case.clause, case.name) if case.unknown.typed in (None, "true") else None
     return None if alone is None else case.suggests(alone, alone, True, case.node is not None)
 
 
 def _by_word_or_value(case: Inside) -> Suggestion | None:
-    """The only setting of the clause that has this word and takes the value: `gpu = 50%` in `vllm` is `gpu_memory`."""
+    """Handle a word that only one setting of the clause contains, if it accepts the value: `gpu = 50%` in `vllm` is
+    `gpu_memory`.
+    """
     part = by_word_or_value(case.unknown, case.clause)
     return None if part is None else of_guess(case.unknown, part)
 
 
 def _with_the_clause_before(case: Inside) -> Suggestion | None:
-    """A part of a longer name, of which the clause or its choice is the beginning: `tp_size` in `vllm` is
+    """Handle a part of a longer name that begins with the clause or its choice: `tp_size` in `vllm` is
     `vllm_tp_size`, and `alpha` in `method cpo` is `cpo_alpha`.
     """
     head = head_word(case.unknown, case.clause)
@@ -133,7 +135,7 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
 
 
 def _setting_of_a_source(case: Inside) -> Suggestion | None:
-    """A setting that stands with one data source: `take = 1000` in `data`."""
+    """Handle a setting that stands with one data source: `take = 1000` in `data`."""
     name, joined = case.name, case.joined
     if name not in schema.SOURCE_SETTINGS or (case.clause != "data" and f"data.{name}" in schema.BY_PATH):
         return None
@@ -141,8 +143,8 @@ def _setting_of_a_source(case: Inside) -> Suggestion | None:
 
 
 def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
-    """A name that is known only with the clause before it: `size` in `eval` is `eval_size`, and `delay` in `eval` is
-    the argument `eval_delay`.
+    """Handle a name that is known only with the clause before it: `size` in `eval` is `eval_size`, and `delay` in
+    `eval` is the argument `eval_delay`.
     """
     if case.rows:
         return None
@@ -155,27 +157,27 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
 
 
 def _too_general(case: Inside) -> Suggestion | None:
-    """A name that could mean anything: `type` in `save`."""
+    """Handle a name that could mean anything: `type` in `save`."""
     general = case.name in general_words() and case.name not in schema.CLAUSES
     own = general and meaning(case.name, case.clause, exact=True) is not None
     return case.says(settings_of(case.clause)) if general and not own else None
 
 
 def _singular(case: Inside) -> Suggestion | None:
-    """A setting of the clause without its plural: `beta = [0.9, 0.95]` in `optimizer` is `betas`."""
+    """Handle the singular of a plural setting of the clause: `beta = [0.9, 0.95]` in `optimizer` is `betas`."""
     path = f"{case.clause}.{case.name}"
     plural = case.node is not None and f"{path}s" in schema.BY_PATH and path not in schema.BY_PATH
     return of_guess(case.unknown, Meaning(f"{path}s", own=True)) if plural else None
 
 
 def _legal_nowhere(case: Inside) -> Suggestion | None:
-    """A name that is no setting, choice or clause of xpc: `evry` in `save`."""
+    """Handle a name that is no setting, choice or clause of xpc: `evry` in `save`."""
     legal = case.rows or case.name in schema.bare_choices() or case.name in schema.CLAUSES
     return None if legal else search(case.unknown)
 
 
 def _own_by_another_name(case: Inside) -> Suggestion | None:
-    """Another tool's name, or the singular, of a setting of this clause: `block_size` in `batch`."""
+    """Handle another tool's name, or the singular, of a setting of this clause: `block_size` in `batch`."""
     guess = meaning(case.name, case.clause)
     if guess is None or not is_in(guess.path, case.clause):
         return None
@@ -184,7 +186,7 @@ def _own_by_another_name(case: Inside) -> Suggestion | None:
 
 
 def _argument_of_the_trainer(case: Inside) -> Suggestion | None:
-    """A name that only a nested block has, and that the trainers also have: `max_length` is one of vLLM, too."""
+    """Handle an argument of the trainer that is also a setting of a nested block: `max_length`, which vLLM has, too."""
     exact = meaning(case.name, exact=True)
     deep = bool(case.rows) and all(row.inner and row.path.count(".") > 1 for row in case.rows)
     trainers = deep and exact is not None and exact.path not in [row.path for row in case.rows]
@@ -192,7 +194,7 @@ def _argument_of_the_trainer(case: Inside) -> Suggestion | None:
 
 
 def _clause_in_a_clause(case: Inside) -> Suggestion | None:
-    """A clause in another one: `save = 5` in `eval`."""
+    """Handle a clause inside another clause: `save = 5` in `eval`."""
     if case.name not in schema.CLAUSES:
         return None
     line = clause_line(case.name, case.unknown)
@@ -200,7 +202,7 @@ def _clause_in_a_clause(case: Inside) -> Suggestion | None:
 
 
 def _choice_of_another_clause(case: Inside) -> Suggestion | None:
-    """A choice of another clause: `bf16` in `optimizer` belongs to `precision`."""
+    """Handle a choice of another clause: `bf16` in `optimizer` belongs to `precision`."""
     path = schema.bare_choices().get(case.name)
     if path is None:
         return None
@@ -209,7 +211,7 @@ def _choice_of_another_clause(case: Inside) -> Suggestion | None:
 
 
 def _length_of_the_run(case: Inside) -> Suggestion | None:
-    """The length of the run: `epochs = 3` in `schedule` is `for 3 epochs`."""
+    """Handle the length of the run: `epochs = 3` in `schedule` is `for 3 epochs`."""
     if not case.rows[0].path.startswith("train."):
         return None
     form = f"for {value_of(case.rows[0], case.unknown)} {case.name}"
@@ -217,7 +219,7 @@ def _length_of_the_run(case: Inside) -> Suggestion | None:
 
 
 def _impossible_value(case: Inside) -> Suggestion | None:
-    """The only setting of this name cannot have the value: `rank = many` in `optimizer`."""
+    """Handle a value that the only setting of this name cannot have: `rank = many` in `optimizer`."""
     row = case.rows[0]
     if len(case.rows) > 1 or case.node is None or intended_value(row, case.unknown) is not None:
         return None
@@ -225,14 +227,14 @@ def _impossible_value(case: Inside) -> Suggestion | None:
 
 
 def _of_a_block_inside(case: Inside) -> Suggestion | None:
-    """The only setting of this name is in a block of this clause: `private` in `save` is `hub(private)`."""
+    """Handle a name that only a setting in a block of this clause has: `private` in `save` is `hub(private)`."""
     row = case.rows[0]
     alone = len(case.rows) == 1 and row.path.partition(".")[0] == case.clause
     return case.suggests(written(row, case.unknown), inside=True) if alone else None
 
 
 def _of_another_clause(case: Inside) -> Suggestion:
-    """A setting of other clauses: `lr = 1e-5` in `schedule` belongs to `optimizer`."""
+    """Handle a setting of other clauses: `lr = 1e-5` in `schedule` belongs to `optimizer`."""
     forms = [written(row, case.unknown) for row in case.rows]
     alone, first = len(forms) == 1, case.rows[0].path
     where = f"it belongs to `{first.partition('.')[0]}`: " if alone else ""

@@ -39,12 +39,12 @@ def outside(unknown: UnknownName) -> Suggestion:
 
 
 def _first_line_again(case: Case) -> Suggestion | None:
-    """`train` where it is no first line: `with train`."""
+    """Handle `train` that does not begin the first line: `with train`."""
     return Suggestion("XP101", "`train` is not a setting", help=HEADER) if case.name == "train" else None
 
 
 def _misspelt_train(case: Case) -> Suggestion | None:
-    """A first line whose verb is misspelt: `trian qwen2.5-3b on alpaca`."""
+    """Handle a first line whose verb is misspelt: `trian qwen2.5-3b on alpaca`."""
     unknown = case.unknown
     line = unknown.label.source.text[unknown.label.span.end :].partition("\n")[0].split()
     if not typo_of(case.name, ["train"]) or (line and line[1:2] != ["on"]):
@@ -53,31 +53,31 @@ def _misspelt_train(case: Case) -> Suggestion | None:
 
 
 def _another_verb(case: Case) -> Suggestion | None:
-    """A first line with another verb: `finetune qwen2.5-3b using "rows.jsonl"`."""
+    """Handle a first line with another verb: `finetune qwen2.5-3b using "rows.jsonl"`."""
     sentence = sentence_with_verb(case.unknown)
     return None if sentence is None else case.says(f"write `{sentence}`")
 
 
 def _misspelt_clause(case: Case) -> Suggestion | None:
-    """A clause whose name is misspelt: `eva { every = 100 }`."""
+    """Handle a clause whose name is misspelt: `eva { every = 100 }`."""
     head = misspelt_clause(case.unknown)
     return None if head is None else evolve(case.suggests(head, head, replaces_value=False), intended=(head,))
 
 
 def _setting_of_a_source(case: Case) -> Suggestion | None:
-    """A setting that stands with one data source: `take = 1000`."""
+    """Handle a setting that stands with one data source: `take = 1000`."""
     alone = case.name in schema.SOURCE_SETTINGS and f"data.{case.name}" not in schema.BY_PATH
     return of_source(case) if alone else None
 
 
 def _split_in_parts(case: Case) -> Suggestion | None:
-    """A split that is given in parts: `split = "98,2"` is `holdout=2%`."""
+    """Handle a split that is given in parts: `split = "98,2"` is `holdout=2%`."""
     share = holdout_share(case.unknown)
     return None if share is None else case.suggests(share, share)
 
 
 def _setting_of_a_clause(case: Case) -> Suggestion | None:
-    """A setting that is legal only in its clause: `rank = 16` is `lora(rank=16)`."""
+    """Handle a setting that is legal only in its clause: `rank = 16` is `lora(rank=16)`."""
     rows = sorted((row for row in schema.TABLE if row.name == case.name), key=lambda row: row.path.count("."))
     exact = meaning(case.name, exact=True)
     special = all(row.methods for row in rows)
@@ -102,7 +102,7 @@ def _refused_value(case: Case, row: Setting, message: str) -> Suggestion | None:
 
 
 def _choice_with_a_value(case: Case) -> Suggestion | None:
-    """A choice that stands alone, but has a value: `bf16 = true`, and `bf16.enabled` of deepspeed.json."""
+    """Handle a choice that stands alone, but has a value: `bf16 = true`, and `bf16.enabled` of deepspeed.json."""
     name = case.name.removesuffix(".enabled") if case.name in ("bf16.enabled", "fp16.enabled") else case.name
     path = schema.bare_choices().get(name)
     if path is None:

@@ -1,5 +1,5 @@
-"""Suggest what to write for an unknown name that its place does not explain: a setting that it probably stands for, an
-argument for `extra`, or that there is no equivalent.
+"""Suggest what to write for an unknown name if the steps of inside.py and outside.py gave no answer: a setting that the
+name probably stands for, an argument for `extra`, or to leave out a name that has no equivalent.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FILES = ("fsdp_", "zero_", "stage3_")
 
 
 def search(unknown: UnknownName) -> Suggestion:
-    """The suggestion for a name that its place does not explain, by the first of these steps that answers. The steps
-    after the guess see the setting that the name probably stands for.
+    """The suggestion for an unknown name, by the first of these steps that answers. Steps before the guess use only the
+    name and its value; later steps also use the guessed setting.
     """
     before_the_guess = (_target, _capital_letters, _base_file, _with_advice, _refused_value)
     found = first_answer(Case(unknown), before_the_guess)
@@ -49,7 +49,7 @@ def _by_guess(case: Case) -> Suggestion:
 
 
 def _target(case: Case) -> Suggestion | None:
-    """The name of a stack outside of clauses: `trl-0.24` is `target=trl-0.24`."""
+    """Handle the name of a stack outside of clauses: `trl-0.24` is `target=trl-0.24`."""
     if case.clause or case.name not in stacks.names():
         return None
     form = f"target={case.name}"
@@ -57,7 +57,7 @@ def _target(case: Case) -> Suggestion | None:
 
 
 def _capital_letters(case: Case) -> Suggestion | None:
-    """A legal name with capital letters: `BF16` is `bf16`."""
+    """Handle a legal name with capital letters: `BF16` is `bf16`."""
     lower = case.name.lower()
     legal = [*(one for one in schema.CLAUSES if one != "train"), *schema.outer_names(), *schema.bare_choices()]
     if case.clause or lower == case.name or lower not in legal:
@@ -66,38 +66,38 @@ def _capital_letters(case: Case) -> Suggestion | None:
 
 
 def _base_file(case: Case) -> Suggestion | None:
-    """Another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`."""
+    """Handle another tool's word for `extends`: `import "base.xp"`, `include "base.xp"`."""
     base = not case.clause and case.typed.endswith('.xp"')
     return case.says(f"write `extends {case.typed}`, above the sentence and all clauses") if base else None
 
 
 def _with_advice(case: Case) -> Suggestion | None:
-    """A name with advice of its own, alone or with its value: `offload_optimizer_device = nvme`."""
+    """Handle a name with advice of its own, alone or with its value: `offload_optimizer_device = nvme`."""
     advised = advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)
     return None if advised is None else case.says(advised)
 
 
 def _refused_value(case: Case) -> Suggestion | None:
-    """A value of the name that has no equivalent: `algorithm = ppo`."""
+    """Handle a value of the name that has no equivalent: `algorithm = ppo`."""
     named = f"{case.name} {case.typed}"
     return without_equivalent(case.message, named, loosely=False) if case.typed else None
 
 
 def _one_of(unknown: UnknownName, near: list[Meaning]) -> Suggestion:
-    """Several settings that one typing mistake explains: `bata` may be `data` or `batch`."""
+    """Suggest several settings that one typing mistake explains: `bata` may be `data` or `batch`."""
     names = [one.value or one.path.rpartition(".")[2] for one in near]
     found = Case(unknown).says(f"write {either(names)}")
     return evolve(found, intended=tuple(one.path for one in near))
 
 
 def _refused_word(case: Case) -> Suggestion | None:
-    """A name without an equivalent that resembles a setting by a synonym: `iters` of `eval_iters` means `steps`."""
+    """Handle a name without an equivalent that resembles a setting only by a synonym, such as `iters` for `steps`."""
     synonym = case.guess is not None and case.exact and case.guess.likeness < 1.0
     return without_equivalent(case.message, case.name, loosely=False) if synonym else None
 
 
 def _of_a_library(case: Case) -> Suggestion | None:
-    """A name without an equivalent, or an argument for `extra`, unless the name is one of xpc: `ddp_timeout`."""
+    """Handle a name without an equivalent, or an argument for `extra`, unless the name is one of xpc: `ddp_timeout`."""
     guess, name, message = case.guess, case.name, case.message
     if guess is not None and case.exact and guess.own:
         return None
@@ -118,20 +118,20 @@ def _is_unclear_path(case: Case) -> bool:
 
 
 def _key_of_a_component(case: Case) -> Suggestion | None:
-    """A key whose component decides the clause: `validation_ds.micro_batch_size` is `eval.micro`."""
+    """Handle a key whose component decides the clause: `validation_ds.micro_batch_size` is `eval.micro`."""
     guess = by_parent(case.name) if _is_unclear_path(case) else None
     return None if guess is None else of_guess(case.unknown, guess)
 
 
 def _switch_of_a_tracker(case: Case) -> Suggestion | None:
-    """A key in a tracker's block of deepspeed.json: `wandb.enabled` is `track=wandb`."""
+    """Handle a key in a tracker's block of deepspeed.json: `wandb.enabled` is `track=wandb`."""
     tracker = case.name.partition(".")[0]
     known = _is_unclear_path(case) and tracker in schema.BY_PATH["track"].choices
     return case.suggests(f"track={tracker}") if known else None
 
 
 def _switch_of_a_block(case: Case) -> Suggestion | None:
-    """A switch that turns a block on: `flops_profiler.enabled` has the answer of `flops_profiler`."""
+    """Handle a switch that turns a block on: `flops_profiler.enabled` has the answer of `flops_profiler`."""
     block, _, switch = case.name.rpartition(".")
     if not _is_unclear_path(case) or switch not in ("enabled", "enable"):
         return None
@@ -139,12 +139,12 @@ def _switch_of_a_block(case: Case) -> Suggestion | None:
 
 
 def _key_of_evaluation(case: Case) -> Suggestion | None:
-    """A key about evaluation, which stands for no setting of the training: `validation_ds.global_batch_size`."""
+    """Handle a key about evaluation, which means no setting of the training: `validation_ds.global_batch_size`."""
     return case.says(settings_of("eval")) if _is_unclear_path(case) and of_evaluation(case.name) else None
 
 
 def _last_part(case: Case) -> Suggestion | None:
-    """A path whose end is known: `trainer.nnodes` has the answer of `nnodes`."""
+    """Handle a path whose end is known: `trainer.nnodes` has the answer of `nnodes`."""
     if not _is_unclear_path(case):
         return None
     part = by_last_part(case.unknown) or _similar_last_word(case.unknown)
@@ -158,7 +158,7 @@ def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
 
 
 def _model_or_data(case: Case) -> Suggestion | None:
-    """A model or data by its value: `policy_checkpoint = "me/model"` belongs to the first line."""
+    """Handle a name whose value is a model or a dataset: `policy_checkpoint = "me/model"` belongs to the first line."""
     form = None if case.exact else named_by_value(case.unknown)
     return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
 
@@ -170,7 +170,7 @@ def _without_general_guess(case: Case) -> Case:
 
 
 def _misspelt_other_name(case: Case) -> Suggestion | None:
-    """A misspelt argument for `extra`, or name without an equivalent: `ddp_timout`."""
+    """Handle a misspelt argument for `extra`, or name without an equivalent: `ddp_timout`."""
     guess = case.guess
     other, likeness = (None, 0.0) if case.exact else nearest_other_name(case.name)
     of_file = guess is not None and guess.path == "strategy" and case.name.startswith(FILES)
@@ -185,7 +185,7 @@ def _misspelt_other_name(case: Case) -> Suggestion | None:
 
 
 def _loss_of_a_method(case: Case) -> Suggestion | None:
-    """A loss of some methods: `dapo` is `loss=dapo`, which `method grpo` reads."""
+    """Handle a loss of some methods: `dapo` is `loss=dapo`, which `method grpo` reads."""
     methods = methods_with(case.name)
     if not methods or (case.exact and case.guess is not None and case.guess.path != "method"):
         return None
@@ -193,11 +193,11 @@ def _loss_of_a_method(case: Case) -> Suggestion | None:
 
 
 def _guessed_setting(case: Case) -> Suggestion | None:
-    """The setting that the name probably stands for: `every` for `evry` in `save`."""
+    """Suggest the setting that the name probably stands for: `every` for `evry` in `save`."""
     return None if case.guess is None else of_guess(case.unknown, case.guess)
 
 
 def _nothing_near(case: Case) -> Suggestion:
-    """The settings with a word of the name (`zero_bucket`), or all settings of the clause."""
+    """Suggest the settings that share a word with the name (`zero_bucket`), or list all settings of the clause."""
     shared = with_shared_word(case.name, case.unknown.clause)
     return case.says(f"write {either(shared)}" if shared else settings_of(case.clause))

@@ -97,7 +97,9 @@ class Guessed(Case):
 
 
 def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
-    """A name for a part of the first line (`num_epochs`), of a data source (`subset`), or for a clause (`evals`)."""
+    """Handle a name that means a part of the first line (`num_epochs`), a part of a data source (`subset`), or a clause
+    (`evals`).
+    """
     form = sentence(case.unknown, guess, row)
     if guess.path.startswith("data."):
         return case.says(f"write `{form}`{_at_a_source(case.clause)}", f"did you mean `{form}`?")
@@ -114,47 +116,49 @@ def of_source(case: Case) -> Suggestion:
 
 
 def _at_a_source(clause: str) -> str:
-    """Where a setting of a source stands, for a name in `clause`."""
+    """The end of a help text: where to write a setting of a single source. The unknown name is in `clause`."""
     return " for each source" if clause == "data" else " in the `data` block, for each source"
 
 
 def _named_repository(case: Guessed) -> Meaning | None:
-    """A repository as the value of a flag: `push_to_hub = "me/model"` means `hub.name`."""
+    """The setting for a repository as the value of a flag: `push_to_hub = "me/model"` means `hub.name`."""
     path = f"{case.row.path}.name"
     return Meaning(path, own=True) if case.row.kind is FLAG and "/" in case.typed and path in schema.BY_PATH else None
 
 
 def _hub_switch(case: Guessed) -> Meaning | None:
-    """A switch in the place of a repository: `push = true` means the setting `hub`, and no repository called "true"."""
+    """The setting for a switch in the place of a repository: `push = true` means the setting `hub`, and not a
+    repository called "true".
+    """
     switch = case.row.path == "save.hub.name" and case.text in ("true", "false")
     return Meaning("save.hub", case.text, own=True) if switch else None
 
 
 def _four_bits(case: Guessed) -> Meaning | None:
-    """A type of four bits: `quantize = bnb.nf4` means `qlora`."""
+    """The setting for a type of four bits: `quantize = bnb.nf4` means `qlora`."""
     return Meaning("qlora", "true") if case.row.path == "lora.bits" and FOUR_BITS.search(case.text) else None
 
 
 def _saved_adapter(case: Guessed) -> Meaning | None:
-    """A folder in the place of a type of adapter: `adapter = "out/first"` means `lora(from=...)`."""
+    """The setting for a folder in the place of a type of adapter: `adapter = "out/first"` means `lora(from=...)`."""
     folder = isinstance(case.node, String) and "/" in case.node.value
     return Meaning("lora.from", own=True) if folder and case.row.path in schema.ADAPTERS else None
 
 
 def _share_of_rows(case: Guessed) -> Meaning | None:
-    """A number in the place of a split: `dev_split = 0.05` means `holdout`."""
+    """The setting for a number in the place of a split: `dev_split = 0.05` means `holdout`."""
     share = case.row.path == "eval.split" and isinstance(case.node, Number)
     return Meaning("data.holdout", own=True) if share else None
 
 
 def _length_in_tokens(case: Guessed) -> Meaning | None:
-    """A number in the place of a column: `ctx = 4096` means `seq`."""
+    """The setting for a number in the place of a column: `ctx = 4096` means `seq`."""
     length = case.row.path == "data.context" and isinstance(case.node, Number)
     return Meaning("batch.seq", own=True) if length else None
 
 
 def _loss_of_a_method(case: Guessed) -> Suggestion | None:
-    """A loss that only other methods have: `loss_type = dapo`."""
+    """Handle a loss that only other methods have: `loss_type = dapo`."""
     methods = methods_with(case.text) if case.row.path == "method.loss" else []
     if not methods or "sft" in methods:
         return None
@@ -163,7 +167,7 @@ def _loss_of_a_method(case: Guessed) -> Suggestion | None:
 
 
 def _number_of_gpus(case: Guessed) -> Suggestion | None:
-    """GPUs without their name: `n_gpus = 8` is `hardware 8 x GPU`."""
+    """Handle GPUs without their name: `n_gpus = 8` is `hardware 8 x GPU`."""
     node = case.node
     if case.row.path != "hardware" or case.guess.value == "cpu" or not (node is None or isinstance(node, Number)):
         return None
@@ -173,7 +177,7 @@ def _number_of_gpus(case: Guessed) -> Suggestion | None:
 
 
 def _clause_as_a_call(case: Guessed) -> Suggestion | None:
-    """A choice with settings after it: `optim adam(lr=1e-5)` is `optimizer adamw(lr=1e-5)`."""
+    """Handle a choice with settings after it: `optim adam(lr=1e-5)` is `optimizer adamw(lr=1e-5)`."""
     row, node = case.row, case.node
     if case.clause or not isinstance(node, Call) or not row.head or not row.choices:
         return None
@@ -183,27 +187,27 @@ def _clause_as_a_call(case: Guessed) -> Suggestion | None:
 
 
 def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
-    """A flag with one of its own flags: `hubb(private)`."""
+    """Handle a flag with one of its own flags: `hubb(private)`."""
     row, node = case.row, case.node
     inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
     return case.suggests(row.name, row.name, bool(case.clause), replaces_value=False) if inner else None
 
 
 def _other_beta(case: Guessed) -> Suggestion | None:
-    """The second of two betas, which the suggestion for the first one contains: `beta2 = 0.95`."""
+    """Handle the second of two betas, which the suggestion for the first one contains: `beta2 = 0.95`."""
     both = case.betas if case.value and "2" in case.name else None
     help = f"leave `{case.name}` out: `betas = {both}` sets both"
     return None if both is None else case.says(help, "did you mean `betas`?")
 
 
 def _done_anyway(case: Guessed) -> Suggestion | None:
-    """A value that need not be written: `resume_from_checkpoint = auto`."""
+    """Handle a value that need not be written: `resume_from_checkpoint = auto`."""
     advised = None if case.node is None else ALREADY.get((case.row.path, case.value or ""))
     return None if advised is None else case.says(advised)
 
 
 def _kind_of_rows(case: Guessed) -> Suggestion | None:
-    """A switch whose setting depends on the rows, which are not read yet: `train_on_inputs = false`."""
+    """Handle a switch whose setting depends on the rows, which are not read yet: `train_on_inputs = false`."""
     row, on = case.row, (case.value or "true") == "true"
     if row.path != "method.completion_only" or not on or case.name in (row.name, *row.args):
         return None
@@ -212,38 +216,38 @@ def _kind_of_rows(case: Guessed) -> Suggestion | None:
 
 
 def _impossible_value(case: Guessed) -> Suggestion | None:
-    """A value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
+    """Handle a value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
         return None
     return _first_line(case) or wrong_value(case.row, case.unknown, case.message)
 
 
 def _first_line(case: Case) -> Suggestion | None:
-    """A model or data by its value: `base = "me/model"` belongs to the first line."""
+    """Handle a name whose value is a model or a dataset: `base = "me/model"` belongs to the first line."""
     form = named_by_value(case.unknown)
     return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
 
 
 def _no_column(case: Guessed) -> Suggestion | None:
-    """A dataset in the place of a column: `prompt_data = org/name`."""
+    """Handle a dataset in the place of a column: `prompt_data = org/name`."""
     return _first_line(case) if "/" in case.text and case.row.kind.name == "name" else None
 
 
 def _adapter_as_a_value(case: Guessed) -> Suggestion | None:
-    """An adapter by its name: `peft = lora` is `lora`."""
+    """Handle the name of an adapter as a value: `peft = lora` is `lora`."""
     name = case.typed.strip('"')
     adapter = case.row.path in schema.ADAPTERS and case.value == "true" and name in schema.ADAPTERS
     return case.suggests(name, name) if adapter else None
 
 
 def _clause_itself(case: Guessed) -> Suggestion | None:
-    """The choice of the clause in its own block: it stands on the line of the clause, before the block."""
+    """Handle a choice of a clause that is written inside the clause's block, instead of before the block."""
     own = case.guess.path == case.clause
     return case.suggests(f"{case.row.name} {case.value or example(case.row)}", inside=True) if own else None
 
 
 def _of_another_method(case: Guessed) -> Suggestion | None:
-    """A setting that `method sft` does not read: `num_generations = 8`."""
+    """Handle a setting that `method sft` does not read: `num_generations = 8`."""
     row = case.row
     if case.clause or not row.methods or "sft" in row.methods or row.path.startswith("method.rewards"):
         return None
@@ -252,7 +256,7 @@ def _of_another_method(case: Guessed) -> Suggestion | None:
 
 
 def _in_the_clause(case: Guessed) -> Suggestion | None:
-    """A setting of the clause that contains the name: `evry = 100` in `save` is `every`."""
+    """Handle a setting of the clause that contains the name: `evry = 100` in `save` is `every`."""
     if not case.clause or not is_in(case.guess.path, case.clause):
         return None
     form = case.row.name if case.kept else f"{case.row.name} = {case.value}"
@@ -260,7 +264,7 @@ def _in_the_clause(case: Guessed) -> Suggestion | None:
 
 
 def _alone(case: Guessed) -> Suggestion | None:
-    """A name that is replaced without its value: `gradient_accumulation = 8` is `accum`."""
+    """Handle a name that is replaced without its value: `gradient_accumulation = 8` is `accum`."""
     row = case.row
     if case.clause or row.inner or case.guess.value:
         return None
@@ -270,8 +274,8 @@ def _alone(case: Guessed) -> Suggestion | None:
 
 
 def _with_its_value(case: Guessed) -> Suggestion:
-    """The setting with its value: `warmup_ratio = 0.1` is `schedule(warmup=10%)`. A value that neither the user nor the
-    name states is not inserted.
+    """Suggest the setting with its value: `warmup_ratio = 0.1` is `schedule(warmup=10%)`. A value that neither the user
+    nor the name states is not inserted.
     """
     row, value, guess = case.row, case.value, case.guess
     alone = value if value == guess.value and row.bare and value in row.choices else None

@@ -49,11 +49,11 @@ def attribute(machine: Machine, value: object, name: str, node: ast.AST) -> obje
     if isinstance(value, Object):
         return _part(machine, value, name, node)
     if isinstance(value, Unknown):
-        if name in ("open", "read_text"):  # the name of the file is unknown
+        if name in ("open", "read_text"):  # record that the script reads a file with an unknown name
             machine.calls.append(Object("open", [Argument(value, value.location)], {}, machine.location(node)))
         return Unknown(value.why, value.location, value.hidden)
     if isinstance(value, Function) and name in ("remote", "local", "spawn"):
-        return value  # Modal and Ray run the function elsewhere
+        return value  # `f.remote()` of Modal and Ray calls `f` on another machine
     if isinstance(value, str) and name in functions.PATH_PARTS:
         return functions.PATH_PARTS[name](value)
     if isinstance(value, Text | Column) and name in ("strip", "rstrip", "lstrip"):

@@ -29,8 +29,8 @@ REQUIRED = Name("<required>")
 
 @record
 class Option:
-    """A parameter of such a function: the names of its option, its default, and its type as an annotation. If it has no
-    option, it is a word of the command.
+    """A parameter of a function that typer or click calls: the names of its option, its default, and its type as an
+    annotation. Without an option, its value is a positional word of the command.
     """
 
     parameter: str

@@ -166,7 +166,7 @@ def _comprehended(machine: Machine, node: ast.AST, parts: list[ast.expr]) -> obj
         return iterable  # the names of the fields of a class: `{one.name for one in fields(SFTConfig)}`
     items = functions.iterated(iterable)
     if isinstance(iterable, Unset) and len(parts) == 1:
-        # the iterable is unset, which is taken to be empty, so the comprehension selects nothing
+        # an unset environment variable is taken to be empty, and so is the result
         return iterable
     if items is None:
         hidden = iterable.hidden if isinstance(iterable, Unknown) else iterable

@@ -134,8 +134,8 @@ is that of the original model.
 
 
 def ships_template(value: object) -> bool | None:
-    """For the value of `tokenizer.chat_template`: whether the tokenizer has a chat template. None for other values, and
-    if the tokenizer's model is not registered.
+    """Whether the tokenizer has a chat template, if `value` is its attribute `tokenizer.chat_template`. None for other
+    values, and if the tokenizer's model is not registered.
     """
     if not isinstance(value, Object) or value.last not in ("chat_template", "get_chat_template"):
         return None
@@ -239,7 +239,7 @@ def contains(left: object, right: object, positive: bool, names: frozenset[str] 
     if (isinstance(right, dict) and isinstance(left, str | int)) or (isinstance(left, str) and isinstance(right, str)):
         found = left in right
     elif isinstance(left, str) and is_signature(right):
-        # a script tests this to support several versions of a library, or to pick the fields of one class from a dict
+        # such a test supports several versions of a library, or picks the fields of a class from a dict
         found = left not in REPLACED and (names is None or left in names)
     elif isinstance(left, (*Scalar, Name)) and isinstance(right, list | tuple):
         if not all(isinstance(one, (*Scalar, Name)) for one in right):

@@ -253,7 +253,7 @@ def _compared(op: ast.cmpop, left: object, right: object) -> bool | None:
             if template is not None:
                 return template is not isinstance(op, ast.Is | ast.Eq)
             if isinstance(other, Object) and not functions.is_made(other):
-                # whether such an object is None is unknown: `tokenizer.pad_token is None`
+                # an attribute of a library's object may be None: `tokenizer.pad_token is None`
                 return None
             same = other is None
         elif isinstance(left, bool) and isinstance(right, bool):

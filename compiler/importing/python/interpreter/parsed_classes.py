@@ -162,7 +162,7 @@ def _filled(machine: Machine, kind: object, node: ast.AST, names: frozenset[str]
 
 
 def _required(made: Instance) -> None:
-    """Say of each field without a value how a user can give it."""
+    """Make each field without a value unknown, with a reason that says how a user can give the value."""
     for name, value in {**dict.fromkeys(made.kind.required), **made.attributes}.items():
         unset = isinstance(value, Unknown) and value.why == NO_DEFAULT
         if unset or name not in made.attributes:
@@ -209,10 +209,10 @@ def argument_names() -> frozenset[str]:
 
 
 def _words(machine: Machine, kind: Class | Name, names: frozenset[str]) -> dict[str, Argument]:
-    """The command's arguments that a class has.
+    """The arguments of the command that set fields of the class `kind`, by field.
 
-    `names` are the arguments of all classes of the parser: argparse also accepts an abbreviation if it fits one name
-    only.
+    `names` are the arguments of all classes of the parser. Like argparse, this function accepts an abbreviation if it
+    fits only one of these names.
     """
     own = _fields(kind)
     if machine.command is None:

@@ -23,7 +23,7 @@ ROWS = "<rows>"
 
 
 def source_of(value: object, depth: int = 0) -> object:
-    """The file or data set of a row, or of a value that is made of a row's columns; None for other values."""
+    """The file or dataset of a row, or of a value that is made of a row's columns; None for other values."""
     if isinstance(value, Row | Column):
         return value.source
     if depth > DEPTH:

@@ -281,7 +281,7 @@ def library(
             return value
     receiver = function.receiver if isinstance(function, Object) else None
     if isinstance(function, Object) and (receiver is None or path.endswith("[]")):
-        path, receiver = f"{path}()", function  # the call is one of an object, such as `tokenizer(text)`
+        path, receiver = f"{path}()", function  # an object is called, as in `tokenizer(text)`
     if isinstance(receiver, Object) and receiver.path == "<line>" and path.endswith(("strip", "decode")):
         return receiver
     made = Object(path, positional, keywords, machine.location(node), receiver)
