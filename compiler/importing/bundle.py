@@ -24,7 +24,9 @@ DIGEST = re.compile(r"-[0-9a-f]{8}(?=\.\w+$)")
 Reader = Callable[[str], bytes | None]
 """A function that returns a file of the bundle's folder, or None if it does not exist."""
 Copy = tuple[str, str, str | None]
-"""A data file of a bundle: its name there, the path in the spec, and its name in a folder of data, otherwise None."""
+"""A data file of a bundle: its name in the bundle, and the path of its source in the spec. If the source is a folder,
+the third part is the file's name in the folder; otherwise None.
+"""
 
 
 def bundle(name: str, read: Reader, overrides: Overrides) -> Draft:

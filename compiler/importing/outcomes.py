@@ -7,7 +7,7 @@ from xpc.grammar.record import record
 
 MAPPED, EXTRA, IRRELEVANT, RESERVED, ERROR = "mapped", "extra", "irrelevant", "reserved", "error"
 UNDECIDED = "undecided"
-"""What becomes of an imported key.
+"""The ways in which an imported key is handled.
 
 - MAPPED: it becomes a setting
 - EXTRA: it is kept under `extra`

@@ -16,7 +16,7 @@ ATTENTION = {
     "eager": "eager",
     "flex": "flex_attention",
 }
-"""From xpc's names of attention implementations to transformers' names."""
+"""transformers' name for each of xpc's attention implementations."""
 
 
 def distributed_type(spec: Spec) -> str:

@@ -26,8 +26,8 @@ USUALLY_ELSEWHERE: tuple[Path, ...] = (
     "batch.gbs", "batch.seq", "data.holdout", "eval.data", "eval.split", "hardware", "method", "model.chat_template",
     "precision",
 )  # fmt: skip
-"""Settings that a spec without a sentence may leave to the specs that extend it. If such a spec does not write one of
-them, findings of the rules that read it are dropped.
+"""Settings that a base (a spec without a first line `train ...`) may leave to the specs that extend it. If a base does
+not state one of these settings, findings of the rules that read the setting are dropped.
 """
 
 

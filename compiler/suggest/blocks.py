@@ -66,7 +66,7 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
 
 
 IN_A_NODE = 8
-"""The number of GPUs that a node usually has at most."""
+"""The largest usual number of GPUs in a node."""
 YOUR_GPU = "with the name of your GPU: `xpc list gpus` prints the names"
 NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"

@@ -66,7 +66,7 @@ NOUNS = {
     "steps_or_share": ("step", "of the run"),
     "every": ("step", "of the run"),
 }
-"""For each type of setting, two texts: what a count counts, and what a share is a share of."""
+"""Words for messages, by the type of the setting: the unit of a count, and the whole that a share is a part of."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")

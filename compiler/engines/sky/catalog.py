@@ -9,8 +9,8 @@ BUCKETS = ("s3://", "gs://", "r2://", "cos://", "oci://", "nebius://", "cw://", 
 
 
 def gpu_names() -> dict[str, str]:
-    """From the registry's names of GPUs to SkyPilot's names, read from `gpus.json`. GPUs that SkyPilot does not know
-    are left out.
+    """SkyPilot's name for each GPU of the registry, by the registry's name, from `gpus.json`. GPUs that SkyPilot does
+    not know are left out.
 
     Source: SkyPilot's catalog v8 (`common/accelerators.csv`) and, for GPUs that no cloud lists,
     `sky/utils/gpu_names.py` of 0.14.1.

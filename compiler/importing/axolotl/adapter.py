@@ -13,13 +13,13 @@ BEYOND = ("lm_head", "embed_tokens", "embed_out", "wte", "wpe", "output", "embed
 """Modules that are not among the layers of `lora_target_linear`, but can be added to them by `lora_target_modules`."""
 READ = ("lora_model_dir", "lora_r", "lora_alpha", "lora_dropout", "lora_target_linear", "lora_target_modules",
         "peft_init_lora_weights")  # fmt: skip
-"""Keys of an adapter that are not simply a setting."""
+"""Keys about adapters that functions of this module import one by one. ADAPTER_OPTIONS lists the simple ones."""
 ADAPTER_OPTIONS = {
     "peft_use_rslora": "lora.rslora", "peft_use_dora": "lora.dora", "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters", "loraplus_lr_ratio": "lora.lr_ratio",
     "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""The settings that further keys about adapters become. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
+"""The setting for each further key about adapters. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
 because the learning rate of the embeddings is only legal with the ratio.
 """
 

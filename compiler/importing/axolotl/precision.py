@@ -14,8 +14,8 @@ from xpc.compiler.importing.text.entries import Entries, boolean
 def precision(draft: Draft, named: Entries) -> None:
     """Set the precision and the dtype of the weights.
 
-    If the file has none of the keys, `bf16` is auto. `fp16: true` overrides this default. `bfloat16` and `float16` mean
-    weights in that dtype, without loss scaling.
+    A file without any of the keys means `bf16: auto`, axolotl's default. `fp16: true` overrides `bf16: auto`.
+    `bfloat16` and `float16` mean weights in that dtype, without loss scaling.
     """
     keys = ("bf16", "fp16", "bfloat16", "float16")
     given = {key: named[key] for key in keys if key in named}

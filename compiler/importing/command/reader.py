@@ -122,9 +122,10 @@ def _draft(line: Line, overrides: Overrides) -> Draft:
 
 @record
 class Given:
-    """A command and its arguments by key (`entries`), with those of the configuration file that it names (`config`).
+    """A parsed command (`line`) with all of its arguments by name (`entries`), and its positional words (`rest`).
 
-    `inside` are the keys of this file; None if there is no such file. `rest` are the words that have no key.
+    `config` is the argument that names a configuration file, and `inside` the keys of this file; both may be None.
+    `entries` contains these keys, too.
     """
 
     line: Line
@@ -135,7 +136,7 @@ class Given:
 
 
 def _given(line: Line, overrides: Overrides) -> Given:
-    """Read the configuration file of a command, named by `--config` or by its only word without a key."""
+    """Read the configuration file of a command, named by `--config` or by its only positional word."""
     entries, rest = dict(line.arguments), line.rest
     config = entries.pop("config", None)
     empty = tuple(one for one in rest if re.fullmatch(r"\$\{?\d+\}?", one.text))

@@ -13,7 +13,7 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""The settings that further keys about adapters become. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
+"""The setting for each further key about adapters. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
 because the learning rate of the embeddings is only legal with the ratio.
 """
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")

@@ -48,7 +48,7 @@ class Data:
     """Whether the script removes columns."""
     length: Argument | None = None
     end: str = ""
-    """What the script puts after the tokens of an answer. Empty unless the script puts the tokens together itself."""
+    """What the script appends to the tokens of an answer, as in `MappedColumns.end`."""
     columns: dict[str, object] = field(factory=dict)
     made: dict[str, Location] = field(factory=dict)
     problems: list[tuple[Object, str, str]] = field(factory=list)

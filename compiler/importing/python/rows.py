@@ -60,8 +60,8 @@ class MappedColumns:
     length: Argument | None = None
     """The tokenizer's `max_length`, if it truncates."""
     end: str = ""
-    """What the script puts after the tokens of an answer, if it puts them together itself: the name of the tokenizer's
-    token, or `nothing`.
+    """If the script builds the rows of tokens itself, the name of the tokenizer's token that it appends to an answer, or
+    `nothing`.
     """
 
 

@@ -25,7 +25,9 @@ DEFAULTS: dict[str, object] = {
     "seed": 3407,
     "logging_steps": 1,
 }
-"""Source: `replacements` in unsloth/models/rl.py, from Unsloth 2025.2. From May 2026 the weight decay is 0.001."""
+"""Unsloth's defaults for all trainers, from Unsloth 2025.2 on (`replacements` in unsloth/models/rl.py). Since May 2026,
+the weight decay is 0.001.
+"""
 GROUPED: dict[str, object] = {"num_generations": 8}
 SINCE_0_19: dict[str, object] = {"beta": 0.001, "loss_type": "bnpo"}
 """Defaults of GRPO that TRL changed in 0.19 and Unsloth did not follow."""
@@ -33,9 +35,9 @@ REPLACED: dict[str, dict[str, object]] = {
     "dapo": {"mask_truncated_completions": True, "epsilon_high": 0.28},
     "dr_grpo": {"scale_rewards": False},
 }
-"""Arguments of GRPO that Unsloth sets for a loss, whatever the script says."""
+"""For each loss, arguments of GRPO that Unsloth always sets, even if the script sets another value."""
 INSTEAD = {"warmup_ratio": "warmup_steps"}
-"""Arguments in whose presence Unsloth's default has no effect."""
+"""For a default of Unsloth, the argument that replaces it: a script that sets `warmup_steps` has no `warmup_ratio`."""
 
 
 def write(entries: Entries, draft: Draft, trainer: Object, packages: Iterable[str]) -> None:

@@ -21,7 +21,7 @@ PART = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 EXECUTED = ("code_eval_test_batch_size", "code_eval_scoring_mode", "parallel_code_exec_per_proc",
             "code_provider", "e2b_router_url", "morph_router_url", "piston_endpoints", "ioi_provider",
             "dataset_prompt_template")  # fmt: skip
-"""Arguments of Open-R1's reward functions that execute code, which the runtime does not have."""
+"""Arguments of those reward functions of Open-R1 that execute generated code. The runtime has no such rewards."""
 SCALED = {"true": "group", "false": "none", "group": "group", "batch": "batch", "none": "none"}
 
 

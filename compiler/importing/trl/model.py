@@ -50,8 +50,8 @@ hub's owner `checkpoints`.
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """A Hub name unchanged, a local path in quotes. None, after reporting an error, for an empty name or one with a
-    `$`.
+    """The name of a model or tokenizer as a spec writes it: a Hub name unchanged, a local path in quotes. None, after
+    reporting an error, for an empty name or one with a `$`.
     """
     name = text(entry)
     if not name:

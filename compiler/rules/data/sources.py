@@ -281,8 +281,9 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
-    """Evaluation rows should not be trained on. The same file, a copy of it, and rows of a local file that another
-    local file also has are found, in any order. If less than 1 % of the evaluation rows are so, this is a note.
+    """Evaluation rows should not be trained on. xpc finds a file that is used for both, a copy of such a file, and rows
+    that a local evaluation file shares with a local training file, in any order. If less than 1 % of the rows are
+    shared, the finding is a note.
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
@@ -325,8 +326,8 @@ def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
 
 
 def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Finding]:
-    """A finding if an evaluation file has rows that a training file has, too. Files of which only a part is read are
-    not compared.
+    """A finding if an evaluation file shares rows with a training file. A file is not compared if the run reads only a
+    part of it.
     """
     # imported only here, because most specs have no evaluation data
     from xpc.compiler.data import rows

@@ -218,7 +218,8 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 @rule("XP519", "prompt-in-the-answer", "warning")
 def prompt_in_the_answer(spec: Spec) -> Iterator[Finding]:
     """An answer should not begin with its complete prompt. The trainer puts the answer after the prompt, so such rows
-    contain the prompt twice. Only texts are compared, and only if at least half of the rows are so.
+    contain the prompt twice. Only texts are compared. The rule applies if at least half of the rows
+    begin in this way.
 
     Why it is bad: the model learns to repeat each question before it answers.
 
@@ -261,9 +262,10 @@ FEW_DAMAGED = 0.01
 
 @rule("XP178", "damaged-text", "warning")
 def damaged_text(spec: Spec) -> Iterator[Finding]:
-    """Texts should not show how their file was made: UTF-8 that was decoded by another encoding, such as `Ã©` for `é`,
-    HTML entities in a text without tags, a backslash and an n in place of newlines, and U+FFFD for lost characters. If
-    less than 1 % of the rows are so, this is a note.
+    """Texts should not be damaged by the way in which their file was made. xpc looks for UTF-8 that was decoded by
+    another encoding, such as `Ã©` for `é`, for HTML entities in a text without tags, for a backslash and an n in place
+    of newlines, and for U+FFFD, which stands for lost characters. If less than 1 % of the rows are damaged, the finding
+    is a note.
 
     Why it is bad: the model learns to write such texts.
 

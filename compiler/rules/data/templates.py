@@ -33,13 +33,15 @@ def _owner(spec: Spec) -> str:
 @rule("XP528", "no-generation-prompt", "warning")
 def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
     """For grpo, rloo and distill, the chat template should end a prompt with the beginning of an answer, such as
-    `<|im_start|>assistant`, if `add_generation_prompt` is true. The template of a file, or of a local model, is
-    searched for this name. A template that writes nothing before an answer needs no generation prompt.
+    `<|im_start|>assistant`, if `add_generation_prompt` is true. xpc searches for `add_generation_prompt` in a
+    template that is a file or belongs to a local model. A template that writes nothing before an answer needs no
+    generation prompt.
 
-    Why it is bad: the prompt ends with the user's turn, and the model continues it. The completions are then no
-    answers, and the rewards judge texts of another kind than those that the trained model will write.
+    Why it is bad: the prompt ends with the user's turn, and the model continues this turn instead of answering. So the
+    rewards judge texts of another kind than those that the trained model will write.
 
-    Without this rule: launch.sh renders a prompt and an answer, and stops if the prompt ends without the beginning.
+    Without this rule: launch.sh renders a prompt and an answer, and stops if the prompt does not end with the beginning
+    of the answer.
 
     Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`); confirmed by running it.
     """
@@ -61,8 +63,9 @@ def no_generation_prompt(spec: Spec) -> Iterator[Finding]:
 @rule("XP529", "template-changes", "warning")
 def template_changes(spec: Spec) -> Iterator[Finding]:
     """A chat template should write the same text each time. A date (`strftime_now`) changes from day to day, and a
-    value by chance (`| random`, `lipsum()`) at each rendering. The template of the spec, or of a local model, is
-    searched for such calls. An argument with the date, as in `smollm3(date_string="8 July 2025")`, replaces the call.
+    random value (`| random`, `lipsum()`) changes at each rendering. xpc searches the template of the spec, or of a
+    local model, for such calls. An argument with the date, as in `smollm3(date_string="8 July 2025")`, replaces the
+    call.
 
     Why it is bad: two runs of one spec learn other rows, and so does a run that is resumed on another day. A preview
     that is stored with `--golden` differs on the next day.

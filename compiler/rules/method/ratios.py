@@ -142,11 +142,11 @@ def upper_below_lower(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP611", "ratio-that-is-always-one", "note")
 def always_one(spec: Spec) -> Iterator[Finding]:
-    """`epsilon`, `epsilon_high` and `delta` need several optimizer steps on the same completions, by
-    `steps_per_generation` above `accum`, or `iterations` above 1.
+    """`epsilon`, `epsilon_high` and `delta` need several optimizer steps on the same completions. A run takes several
+    steps if `steps_per_generation` is larger than `accum`, or if `iterations` is larger than 1.
 
-    Why it is bad: in the only step on its completions the model is the one that wrote them, so every importance ratio
-    is 1 and nothing is ever clipped.
+    Why it is bad: if completions are used for a single step, the model in this step is still the one that wrote them.
+    So every importance ratio is 1, and nothing is ever clipped.
 
     Without this rule: nothing is reported; the stated range has no effect. A range that is the default is not reported.
 

@@ -13,9 +13,9 @@ from xpc.grammar.diagnostic import Label
 WHEN = states_its_class
 
 OTHER_HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MultipleChoice")
-"""How the names of classes end whose head does not predict text."""
+"""Endings of the names of classes whose head does not predict text."""
 WITH_A_HEAD = ("LMHeadModel", "DoubleHeadsModel", "LMModel")
-"""How the names of older classes with a head for text end. They also end with `Model`, like the names of classes
+"""Endings of the names of older classes with a head for text. These names end with `Model`, as do those of classes
 without a head.
 """
 

@@ -122,10 +122,10 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
     """
     rope, facts = spec.rope, spec.model.facts
     if _scaling(spec) is not None:
-        return  # the rule XP132 reports it
+        return  # the rule XP132 reports a model that is already scaled
     if rope is None or facts is None or "batch.seq" not in spec.method.reads:
         return
-    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # `context` is scaled
+    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # undo the scaling
     if not 0 < seq <= original:
         return
     yield Finding(

@@ -86,10 +86,11 @@ def double_quant_of_8_bits(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP962", "years-on-a-cpu", "warning")
 def years_on_a_cpu(spec: Spec) -> Iterator[Finding]:
-    """A run on CPUs must be able to end. The time is a lower bound: six operations for each parameter and token, at
-    least 128 tokens in a row, and two TFLOP/s in each process. Only a run of more than two months is reported.
+    """A run on CPUs should not take more than two months. xpc computes a lower bound of the time: six operations for
+    each parameter and token, 128 tokens in a row, and two TFLOP/s in each process. Runs with adapters, with packing,
+    or with a method that generates are not checked.
 
-    Why it is bad: nobody waits for it. The spec was meant for GPUs, or for a smaller model.
+    Why it is bad: nobody waits that long. The spec was probably meant for GPUs, or for a smaller model.
 
     Without this rule: nothing is reported; the first step takes hours or days.
 

@@ -43,8 +43,8 @@ is higher.
 SHOWN = 12
 """The maximal number of metrics that a label lists."""
 FUNCTIONS = {"cosine": "cosine_scaled_reward", "length": "len_reward"}
-"""For some registered rewards, the name that metrics use. For all other rewards, it is the name of the reward with the
-ending `_reward`.
+"""The names of some rewards in metrics. For all other rewards, this name is the name of the reward with the ending
+`_reward`.
 """
 
 

@@ -243,7 +243,7 @@ def merge_of_parts(spec: Spec) -> Iterator[Finding]:
             location,
             f"adapters cannot be merged into a base of {spec.bits} bits",
             "leave `merge` out"
-            if spec.get("lora.init") == "loftq"  # whose adapter contains the rounding of the base
+            if spec.get("lora.init") == "loftq"  # LoftQ's adapter corrects the rounding of the base
             else "leave `merge` out, and merge the adapters into the unquantized model later if that is good enough",
             (spec.label("qlora" if spec.flag("qlora") else "lora.bits", "the base"),),
         )

@@ -24,7 +24,7 @@ NEVER_COMES: tuple[tuple[AmountPath, str], ...] = (
     ("eval.every", "the run evaluates at most once, at its end"),
     ("track.every", "the run logs no loss before its end"),
 )
-"""The intervals, each with what happens if the run ends before the first one is over."""
+"""The intervals, each with the consequence if the run ends before the first interval is over."""
 OF_STEPS: tuple[tuple[IntegerPath, Path, str], ...] = (
     ("method.sync_reference.every", "method.sync_reference", "the reference is never updated"),
     (
@@ -33,8 +33,8 @@ OF_STEPS: tuple[tuple[IntegerPath, Path, str], ...] = (
         "the gradients are always projected as in the first step",
     ),
 )
-"""Intervals that are numbers of steps, each with the setting that is marked if a default is meant, and with what
-happens if the run ends before the first one is over.
+"""Intervals that are numbers of steps. Each has the setting to mark in a finding if the interval is a default, and the
+consequence if the run ends before the first interval is over.
 """
 FEW_STEPS, MANY = 10, 100
 """A checkpoint every few steps means an interval below `FEW_STEPS` and more than `MANY` checkpoints."""
@@ -107,11 +107,12 @@ def every_few_steps(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP711", "patience-longer-than-the-run", "warning")
 def patience_past_the_end(spec: Spec) -> Iterator[Finding]:
-    """`patience` must be smaller than the number of evaluations in the run. This applies to `eval.patience`, which ends
-    a run early, and to the patience of `schedule reduce_lr_on_plateau`, which is 10 if it is not written.
+    """`eval.patience`, which ends a run early, must be smaller than the number of evaluations in the run. The patience
+    of `schedule reduce_lr_on_plateau`, which is 10 by default, must be smaller than this number minus 1.
 
-    Why it is bad: the first evaluation is the best one until then, and each further one can only be counted once. So a
-    run with 5 evaluations never ends early with a patience of 5, and its learning rate never falls.
+    Why it is bad: patience counts evaluations without an improvement, and the first evaluation always counts as an
+    improvement. So a run with 5 evaluations counts at most 4. It never ends early with a patience of 5, and its
+    learning rate never falls with a patience of 4.
 
     Without this rule: nothing is reported; the run trains to its end at the same rate.
 

@@ -92,7 +92,8 @@ def timeout_of_seconds(spec: Spec) -> Iterator[Finding]:
     these can take longer than a few seconds. A vLLM server loads a model, too, before it answers.
 
     Without this rule: the first time that a process waits for the others longer than the timeout, a collective
-    operation fails and the run ends. A run that waits too shortly for its server ends with ConnectionError.
+    operation fails and the run ends. If the timeout of a server is too short, the run ends with
+    ConnectionError.
 
     Source: torch 2.13 `distributed_c10d.py`; transformers 5.23 `ddp_timeout`; trl 1.16 `vllm_client.py`.
     """

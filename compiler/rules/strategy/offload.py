@@ -89,8 +89,9 @@ def offload_replaces_optimizer(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP963", "offload-beyond-the-host", "warning")
 def beyond_the_host(spec: Spec) -> Iterator[Finding]:
-    """`host_memory`, the memory of a node, must hold what `offload` keeps there: of full training with AdamW under ZeRO
-    12 bytes for each parameter, divided by the number of nodes.
+    """`host_memory`, the memory of a node, must hold the optimizer states that `offload` keeps there. For full training
+    with AdamW under ZeRO, these are 12 bytes for each parameter, divided by the number of nodes. Other runs are not
+    checked.
 
     Why it is bad: the states are allocated before the first step.
 
