@@ -123,9 +123,7 @@ def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) 
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a clause that is written as a setting (`optimizer = adamw(lr=1e-5)`), or for a word that means 0
-    (`clip = none`).
-    """
+    """The help for a clause written as a setting (`optimizer = adamw(lr=1e-5)`), or for a word for 0 (`clip = none`)."""
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
         return f"write `{form}`", Edit(item.label.span, form)
@@ -174,9 +172,7 @@ def _joined(row: Setting, item: Item, node: Value | None, typed: str) -> Help | 
 
 
 def _by_unit(wrong: InvalidValue, row: Setting, node: Value | None, typed: str) -> str | None:
-    """The value to suggest for a number with a unit that the setting does not have, such as `90min`. For other values,
-    it is the value that the conversion suggests (`wrong.value`).
-    """
+    """The value to suggest for a number whose unit the setting lacks, such as `90min`; otherwise `wrong.value`."""
     if not isinstance(node, Number) or not node.unit:
         return wrong.value
     if row.kind.name == "duration" and units.is_unit(node.unit):

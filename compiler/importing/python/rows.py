@@ -60,8 +60,8 @@ class MappedColumns:
     length: Argument | None = None
     """The tokenizer's `max_length`, if it truncates."""
     end: str = ""
-    """If the script builds the rows of tokens itself, the name of the tokenizer's token that it appends to an answer, or
-    `nothing`.
+    """If the script builds the rows of tokens itself, the name of the tokenizer's token that it appends to an answer,
+    or `nothing`.
     """
 
 
