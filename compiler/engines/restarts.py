@@ -16,8 +16,8 @@ ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n
 
 
 def restart_blocker(spec: Spec) -> Path | None:
-    """The setting because of which a restarted run would have no checkpoint to resume from. None if the
-    run can resume.
+    """The setting that prevents a restarted run from resuming: it saves no checkpoints, saves only weights, or
+    states `resume = never`. None if the run can resume.
     """
     every = spec.amount("save.every")
     if every.unit == "never":
@@ -40,7 +40,7 @@ def requeues(spec: Spec) -> bool:
 
 
 def retries(spec: Spec) -> int:
-    """How often a run is restarted after a failure. Restarts after a requested stop do not count."""
+    """The largest number of restarts after failures. Restarts after a requested stop do not count."""
     written = spec.get("launch.retries")
     if isinstance(written, int):
         return written
@@ -49,8 +49,8 @@ def retries(spec: Spec) -> int:
 
 
 def grace(spec: Spec) -> int:
-    """How many seconds a run has to stop after it is asked to. The time is enough for one step and for a checkpoint
-    that is written at 500 MB/s; it is at least five minutes.
+    """The number of seconds that a run gets for stopping on request. This time is enough for one step and for a
+    checkpoint that is written at 500 MB/s; it is at least five minutes.
 
     For AdamW in mixed precision, a checkpoint has 14 bytes per parameter.
     """

@@ -347,7 +347,7 @@ class Draft:
 
 
 def _typo_of(name: str, known: tuple[str, ...]) -> str | None:
-    """The known key of which `name` is a misspelling: `learning_rate` for `lerning_rate`; None if no key is close."""
+    """The known key that `name` misspells: `learning_rate` for `lerning_rate`; None if no key is close."""
     # imported only here, because only an unknown key needs it
     from xpc.compiler.suggest.likeness import typo_of
 

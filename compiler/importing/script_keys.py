@@ -27,14 +27,14 @@ class ScriptKey:
 
     @property
     def sentence(self) -> str:
-        """What is known about the key, such as "train.py:31 declares it, default 0.5"."""
+        """A sentence about the key, such as "train.py:31 declares it, default 0.5"."""
         out = f"{self.location} {'declares' if self.declared else 'reads'} it"
         out += f", default {self.default}" if self.default else ""
         return f"{out}: {self.help}" if self.help else out
 
 
 def find(draft: Draft, keys: Iterable[str], overrides: Overrides) -> dict[str, str]:
-    """For each key that a Python file near the imported file declares or reads, a sentence such as "train.py:31 reads
+    """Map each key that a Python file near the imported file declares or reads to a sentence such as "train.py:31 reads
     it".
     """
     wanted = {key.rpartition(".")[2]: key for key in keys}

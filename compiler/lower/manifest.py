@@ -24,7 +24,7 @@ FLASH = "flash-attn"
 
 @record
 class Identity:
-    """What identifies a bundle: its name, the version of xpc, the stack, and its spec. `spec` is the name of the spec's
+    """The identity of a bundle: its name, the version of xpc, the stack, and its spec. `spec` is the name of the spec's
     file, without its folder.
 
     `spec_digest` is the digest of the spec's text. In a sweep, only sweep.toml has this digest, so a changed comment

@@ -52,7 +52,7 @@ def model_card(spec: Spec, files: Mapping[str, str], merged: bool = False) -> st
 
 
 def _task(spec: Spec) -> str:
-    """What the hub calls the task of the model, such as `text-generation`."""
+    """The hub's name for the task of the model, such as `text-generation`."""
     if spec.method.scores:
         return "text-classification"
     return "image-text-to-text" if spec.reads_images else "text-generation"

@@ -13,5 +13,5 @@ def key(name: str) -> str:
 
 
 def value(plain: str | int) -> str:
-    """Write a number, or a string in quotes. The escapes of TOML are those of JSON; only DEL needs a further one."""
+    """Write a number, or a string in quotes. TOML has the escapes of JSON, and DEL must be escaped, too."""
     return encode_basestring(plain).replace("\x7f", "\\u007f") if isinstance(plain, str) else str(plain).lower()

@@ -58,7 +58,7 @@ class Block:
 
 
 def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnostic], set[str]]:
-    """For findings about another tool's notation, add what to write instead. Also returns the settings that other
+    """Add what to write instead to findings about another tool's notation. Also returns the settings that other
     tools' blocks stand for.
     """
     found = [rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)]
@@ -120,7 +120,7 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     if machines["all"] is not None:
         total, nodes = int(machines["all"]), machines["over"]
         each = total // int(nodes) if int(nodes) and total % int(nodes) == 0 else 0
-        # the number may be that of all GPUs, or of those in a node
+        # the number may count all GPUs, or only the GPUs of one node
         if each and total <= IN_A_NODE and (known := registry.find_gpu(name)) is not None:
             both = (
                 f"`hardware {one} x {known.name}` and `nodes {nodes}` for {one * int(nodes)} GPUs in all"

@@ -19,8 +19,8 @@ BITS = re.compile(r"\b(?:int|nf|fp)([48])\b|\b([48])-?bits?\b")
 
 
 def flag_setting(row: schema.Setting, node: Value, typed: str) -> str | None:
-    """How to write a value of a flag as a setting in the flag's block: `lora = 16` becomes `lora(rank=16)`. None if no
-    setting takes it.
+    """Rewrite a value of a flag as a setting in the flag's block: `lora = 16` becomes `lora(rank=16)`. None if no
+    setting of the block accepts the value.
     """
     if isinstance(node, Number) and row.path in schema.ADAPTERS and NUMBER.fullmatch(typed):
         return f"{row.name}(rank={typed})" if isinstance(node.value, int) and node.value > 1 else None

@@ -130,6 +130,6 @@ def spellings(row: schema.Setting) -> tuple[tuple[str, str], ...]:
 
 
 def known_choice(row: schema.Setting, text: str) -> str | None:
-    """The choice of a setting for which the argument `text` is another spelling. None if there is none."""
+    """The choice of a setting that `text` spells in another way. None if there is none."""
     typed = letters(text[:80])
     return next((name for name, phrase in spellings(row) if letters(phrase) == typed), None)

@@ -123,7 +123,7 @@ def _share_as_a_split(row: Setting, item: Item, node: Value | None, typed: str) 
 
 
 def _plain_form(row: Setting, item: Item, node: Value | None, typed: str) -> Help | None:
-    """The help for a clause written as a setting (`optimizer = adamw(lr=1e-5)`), or for a word for 0 (`clip = none`)."""
+    """The help for a clause written as a setting (`optimizer = adamw(lr=1e-5)`), or for `clip = none`, which is 0."""
     if isinstance(node, Call) and row.head and node.name.text in row.choices:
         form = f"{row.name} {item.label.source.slice(node.span)}"
         return f"write `{form}`", Edit(item.label.span, form)
@@ -219,8 +219,8 @@ def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
 
 
 def unset_advice(row: Setting, typed: str) -> str:
-    """What to write instead of `auto`, or of a word such as `all` with which other tools leave a setting unset. "" for
-    any other value.
+    """The help for `auto`, or for a word such as `all` that leaves a setting unset in other tools. "" for any other
+    value.
     """
     words, advice = UNSET.get(row.path, ((), ""))
     if typed in words or ("/" in words and "/" in typed) or (advice and typed in ("auto", "default")):

@@ -43,7 +43,7 @@ class Meaning:
     """A setting that a name may stand for: its path, the value that the name implies, and how similar the names are
     (`likeness`). The path `train` stands for the first line of a spec.
 
-    `own` is true if exactly this name is one of xpc or of a trainer argument.
+    `own` is true if xpc itself or a trainer argument has exactly this name.
     """
 
     path: str

@@ -64,8 +64,8 @@ def _with_words(kind: str, name: str) -> str | None:
 
 
 def advice(name: str, typed: str) -> str | None:
-    """What to write instead of a name that does not correspond to a single setting. None for any other name. `typed` is
-    the value that the user wrote.
+    """The help for a name that does not correspond to a single setting: what to write instead. None for any other name.
+    `typed` is the value that the user wrote.
     """
     table = _table("instead")
     number = table.get(_letters(name) + "number") if re.fullmatch(r"\d[\d.]*%?", typed) else None

@@ -55,8 +55,8 @@ class Option:
 
 @record
 class Rewritten:
-    """How to write a pasted option as a setting: the text to type, and a help. The text is None if no setting
-    corresponds to the option.
+    """A pasted option, rewritten as a setting: the text to type, and a help. The text is None if no setting corresponds
+    to the option.
     """
 
     form: str | None
@@ -175,7 +175,7 @@ def as_value(value: str) -> str:
 
 
 def _option_rewritten(option: Option, header: bool) -> Rewritten:
-    """How to write an option as a setting. An option `no_NAME` becomes the opposite of `NAME`."""
+    """Rewrite an option as a setting. An option `no_NAME` becomes the opposite of `NAME`."""
     if option.value is None and option.name.startswith("no_"):
         opposite = rewritten(f"{option.name[3:]}=false", header)
         if opposite.form is not None:
@@ -186,8 +186,8 @@ def _option_rewritten(option: Option, header: bool) -> Rewritten:
 
 
 def _mapping(option: Option, header: bool) -> Rewritten:
-    """How to write a mapping of JSON as settings. For each key in it, the name of the mapping is tried
-    before the key.
+    """Rewrite a mapping of JSON as settings. The name of a setting is looked up by the name of the mapping together
+    with a key in it: `lora` and `r` give `lora_r`.
     """
     inside = re.findall(rf"\"(\w+)\":[ ]*({JSON})", option.value or "")
     rewrites = [rewritten(f"{option.name}_{name}={as_value(value)}", header) for name, value in inside]
@@ -200,8 +200,8 @@ def _mapping(option: Option, header: bool) -> Rewritten:
 
 
 def rewritten(typed: str, header: bool) -> Rewritten:
-    """How to write a text as a setting. The text is put into a spec, and the suggested edits are applied to this spec
-    until it is legal.
+    """Rewrite a text as a setting: put the text into a spec, and apply the suggested edits to this spec until it is
+    legal.
     """
     before = HEADER if header else BODY
     text, first = _apply_advice(before + typed + "\n")

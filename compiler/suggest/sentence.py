@@ -19,8 +19,8 @@ MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "
 
 
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
-    """How to write a setting that does not belong in a block: in the first line (`train MODEL on DATA`), next to one
-    data source, or with `extends`.
+    """The text to write for a setting that does not belong in a block. The text belongs in the first line (`train MODEL
+    on DATA`), next to one data source, or after `extends`.
     """
     length = LENGTH.fullmatch((unknown.typed or "").strip('"')) if row is not None else None
     if length is not None and length[2]:  # a length whose unit is `ba`, for batches: `max_duration = 1000ba`
@@ -91,7 +91,7 @@ def named_by_value(unknown: UnknownName) -> str | None:
 
 
 def named_outside(unknown: UnknownName, clause: str) -> str | None:
-    """What to write instead if a block `model` names the model itself: `model qwen2.5-3b`, or a key such as
+    """The help if a block `model` names the model itself, as in `model qwen2.5-3b`, or in a key such as
     `model(name_or_path="org/name")`. None for other unknown names.
     """
     known = registry.find_model(unknown.name) is not None and unknown.node is None

@@ -134,7 +134,7 @@ def limit(seconds: int) -> str:
 
 
 def lead(spec: Spec, seconds: int) -> int:
-    """How many seconds before the time limit the run gets the stop signal: enough for a step and a checkpoint.
+    """The number of seconds between the stop signal and the time limit: enough for a step and a checkpoint.
 
     The result is at most half of the time limit, and at least one minute, because Slurm counts in minutes.
     """

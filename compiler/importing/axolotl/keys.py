@@ -24,8 +24,8 @@ def names(of: str = "") -> frozenset[str]:
 
 
 def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
-    """Drop the keys that axolotl does not know. A warning says so, because axolotl ignores such keys. With
-    `of="datasets."`, the keys are those of a dataset entry.
+    """Drop the keys that axolotl does not know, with a warning, because axolotl ignores such keys. With
+    `of="datasets."`, `entries` are the keys of a dataset entry.
     """
     all_names = names(of)
     for key, entry in entries.items():

@@ -159,7 +159,7 @@ def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[s
         key = name.replace("-", "_")
         values = [Word(value, word.line, word.open)] if equals else []
         while words and not words[0].text.startswith("--"):
-            # a word after a key that already has its value belongs to no key: `lr=1e-5` in `--config-name=x lr=1e-5`
+            # the option already has its value, so this word is positional: `lr=1e-5` in `--config-name=x lr=1e-5`
             if equals or (values and key in HYDRA):
                 rest.append(words.pop(0))
             else:

@@ -1,7 +1,7 @@
 """Import LLaMA-Factory's YAML of both layouts, and state its defaults in the spec: loss on answers, LoRA alpha of twice
 the rank, activation checkpointing, sequences of 2048 tokens.
 
-The older layout is that of `stage` and `finetuning_type`; the newer layout (v1) names its data by `train_dataset`.
+The older layout has the keys `stage` and `finetuning_type`; the newer layout (v1) has `train_dataset`.
 Source: LLaMA-Factory 0.9.6.dev0, hparams/ and model/.
 """
 
@@ -342,7 +342,7 @@ def _simpo(draft: Draft, named: Entries, loss: Entry) -> None:
 
 
 def _dpo(draft: Draft, named: Entries, weight: float | None) -> None:
-    """Set the loss of dpo; `weight` is that of the likelihood term, which becomes the loss sft."""
+    """Set the loss of dpo. A likelihood term with the weight `weight` becomes a second loss, `sft`."""
     loss, share, losses = named.get("pref_loss"), named.get("rpo_alpha"), draft.stack.losses("dpo")
     word = "sigmoid" if loss is None else str(loss.value)
     if word not in losses:

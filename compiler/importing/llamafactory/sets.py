@@ -25,7 +25,7 @@ MEDIA = ("images", "videos", "audios")
 
 @record
 class Rows:
-    """How a spec reads the rows of a dataset: the format (`shape`), whether texts become turns of a conversation
+    """The form of a dataset's rows in a spec: the format (`shape`), whether texts become turns of a conversation
     (`chat`), the columns, and a column whose text is put after the question (`context`).
     """
 

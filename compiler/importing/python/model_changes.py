@@ -59,8 +59,8 @@ LIBRARIES = (
 
 
 def _rooted(value: object, own: set[Location]) -> bool:
-    """Whether a value may be the trained model or a part of it. This is so if the value is unknown, or if its chain of
-    calls leads to a call in `own`.
+    """Whether a value may be the trained model or a part of it: the value is unknown, or its chain of calls leads to a
+    call in `own`.
     """
     for _ in range(20):
         if not isinstance(value, Object):

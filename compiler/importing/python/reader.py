@@ -257,9 +257,7 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
 
 
 def _unset(draft: Draft, machine: Machine, entries: Entries) -> None:
-    """Warn about environment variables that are not set and on which arguments or conditions depend. They are taken to
-    be empty.
-    """
+    """Warn about unset environment variables that arguments or conditions depend on. They are taken to be empty."""
     for one, why in entries.unset:
         draft.warn(one, f"{why}; the import assumes that this value is empty")
     names = [(why, location) for why, location in machine.unset.items() if not IDENTITY.search(why)]

@@ -118,8 +118,8 @@ def _value(node: ast.AST, key: str) -> ast.expr | None:
 
 
 def called(value: object) -> Function | None:
-    """The function of the script that runs if a reward is called: that of a factory, of `functools.partial`, or the
-    `__call__` or another method of an object. None if it is not in the script.
+    """The function of the script that is executed when a reward is called: the function inside `functools.partial`, the
+    method `__call__` of an object, or the reward itself. None if it is not in the script.
     """
     if isinstance(value, Bound):
         return value.function if isinstance(value.function, Function) else None

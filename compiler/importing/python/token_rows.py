@@ -112,6 +112,6 @@ def _is_end(value: object, name: str) -> bool:
 
 
 def _column(value: object) -> object:
-    """An answer that is one column, also as an f-string of the column alone."""
+    """The column of an answer that consists of one column, or of an f-string that contains only this column."""
     parts = value.parts if isinstance(value, Text) else ()
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value

@@ -75,7 +75,7 @@ def gather(entries: Entries, trainer: Object) -> None:
 
 
 def dating_entries(entries: Entries, own: set[str], model: program.Model, trainer: Object) -> dict[str, Entry]:
-    """The entries by whose names the TRL version is recognized: the trainer's arguments.
+    """The arguments of the trainer, whose names show for which TRL version the script was written.
 
     Arguments of the model and the adapter do not count, because the import itself gave them TRL's names. Without
     Unsloth, which accepts arguments of all versions, four more names count: the trainer's `tokenizer`,

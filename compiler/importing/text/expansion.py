@@ -170,7 +170,7 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
         state.budget.spend(len(value or ""), line)
         raw = text[start:at]
         if value is None and raw.startswith("${") and " " in raw and removed[:2] != "$(":
-            raw = removed  # as in `${X:?message}`
+            raw = removed  # a message such as that of `${X:?message}` is dropped
         if value is None and raw.startswith("$((") and removed != "$((...))":
             # the spaces in `$((RANDOM % 100))` would split it into several words, so use only its unknown variable
             raw = removed

@@ -28,8 +28,8 @@ MOST_NESTED = 12
 
 @record
 class Call:
-    """One command: assignments before its first word (`X=1 python a.py`), its words, and the folder to which `cd` went
-    before.
+    """One command: assignments before its first word (`X=1 python a.py`), its words, and the folder in which it runs
+    (after `cd`).
 
     `exported` is true for assignments that later commands see in their environment (`export X=1`).
     """

@@ -233,7 +233,7 @@ class Words:
         line, out, missing = self.line, "", ""
         while self.at < len(self.text):
             character = self.text[self.at]
-            redirected = character == "&" and self.text[self.at - 1 : self.at] == ">"  # as in `2>&1`
+            redirected = character == "&" and self.text[self.at - 1 : self.at] == ">"  # `&` in `2>&1`
             if (character in " \t\r" or character in ENDS or character == end) and not redirected:
                 break
             if self.text.startswith(("\\\n", "\\\r\n"), self.at):

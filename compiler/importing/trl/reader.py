@@ -60,8 +60,8 @@ def start(
     overrides: Overrides, entries: Entries, file: str, dating: Entries | None = None, source_text: str = ""
 ) -> tuple[Draft, Stack]:
     """An empty draft with its method and target stack, and the stack whose defaults the file relies on. `dating` are
-    the entries by which the TRL version is recognized; None means all entries. `source_text` may state the version, as
-    may the repository's requirements.
+    the entries whose names show the TRL version; None means all entries. The version may also be stated in
+    `source_text` or in the repository's requirements.
     """
     dating = entries if dating is None else dating
     method = method_of(overrides, file, entries, entries)

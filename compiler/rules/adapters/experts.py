@@ -99,7 +99,7 @@ def _is_plain(target: object, legal: tuple[str, ...]) -> bool:
 
 
 def _stacked(path: str) -> str:
-    """How the setting `parameters` names a stacked parameter: `gate_up_proj`, or `input_linear.weight`."""
+    """The name of a stacked parameter in the setting `parameters`: `gate_up_proj`, or `input_linear.weight`."""
     module, last = path.split(".")[-2:]
     return f"{module}.{last}" if last == "weight" else last
 

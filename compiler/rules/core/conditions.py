@@ -1,4 +1,4 @@
-"""Conditions for `WHEN`. A module of rules sets this variable to say for which specs its rules run."""
+"""Conditions for `WHEN`, a variable of each module of rules that says for which specs its rules run."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ reset this state between packed documents.
 
 
 def family(spec: Spec) -> Family | None:
-    """What the stack supports for the model's family, such as its kinds of attention. None if the family is unknown."""
+    """The stack's support for the model's family, such as kinds of attention. None if the family is unknown."""
     return spec.stack.family(spec.model.model_type)
 
 

@@ -1,4 +1,4 @@
-"""Rules about settings of dpo with which trainers before TRL 1 compute a wrong loss (XP486, XP487)."""
+"""Rules about dpo settings for which the trainers of TRL before 1.0 compute a wrong loss (XP486, XP487)."""
 
 from __future__ import annotations
 

@@ -209,9 +209,7 @@ def _fitting_changes(spec: Spec) -> list[Change]:
 
 
 def _smaller_bases(spec: Spec) -> list[Change]:
-    """Of the two ways to make a frozen base smaller, bf16 and 4 bits, return those with which a run with
-    adapters fits.
-    """
+    """The ways to make a frozen base smaller (bf16, 4 bits) that make a run with adapters fit in memory."""
     if not spec.lora or spec.bits or spec.on_cpu or spec.text("precision") != "bf16":
         return []
     from xpc.compiler.plan import FITS

@@ -1,4 +1,4 @@
-"""An unknown name for which a suggestion is sought, and the order of the steps: the first that answers wins."""
+"""The class `Case`, an unknown name with its context, and a function that asks several steps in order for an answer."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def wrong_value(row: Setting, unknown: UnknownName, message: str) -> Suggestion:
 
 
 def _hardware_help(text: str) -> str:
-    """What to write for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
+    """The help for a value that `hardware` cannot have: `hardware 2 x t4` for `gpu:t4:2`."""
     cards = re.fullmatch(r"(?:gpu:)?(?:(?P<name>[A-Za-z][\w.-]*)[:=])?(?P<count>\d+)", text)
     named = registry.find_gpu(cards["name"]) if cards is not None and cards["name"] else None
     form = f"{cards['count'] if cards is not None else 'N'} x {'GPU' if named is None else named.name}"

@@ -85,10 +85,10 @@ def _either(
     hidden: object = None,
     column: str = "",
 ) -> str:
-    """Interpret two branches of which the script runs one, and merge their changes.
+    """Interpret both branches of a condition whose outcome is unknown, and merge their changes.
 
-    `column` is the column of a row whose emptiness the condition tests, or "". Each value that becomes unknown keeps
-    `hidden` as the value that it was derived from.
+    If the condition tests whether a column of a row is empty, `column` is this column; otherwise "". `hidden` is stored
+    in each value that becomes unknown, as the value from which it was derived.
     """
     before = len(machine.returned[-1]) if machine.returned else 0
     with machine.journal.branch() as first:

@@ -40,7 +40,7 @@ def method(
     for unknown in values:
         if isinstance(unknown, Unknown) and isinstance(owner, str | Text):
             return Unknown(unknown.why, unknown.location)
-    # this is a call of `super().__init__(...)`, and the base class is one of a library
+    # `super().__init__(...)`, where the base class belongs to a library
     if isinstance(owner, Instance) and owner.made is not None:
         for left in [one for one in owner.made.keywords if one not in keywords]:
             machine.journal.remove(owner.made.keywords, left)  # type: ignore[arg-type]

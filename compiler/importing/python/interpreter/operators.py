@@ -79,7 +79,7 @@ def _binary(machine: Machine, node: ast.BinOp, left: object, right: object) -> o
             return Unknown(one.why, one.location)
     kind = type(node.op)
     if kind is ast.Sub and functions.is_signature(left):
-        return left  # as in `set(signature.parameters) - {"self"}`
+        return left  # `set(signature.parameters) - {"self"}`
     if kind is ast.Div and isinstance(left, str) and isinstance(right, str):
         return functions.path_join(left, right)
     if kind is ast.BitOr and isinstance(left, dict) and isinstance(right, dict):

@@ -26,7 +26,7 @@ MOST_PARTS = 2_000
 def joined(machine: Machine, parts: list[object], node: ast.AST) -> object:
     """Join parts to a string: a str if all parts are known, a `Text` if some are columns of a row, or unknown."""
     flat: list[object] = []
-    # `texts` collects the known strings after the latest column; `flat` gets them as one string
+    # `texts` collects known strings until the next column; then they are joined and added to `flat`
     texts: list[str] = []
     length = 0
     for one in parts:
