@@ -1,7 +1,7 @@
 """Rewrite other tools' blocks as settings of xpc.
 
 `early_stopping { patience = 3 }` becomes `eval(patience=3)`, `peft { r = 16 }` becomes `lora(rank=16)`, and `hardware {
-... }` becomes a line. Imported only for a wrong spec.
+count = 8 ... }` becomes `hardware 8 x GPU`. Imported only for a wrong spec.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
 
 
 def _machines(node: Value, text: str) -> str | None:
-    """The value of `hardware` that the user's value stands for: a GPU with or without a count, or `cpu`. None if it
-    stands for none.
+    """The value of `hardware` that the user's value stands for: a GPU with or without a count, or `cpu`. None for
+    any other value.
     """
     known = isinstance(node, Count) or text == "cpu" or registry.find_gpu(text) is not None
     return text if known else None

@@ -121,7 +121,7 @@ def _with_the_clause_before(case: Inside) -> Suggestion | None:
 
 
 def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | None:
-    """The suggestion for a name that gets a setting of the clause together with `word`: `cpo` before `alpha`."""
+    """The suggestion for a name that means a setting of the clause if `word` is put before it: `cpo` before `alpha`."""
     joined = f"{word} {case.name}"
     if (advised := advice(joined, case.typed)) is not None:
         return case.says(advised)

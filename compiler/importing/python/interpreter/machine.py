@@ -236,7 +236,7 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Interpret a function over rows inside `with`. Outcomes of this function's conditions are not assumed, because
+        """Interpret a function over rows in a `with` block. In this block, no outcomes of conditions are assumed, because
         they depend on the row.
         """
         self.row_functions += 1
