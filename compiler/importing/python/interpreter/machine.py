@@ -236,8 +236,8 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Interpret a function over rows in a `with` block. In this block, no outcomes of conditions are assumed, because
-        they depend on the row.
+        """Interpret a function over rows in a `with` block. No outcomes of conditions are assumed in it, because they
+        depend on the row.
         """
         self.row_functions += 1
         try:
