@@ -72,8 +72,8 @@ class Draft:
       the feature
     - `sweep`: the values of the settings that a script's loop changes
     - `trl`: the version of TRL whose defaults the spec states; `fitting`: all versions that the imported file may be
-      written for; `pinned`: the place of a requirement that excludes others; `dated`: comments about defaults that
-      differ among these versions
+      written for; `pinned`: the place of a requirement that excludes other versions; `dated`: comments about defaults
+      that differ among these versions
     - `transformers`: whether the import reads TrainingArguments, which has other defaults than TRL's classes
     - `undecided`: comments for lines that `--partial` could not convert; `decisions`: what a person must decide about
       them (`partial.py`)

@@ -180,12 +180,12 @@ def native(names: set[str], method: str, model: str | None, trackio: bool = Fals
            versions: Sequence[str] = (), named: bool = False) -> tuple[Stack, Stack]:  # fmt: skip
     """Returns a pair: the stack whose defaults a TRL configuration relies on, and the stack to run it.
 
-    - The first stack is guessed from the `names` of the file's keys (`_dated`). `versions` are the TRL versions that
-      fit the file, and `named` is true if the user gave the version. If `named` is true, or if the guessed stack has
-      none of `versions`, the first stack is the newest one with such a version, or else the one with the nearest
-      defaults. If only the default stack supports the model's family, the first stack is the default stack.
-    - The second stack is the first one, unless it lacks a key name, the method, the model's family or trackio, which
-      the default stack has. `trackio` is true if the file reports to trackio.
+    - `names` are the names of the file's keys, from which the first stack is guessed (`_dated`). `versions` are the
+      TRL versions that fit the file. If the guessed stack has none of them, or if the user gave the version (`named`),
+      the first stack is the newest stack with one of `versions`, or else the one with the nearest defaults. If only the
+      default stack supports the model's family, it is the first stack.
+    - The second stack is the default stack if the first one lacks a key name, the method, the model's family or trackio
+      (`trackio` is true if the file reports to it). Otherwise, it is the first stack.
     """
     source = _dated(names, method)
     if versions and (named or number(source) not in versions):

@@ -94,8 +94,8 @@ def _projected(spec: Spec, facts: ModelFacts, trained: int, weight: int) -> floa
 
 
 def _matrices(spec: Spec, facts: ModelFacts) -> Iterator[Linear]:
-    """The trained linear modules of a layer, and the head, whose site is "". If the run trains adapters, the matrices
-    of the adapters instead.
+    """The trained linear modules of a layer, and the head, whose `site` is "". If the run trains adapters, the result
+    has the matrices of the adapters instead.
     """
     if not spec.lora:
         yield from linear_layers(facts)

@@ -150,7 +150,7 @@ def wrong_kind(library: str, name: str, item: Item, expected: str) -> Diagnostic
 
 
 def _mapping_help(library: str, head: str, last: str, item: Item) -> str:
-    """The help for the mapping `head`, or for the key `last` in it: what to write instead, or why there is nothing."""
+    """The help for the mapping `head` or the key `last` in it: what to write instead, or why that is not possible."""
     from xpc.compiler.suggest.extra_form import extra_argument
     from xpc.compiler.suggest.no_equivalent import NO_EQUIVALENT, own_reason
 

@@ -144,8 +144,8 @@ def parsed(line: str) -> Parts | None:
 
 
 def _without_options(words: list[str]) -> tuple[list[str], str]:
-    """Return the words that stand before the choices and settings, and the text of these. If a model or a dataset
-    follows a `with`, this `with` does not begin the choices.
+    """Return a pair: the words before the choices and settings, and the text of the choices and settings. If a model or
+    a dataset follows a `with`, this `with` does not begin the choices.
     """
     for at, word in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else ""

@@ -155,8 +155,8 @@ def _is_inside(found: Diagnostic, locations: list[tuple[str, Span]]) -> bool:
 
 
 def _counted_words(found: Diagnostic) -> tuple[Diagnostic, Span] | None:
-    """The finding for a number and the words after it, and the place of both; None if the second word is a setting
-    without its comma.
+    """The finding for a number and the words after it, and the place of both; None if the second word is the next
+    setting, and only the comma before it is missing.
     """
     if found.primary is None or not found.message.startswith("expected `,`"):
         return None

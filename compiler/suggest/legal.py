@@ -274,8 +274,8 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
 
 
 def _of_another_setting(row: Setting, name: str) -> str:
-    """The help for a value that is one of another setting (`method lora`), or that has no equivalent (`method ppo`). ""
-    for any other value.
+    """The help for a value that belongs to another setting (`method lora`), or that has no equivalent (`method ppo`).
+    "" for any other value.
     """
     advised = advice(f"{row.name} {name}", "")
     if advised is not None:

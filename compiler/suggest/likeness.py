@@ -184,8 +184,8 @@ JOINED = {
 
 
 def likely_modules(target: str, legal: Iterable[str]) -> tuple[str, ...]:
-    """The names of modules that a wrong target of an adapter stands for, which are the last parts of legal paths. Empty
-    if the target is unclear.
+    """The names of the modules that a wrong target of an adapter probably means. The names are the last parts of legal
+    paths. Empty if the target is unclear.
 
     `Q_PROJ` stands for q_proj, `q_proj|k_proj` for both, and a part of the model such as `self_attn` for every module
     in it.

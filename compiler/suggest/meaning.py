@@ -224,7 +224,7 @@ def mistyped(name: str) -> str | None:
 
 
 def _with_a_known_word(name: str) -> list[str]:
-    """Correct the only word of a name that no known name has, if one typing mistake explains it: `lerning_rate` gives
+    """Correct a name with exactly one unknown word, if one typing mistake explains this word: `lerning_rate` gives
     `learning_rate`. Returns the corrected names that are known; otherwise the corrected name, if there is only one.
     """
     typed, known_words = parts(name), _words()

@@ -257,7 +257,7 @@ def _node_placement(spec: Spec) -> dict[str, Json]:
 
 def _toleration(text: str) -> Json:
     """Convert a taint in kubectl's notation, `key=value:effect`, to a toleration. If the value or the effect is
-    missing, the toleration matches any.
+    missing, the toleration matches every value or every effect.
     """
     taint, _, effect = text.partition(":")
     key, equals, value = taint.partition("=")

@@ -138,9 +138,7 @@ def _renders(draft: Draft) -> bool:
 
 
 def arguments(draft: Draft, named: Entries) -> None:
-    """Set the template arguments from `chat_template_kwargs`, unless the rows are not formatted with a chat
-    template.
-    """
+    """Set the template arguments from `chat_template_kwargs`, if the rows are formatted with a chat template."""
     entry = named.get("chat_template_kwargs")
     if entry is not None and not entry.empty and not _renders(draft):
         draft.note(entry, "no template renders these rows")

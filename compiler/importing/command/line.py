@@ -146,8 +146,8 @@ def _options(words: list[Word], file: str) -> tuple[dict[str, Entry], str, list[
 
 
 def _arguments(words: list[Word], file: str, again: list[Entry]) -> tuple[dict[str, Entry], list[Word]]:
-    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns a pair: the values by key, and the words
-    without a key. `again` receives the first value of a key that occurs twice.
+    """Parse `--key value`, `--key=value`, `--key` and `--key a b c`. Returns a pair: the values by key, and the
+    positional words. `again` receives the first value of a key that occurs twice.
     """
     out: dict[str, Entry] = {}
     rest: list[Word] = []

@@ -159,8 +159,8 @@ def report_unread(draft: Draft, script: Script) -> None:
 
 
 def _own_trainer(text: str, program: str) -> Entry | None:
-    """The first trainer that a script creates, if it is neither TRL's nor transformers' but the script's own, or one of
-    another module in the repository.
+    """The first trainer that a script creates, if its class is not from TRL or transformers, but from the script itself
+    or from another module of the repository.
     """
     own = set(re.findall(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?\s*:", text, re.M))
     for one in re.finditer(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]{0,2000}\)|[^\n]*)", text, re.M):
@@ -271,8 +271,8 @@ def _without_dot(name: str) -> str:
 
 
 def _rank(one: Draft) -> tuple[int, int]:
-    """How incomplete a draft is; lower is better. First it counts how many of model and data are missing, and then the
-    errors and decisions.
+    """How incomplete a draft is; lower is better. The number of missing parts (model, data) is compared first, and then
+    the number of errors and decisions.
     """
     errors = sum(each.severity == "error" for each in one.messages)
     return (not one.model) + (not one.sources), errors + len(one.decisions)

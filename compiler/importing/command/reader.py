@@ -334,8 +334,8 @@ def _environment(draft: Draft, name: str, entry: Entry) -> None:
 
 
 def _file(entry: Entry, overrides: Overrides, option: str = "") -> dict[str, Entry]:
-    """Read a YAML or JSON file that an argument names. Raises Unreadable if it does not exist, with the option `option`
-    to pass instead.
+    """Read a YAML or JSON file that an argument names. Raises Unreadable if it does not exist. The message then
+    suggests the option `option`, with which the user can name a file.
     """
     name = text(entry) or ""
     data = overrides.read(name)

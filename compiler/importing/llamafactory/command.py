@@ -46,7 +46,7 @@ NPROC_PER_NODE (launcher.py).
 
 def factory(line: Line, inside: Entries, overrides: Overrides) -> Draft:
     """Convert a LLaMA-Factory command to a draft of the spec. `inside` has the keys of the configuration file that the
-    command names. Raises Unreadable for a word without a key that is not `key=value`.
+    command names. Raises Unreadable for a positional word that is not `key=value`.
     """
     entries = {**inside, **line.arguments}
     overridden = [one for key, one in inside.items() if key in line.arguments]

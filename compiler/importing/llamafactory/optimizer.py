@@ -1,5 +1,6 @@
-"""Import LLaMA-Factory's optimizers GaLore, APOLLO and Muon, which have keys of their own. Its Muon scales updates as
-torch's `match_rms_adamw` does, and AdamW trains the weights that are not hidden matrices, with the same learning rate.
+"""Import LLaMA-Factory's optimizers GaLore, APOLLO and Muon, which have keys of their own. LLaMA-Factory's Muon
+scales updates as torch's `match_rms_adamw` does. AdamW trains all weights that are not hidden matrices, with the same
+learning rate.
 
 Source: LLaMA-Factory 0.9.6.dev0, third_party/muon/muon.py, train/trainer_utils.py (`_create_muon_optimizer`) and
 v1/plugins/trainer_plugins/optimizers/muon_optimizer.py.

@@ -52,7 +52,9 @@ def _compared(texts: list[str]) -> bool | None:
 
 
 def concerns_unset(words: list[Word], state: Variables, operator: str = "-z") -> bool:
-    """Whether a condition is `[ -z "$X" ]` for a variable that the script never sets. `operator` replaces `-z`."""
+    """Whether a condition is `[ -z "$X" ]` for a variable that the script never sets. `operator` is the operator to
+    look for instead of `-z`.
+    """
     texts = [one.text for one in words if one.text not in ("[", "]", "[[", "]]", "test")]
     if len(texts) != 2 or texts[0] != operator:
         return False

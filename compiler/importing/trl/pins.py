@@ -26,8 +26,8 @@ BOUND = re.compile(r"(===?|~=|>=|<=|<|>|=)\s*v?(\d+)(?:\.(\d+))?([.\d]*)")
 
 
 def stated(text: str, file: str, read: Callable[[str], bytes | None]) -> tuple[frozenset[str], str]:
-    """The versions that a script's own text allows, otherwise those that a file near it allows, with the place of that
-    requirement. All versions and "" if there is none.
+    """Return a pair: the versions of TRL that a requirement allows, and the place of this requirement. A requirement in
+    the script's own text takes precedence over one in a file near it. Without any, all versions and "".
     """
     for name, content in _texts(text, file, read):
         for found in LOCKED.finditer(content):
@@ -61,7 +61,7 @@ def _bounds(found: re.Match[str]) -> str:
 
 def _allowed(bounds: str) -> frozenset[str]:
     """The versions in versions.json that satisfy the bounds of a requirement, such as `>=0.18,<1`. If a requirement
-    pins an older release than all of them, the oldest version counts, and for a newer release the newest version.
+    pins a release that is older than all of them, the result is the oldest version; if it is newer, the newest.
     """
     known = [tuple(map(int, one.split("."))) for one in numbers()]
     kept = set(known)

@@ -35,8 +35,8 @@ TELLING = (
 
 
 def method_of(overrides: Overrides, file: str, names: Iterable[str], entries: Entries) -> str:
-    """The training method: `--method`, otherwise a word of the file's path (`recipes/x/dpo/config.yaml`), otherwise
-    recognized by arguments that only one method has, and sft without any such argument.
+    """The training method, from the first of these that names one: `--method`, a word of the file's path
+    (`recipes/x/dpo/config.yaml`), or an argument that only one method has. If none of them does, the method is sft.
 
     "distill" in a path counts only if the file names a teacher, because many models have "distill" in their name.
     """
@@ -260,8 +260,8 @@ def _with_variables(draft: Draft, entries: Entries, sets: Mapping[str, str]) -> 
 
 
 def _callbacks(draft: Draft, entry: Entry | None) -> None:
-    """Import `callbacks`: Open-R1's `push_to_hub_revision` pushes each checkpoint to its own branch; others are kept in
-    a comment.
+    """Import `callbacks`: Open-R1's `push_to_hub_revision` pushes each checkpoint to its own branch; other
+    callbacks are kept in a comment.
     """
     names = [] if entry is None or entry.empty else words(entry) or []
     if entry is None:

@@ -342,7 +342,7 @@ def hub(draft: Draft, named: Entries) -> None:
 
 
 def precision(draft: Draft, why: str) -> None:
-    """Set the default precision: fp32 with fp32 weights; bf16 or fp16 weights also compute in their own dtype."""
+    """Set the default precision: fp32 if the weights are fp32; otherwise the dtype of the weights, bf16 or fp16."""
     dtype, stated = draft.settings.get("model.dtype"), draft.settings.get("precision")
     if dtype is None or dtype.text == "fp32" or (stated is not None and stated.text != "fp32"):
         draft.default("precision", "fp32", why)
@@ -374,8 +374,8 @@ def stream(draft: Draft) -> bool:
 
 
 def router(draft: Draft) -> None:
-    """Turn off the router's load-balancing loss. TRL of the target adds it by default, and the imported
-    tool does not.
+    """Turn off the router's load-balancing loss. The target's TRL adds this loss by default, and the
+    imported tool does not.
     """
     facts = registry.find_model(draft.model)
     if (

@@ -23,7 +23,8 @@ def family(spec: Spec) -> Family | None:
 def presumed_family(spec: Spec) -> Family | None:
     """The model's family. If it is unknown, the family that the model's hub name suggests, or None.
 
-    A rule may refuse a setting because of a suggested family. It must not accept a setting because of one.
+    A rule may refuse a setting because of a suggested family. It must not accept a setting because of a suggested
+    family.
     """
     if spec.model.model_type is not None or spec.model.id is None:
         return family(spec)

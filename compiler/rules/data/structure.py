@@ -1,4 +1,4 @@
-"""Rules about whether the chat template writes tools, calls, reasoning and every order of turns, and which turns are
+"""Rules about what the chat template can write (tools, tool calls, reasoning, turns in any order), and which turns are
 learned (XP537 to XP539, XP547, XP548).
 """
 

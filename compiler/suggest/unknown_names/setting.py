@@ -194,7 +194,7 @@ def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
 
 
 def _other_beta(case: Guessed) -> Suggestion | None:
-    """Handle the second of two betas, which the suggestion for the first one contains: `beta2 = 0.95`."""
+    """Handle the second of two betas: the suggestion for the first beta contains both. Example: `beta2 = 0.95`."""
     both = case.betas if case.value and "2" in case.name else None
     help = f"leave `{case.name}` out: `betas = {both}` sets both"
     return None if both is None else case.says(help, "did you mean `betas`?")

@@ -16,8 +16,8 @@ MISSING = object()
 
 @mutable
 class Writes:
-    """The changes that a branch makes, by container and key. While the branch runs, they have the old values;
-    afterwards, the new values.
+    """The values that a branch changes, by container and key. While the branch is interpreted, they are the old values;
+    afterwards, the new ones.
     """
 
     old: dict[tuple[int, object], tuple[MutableMapping[object, object], object]]

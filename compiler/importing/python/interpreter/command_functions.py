@@ -154,7 +154,7 @@ def _annotation(machine: Machine, node: ast.expr | None) -> tuple[str, Object | 
 
 
 def _names(words: list[object], parameter: str) -> tuple[str, ...]:
-    """The names of an option without dashes, such as `lr` of `--lr`; otherwise the name of the parameter."""
+    """The names of an option without dashes, such as `lr` of `--lr`. Without an option, the parameter's name."""
     texts = [each for one in words if isinstance(one, str) for each in one.split("/")[:1] if each.startswith("--")]
     return tuple(one.lstrip("-").replace("-", "_") for one in texts) or (parameter,)
 

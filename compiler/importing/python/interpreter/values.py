@@ -377,8 +377,8 @@ class Join:
         return self.unknown(present)
 
     def unknown(self, one: object = None, other: object = None) -> Unknown:
-        """The unknown value after two branches. For strings of a row, it is instead a `Choice` by whether the column is
-        empty.
+        """The unknown value after two branches. For strings of a row, the result is a `Choice`, which depends on
+        whether the column is empty.
         """
         texts = (str, Column, Text, Object, Choice)
         if self.column and isinstance(one, texts) and isinstance(other, texts):
