@@ -21,6 +21,7 @@ from .core import arguments, output_folder, progress
 from .core import bundle as bundles
 from .core.errors import RunError, rank, say, stop
 from .core.feature import Bundle
+from .core.metrics_file import replace
 from .enabled import FEATURES
 from .features.launch.verified_files import verified
 from .library_internals import lm_eval_harness, progress_bars
@@ -191,9 +192,7 @@ def _evaluate(bundle: Bundle, plan: Mapping[str, Any]) -> None:
     path = os.path.join(bundle.output_dir, RESULTS)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     data = {"harness": plan["harness"], "bundle": bundle.digest, "chat_template": chat, "bits": _bits(model), **found}
-    with open(path + ".part", "w", encoding="utf-8") as handle:
-        json.dump(data, handle, indent=2, default=handle_non_serializable, ensure_ascii=False)
-    os.replace(path + ".part", path)
+    replace(path, [json.dumps(data, indent=2, default=handle_non_serializable, ensure_ascii=False)])
     print(make_table(found), flush=True)
     if found.get("groups"):
         print(make_table(found, "groups"), flush=True)

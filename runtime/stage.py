@@ -30,6 +30,7 @@ from .core import arguments, data_sources, progress
 from .core import bundle as bundles
 from .core.errors import RunError, findings, first_line, say, stop
 from .core.feature import Bundle
+from .core.metrics_file import replace
 from .enabled import FEATURES
 
 INDEX = "staged.json"
@@ -179,12 +180,7 @@ def _fetch(bundle: Bundle, place: str) -> None:
         size = sum(done["files"].values()) / 2**20
         say(f"{name}: commit {done['commit']}, {len(done['files'])} files, {size:,.1f} MiB")
         fetched[name] = done
-    path = os.path.join(place, INDEX)
-    with open(path + ".part", "w", encoding="utf-8") as handle:
-        json.dump({**_index(place), **fetched}, handle, indent=1)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(path + ".part", path)
+    replace(os.path.join(place, INDEX), [json.dumps({**_index(place), **fetched}, indent=1)])
 
 
 def _model(place: str, bundle: Bundle, model: Any) -> dict[str, Any]:

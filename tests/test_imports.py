@@ -69,8 +69,12 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared |= {"xpc.runtime.prepare_rows"}
     # `newer_config` compares rotary positions as the launch does.
     shared |= {"xpc.runtime.features.model.newer_config"}
-    # `stored_columns` finds columns that no trainer reads.
-    shared |= {"xpc.runtime.features.messages.stored_columns"}
+    # `stored_columns` finds columns that no trainer reads, and `call_forms` reads tools and the calls of callers.
+    shared |= {f"xpc.runtime.features.messages{name}" for name in ("", ".stored_columns", ".call_forms")}
+    # `row_names` and `turn_names` have the speakers and keys of turns.
+    shared |= {"xpc.runtime.core.row_names", "xpc.runtime.features.messages.turn_names"}
+    # `split_files` finds the files of a split in a folder.
+    shared |= {f"xpc.runtime.features.rows{name}" for name in ("", ".split_files")}
     # `model_folder` lists the files of a local model as the launch does.
     shared |= {"xpc.runtime.features.launch.model_folder"}
     # `picture` and `result` read curves and totals as the run does.

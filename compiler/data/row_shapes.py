@@ -8,34 +8,20 @@ import json
 from collections.abc import Callable, Mapping
 
 from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES, TOKEN_MASKS, token_columns
+from xpc.runtime.core.row_names import ROLES
+from xpc.runtime.features.messages import turn_names
 from xpc.runtime.features.messages.stored_columns import QUESTIONS
+from xpc.runtime.features.messages.turn_names import CALLERS
 
 Row = Mapping[str, object]
+
 UNLEARNED = -100
 """The label of a token that does not count in the loss (torch's cross_entropy)."""
-ROLES = {
-    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
-    "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
-    "observation": "tool", "tool_response": "tool",
-}  # fmt: skip
-"""Names of speakers in from/value conversations that the runtime knows, each with its role."""
-CALLERS = ("function_call", "tool_call")
-"""Speakers in from/value conversations whose turns contain a tool call as a text of JSON."""
 
 
 def with_roles(row: Row, roles: Mapping[str, str]) -> Row:
     """The row, in which the names of speakers are replaced by their roles."""
-    return {key: _with_roles(value, roles) for key, value in row.items()}
-
-
-def _with_roles(value: object, roles: Mapping[str, str]) -> object:
-    if isinstance(value, list):
-        return [_with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
-    if not isinstance(value, dict):
-        return value
-    speakers = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
-    named = {key: roles[who] for key, who in speakers.items() if who in roles}
-    return {**value, **named} if named else value
+    return {key: turn_names.with_roles(value, roles) for key, value in row.items()}
 
 
 def checker(shape: str, names: tuple[str, ...], context: str = "") -> Callable[[Row], str | None]:
@@ -240,18 +226,14 @@ def from_caller(turn: Row) -> Row:
     """
     if turn.get("from") not in CALLERS:
         return turn
-    calls = turn.get("value")
+    # imported only here, because few rows have such turns
+    from xpc.runtime.core.errors import RunError
+    from xpc.runtime.features.messages import call_forms
+
     try:
-        calls = json.loads(calls) if isinstance(calls, str) else calls
-    except ValueError:
+        return call_forms.from_caller(turn, "")
+    except RunError:
         return turn
-    calls = [calls] if isinstance(calls, dict) else calls
-    functions = [one.get("function", one) for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
-    if not isinstance(calls, list) or not functions or len(functions) != len(calls):
-        return turn
-    if not all(isinstance(one, dict) and "name" in one for one in functions):
-        return turn
-    return {**turn, "from": "gpt", "value": "", "tool_calls": [{"function": one} for one in functions]}
 
 
 def _wrong_part_of(content: list[object]) -> str | None:

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from xpc.runtime.core.row_names import REASONING
 from xpc.runtime.features.messages.stored_columns import declined, number_of, visible
+from xpc.runtime.features.messages.turn_names import CALL_KEYS, MARKS, MASKED, TRAINED
 
 PLAIN = {"role", "content", "from", "value"}
-REASONING = ("reasoning_content", "reasoning", "thinking")
-TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys of a turn. In some tools, such as OpenAI's and axolotl, a false or zero value of such a key means that the model
-does not learn the turn.
-"""
-MASKED = ("mask", "masked")
-"""Keys of a turn. In some tools, such as torchtune, a true value of such a key means that the model does not learn the
-turn.
-"""
-MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
-"""A pattern for the names of keys that probably say whether the model is to learn a turn."""
 TURN_KEY = "turn_key:"
 """Some properties that `structure` returns consist of this prefix and the name of a key. They mean that a turn has this
 key: it probably says whether the turn is to be learned, but no trainer reads it.
@@ -31,8 +21,6 @@ chat template can read it.
 """
 READ_KEYS = ("id", "index", "type", "tool_call_id", "tool_calls", "function_call", *TRAINED, *MASKED, *REASONING)
 """Keys of a turn that are not reported as unread: they are read, or their value is not a text to learn."""
-CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
-"""Keys of a tool call that do not have its arguments, except `arguments`."""
 
 
 def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
@@ -104,22 +92,16 @@ def _wrong_call(call: object) -> str | None:
 
 
 def is_tools(value: object) -> bool:
-    """Whether a value is a list of tools, or its JSON text, in which each tool has a name, as in the runtime's
-    `described_tools`.
-    """
+    """Whether a value is a list of tools, or its JSON text, in which each tool has a name."""
+    # imported only here, because few rows have tools
+    from xpc.runtime.core.errors import RunError
+    from xpc.runtime.features.messages.call_forms import described_tools
+
     try:
-        read = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+        described_tools(value, "")
+    except RunError:
         return False
-    return isinstance(read, list) and all(map(_is_tool, read))
-
-
-def _is_tool(tool: object) -> bool:
-    if not isinstance(tool, dict):
-        return False
-    described = tool.get("function", tool)
-    named = isinstance(described, dict) and isinstance(described.get("name"), str)
-    return named or (isinstance(tool.get("type"), str) and tool["type"] != "function")
+    return True
 
 
 def odd_arguments(call: object) -> bool:

@@ -14,10 +14,11 @@ from xpc.compiler.data import row_shapes
 from xpc.compiler.data.damage import damage
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
-from xpc.compiler.data.structure import PLAIN, REASONING, is_tools, structure
+from xpc.compiler.data.structure import PLAIN, is_tools, structure
 from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
 from xpc.compiler.spec.survey import SKETCH, Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
+from xpc.runtime.core.row_names import REASONING, ROLES
 from xpc.runtime.features.messages.stored_columns import unread
 
 PLACES = ("<image>", "<video>", "<audio>")
@@ -194,7 +195,7 @@ def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tu
         turn = row_shapes.from_caller(turn) if by_from else turn
         who, content = (turn["from"], turn.get("value")) if by_from else (turn.get("role"), turn.get("content"))
         who = who if isinstance(who, str) else str(who)
-        role = row_shapes.ROLES.get(who, "") if by_from else "tool" if who == "function" else who
+        role = ROLES.get(who, "") if by_from else "tool" if who == "function" else who
         same += (role, content if isinstance(content, str) else str(content))
         roled.append((role, turn, content))
         if turn.keys() - PLAIN:

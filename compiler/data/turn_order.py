@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 
-from xpc.compiler.data.row_shapes import CALLERS, ROLES
+from xpc.runtime.core.row_names import ROLES
+from xpc.runtime.features.messages.turn_names import CALLERS
 
 
 @lru_cache(maxsize=4096)  # cached, because most rows have one of a few orders

@@ -320,14 +320,13 @@ def _folder(
     training file decides the format of all files.
     """
     from xpc.compiler.spec import folders
+    from xpc.runtime.features.rows.split_files import IGNORED
 
     path, label = node.value.rstrip("/") or "/", source.label
     names = block.workspace.walk(path)
     if isinstance(names, str):
         return source, [report("XP114", names, label, help="name a folder that contains only files of rows")]
-    names = [
-        one for one in names if one.lower().endswith(DATA_FORMATS) and one.rpartition("/")[2] not in folders.IGNORED
-    ]
+    names = [one for one in names if one.lower().endswith(DATA_FORMATS) and one.rpartition("/")[2] not in IGNORED]
     if not names:
         help = "a data folder contains files of rows: " + ", ".join(DATA_FORMATS)
         return source, [report("XP110", f"`{path[:80]}` contains no data", label, help=help)]

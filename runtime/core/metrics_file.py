@@ -22,13 +22,13 @@ def events(path: str) -> Iterator[dict[str, Any]]:
 def trim(path: str, step: int) -> None:
     """Drop an incomplete last line, and the events after ``step``, because the run will repeat these steps."""
     if os.path.exists(path):
-        keep(path, [event for event in events(path) if event["step"] <= step])
+        replace(path, [written(event) for event in events(path) if event["step"] <= step])
 
 
-def keep(path: str, kept: Iterable[Mapping[str, Any]]) -> None:
-    """Rewrite metrics.jsonl with only these events."""
+def replace(path: str, lines: Iterable[str]) -> None:
+    """Write a file, or rewrite it. If the process is killed, the file is missing or complete, or still the old one."""
     with open(path + ".part", "w", encoding="utf-8") as handle:
-        handle.writelines(map(written, kept))
+        handle.writelines(lines)
         handle.flush()
         os.fsync(handle.fileno())
     os.replace(path + ".part", path)

@@ -18,7 +18,7 @@ from .checkpoint_integrity import final_files
 from .errors import put, say
 from .fault_tolerance import writing
 from .feature import Bundle
-from .metrics_file import events, number, trim, written
+from .metrics_file import events, number, replace, trim, written
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 NAMES = {"learning_rate": "lr", "num_tokens": "tokens"}
@@ -218,10 +218,8 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         result["complete_cards"](folder, facts, bundle.folder, sources, stated)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
-        with open(target + ".part", "w", encoding="utf-8") as handle:
-            # The seal is the digest of the text without the seal.
-            handle.write(f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n')
-        os.replace(target + ".part", target)
+        # The seal is the digest of the text without the seal.
+        replace(target, [f'{text[:-2]},\n  "seal": "sha256:{sha256(text.encode()).hexdigest()}"\n}}\n'])
     processed = f"{facts['sequences']:,} sequences" + ("" if tokens is None else f", {tokens:,.0f} tokens")
     put(
         f"\ndone       {facts['steps']} steps, {facts['epochs']} epochs in {timedelta(seconds=int(total))}\n"

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from ..library_internals.datasets_rows import rearranged
 from .errors import RunError
+from .row_names import REASONING
 from .rows import FIELDS
 
 Conversations = Callable[[Mapping[str, Any]], list[list[dict[str, Any]]]]
 """A function of a mapped row that returns the row's conversations (see ``rows.RowFormat``)."""
-REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Keys of a message with the model's reasoning before its answer."""
 STRUCTURE = ("tool_calls", "tools", *REASONING)
 """Keys of a message that a template may ignore: the first row with each role and combination of them is compared."""
 END = "end"

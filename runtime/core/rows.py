@@ -4,18 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .errors import RunError
+from .row_names import ROLES
 
 FIELDS = "fields"
 """A key of a converted message. Its value is JSON text with all keys of the stored message except role and content."""
 KEPT = ("tools", "chat_template_kwargs")
 """Columns that the chat template reads. The first message of a row stores them, because for some methods trl drops
 other columns, and because all rows of a mixture must have the same columns."""
-ROLES = {
-    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
-    "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
-    "observation": "tool", "tool_response": "tool",
-}  # fmt: skip
-"""Roles of chat templates by the speakers of from/value conversations (ShareGPT and similar)."""
 
 
 class RowFormat(NamedTuple):

@@ -22,7 +22,6 @@ from xpc.compiler.spec import folders
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle
 from xpc.runtime.features.rows import local_sources
-from xpc.runtime.features.rows import split_files as run
 
 FILES = {
     "rows/train/b.jsonl": ROW * 6,
@@ -215,12 +214,6 @@ def test_what_is_no_data_folder_is_refused(tmp_path: Path) -> None:
     os.symlink(tmp_path, tmp_path / "rows" / "round")
     (found,) = of(checked(text(), root), "XP114")
     assert "link to a folder" in found.message
-
-
-@pytest.mark.parametrize("names", LAYOUTS, ids=lambda names: names[0])
-def test_compiler_and_runtime_tell_splits_apart_alike(names: list[str]) -> None:
-    for split in ("train", "validation", "test", "extra"):
-        assert list(folders.of_split(tuple(names), split)) == run.of_split(names, split)
 
 
 @pytest.mark.slow  # imports the datasets library

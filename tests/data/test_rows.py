@@ -28,8 +28,6 @@ from xpc.compiler.rules.core import replaced_templates as templates
 from xpc.compiler.spec.resources import DataSource
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
-from xpc.runtime.core import row_comparison
-from xpc.runtime.core.rows import ROLES
 from xpc.runtime.features.rows import message_fields
 
 HERE = Label(Source("t.xp", ""), Span(0, 0))
@@ -44,15 +42,6 @@ def wrong(row: object, shape: str, **more: object) -> str | None:
     """Return why the runtime cannot read the row in the given format; None if it can."""
     named = source("", shape, **more)
     return shaped.checker(shape, rows.columns(named), named.context or "")(row)
-
-
-def test_speakers_are_those_of_the_runtime():
-    assert shaped.ROLES == ROLES
-
-
-def test_keys_of_messages_are_those_of_the_runtime():
-    assert structure.REASONING == row_comparison.REASONING
-    assert structure.TRAINED == message_fields.TRAINED
 
 
 def read(content: str | bytes, path: str = "rows.jsonl") -> tuple[list[stored.Row], stored.Broken | None]:

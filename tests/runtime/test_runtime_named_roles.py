@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from xpc.compiler.data import row_shapes
 from xpc.runtime.core import rows
+from xpc.runtime.features.messages.turn_names import with_roles
 from xpc.runtime.features.rows import chat, named_roles, prompts
 
 ROLES = {"guest": "user", "host": "assistant", "system": "assistant", "rules": "system"}
@@ -50,11 +50,4 @@ def test_answers_of_pairs_are_named_too() -> None:
 
 @pytest.mark.parametrize("value", ["a text", 7, None, ["guest"], {"role": 4}, [{"role": None}], [{"from": ["guest"]}]])
 def test_what_is_no_turn_stays_as_it_is(value: object) -> None:
-    assert named_roles._with_roles(value, ROLES) == value
-
-
-def test_the_check_reads_the_names_as_the_runtime_does() -> None:
-    row = {"messages": [{"role": "guest", "content": "a"}], "chosen": {"from": "host", "value": "b"}, "n": 4}
-    assert row_shapes.with_roles(row, ROLES) == {
-        key: named_roles._with_roles(value, ROLES) for key, value in row.items()
-    }
+    assert with_roles(value, ROLES) == value

@@ -12,6 +12,7 @@ from xpc.compiler.data import row_shapes, structure
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.rows import FIELDS, from_value
 from xpc.runtime.features.messages import call_forms, turn_notes
+from xpc.runtime.features.messages.turn_names import CALLERS
 from xpc.runtime.features.method import reward_calls
 from xpc.runtime.features.method.answer_ends import without_end
 from xpc.runtime.features.rows import chat, message_fields
@@ -25,14 +26,7 @@ def turn(role: str = "assistant", content: str = "4", **fields: Any) -> dict[str
     return {"role": role, "content": content, **({FIELDS: json.dumps(fields)} if fields else {})}
 
 
-def test_callers_and_marks_are_those_of_the_compiler() -> None:
-    assert row_shapes.CALLERS == call_forms.CALLERS
-    assert structure.MASKED == message_fields.MASKED
-    assert structure.MARKS.pattern == turn_notes.MARKS.pattern
-    assert {*structure.TRAINED, *structure.MASKED} == {*turn_notes.READ}
-
-
-@pytest.mark.parametrize("speaker", call_forms.CALLERS)
+@pytest.mark.parametrize("speaker", CALLERS)
 @pytest.mark.parametrize("value", [CALL, f"[{CALL}]", json.loads(CALL), f'{{"function": {CALL}}}'])
 def test_a_turn_of_a_caller_is_a_tool_call(speaker: str, value: object) -> None:
     stored = {"from": speaker, "value": value}

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 
-from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.importing.axolotl import chat as axolotl_chat
 from xpc.compiler.importing.axolotl import evaluation as axolotl_evaluation
@@ -20,6 +19,7 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, w
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.setting import ROLES
+from xpc.runtime.core.row_names import ROLES as KNOWN
 
 INSTRUCTION = (
     "alpaca", "alpaca_chat", "alpaca_w_system", "gpteacher", "reflection", "explainchoice", "jeopardy",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.data.row_shapes import ROLES as KNOWN
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
+from xpc.runtime.core.row_names import ROLES as KNOWN
 
 About = Mapping[str, object]
 """One dataset's entry in `dataset_info.json`."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import unified_diff
 
 from xpc.compiler.data.reader import read
-from xpc.compiler.data.row_shapes import ROLES
 from xpc.compiler.data.rows import columns, readable
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.survey import Broken
+from xpc.runtime.core.row_names import ROLES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ...core import progress, signals
 from ...core.errors import rank
 from ...core.fault_tolerance import FaultTolerant
 from ...core.feature import Bundle, Feature
-from ...core.metrics_file import events, keep
+from ...core.metrics_file import events, replace, written
 from ...library_internals.transformers_evaluation import evaluate_now
 
 REPORTED = ("_loss", "_reward", "_accuracy", "rewards/accuracies", "rewards/margins")
@@ -162,7 +162,7 @@ def evaluated(path: str, step: int, sets: int = 1) -> bool:
     try:
         evaluations = [one for one in events(path) if one["step"] == step and is_evaluation(one)]
         if evaluations and len(evaluations) < sets:
-            keep(path, [one for one in events(path) if one not in evaluations])
+            replace(path, [written(one) for one in events(path) if one not in evaluations])
     except OSError:
         return False
     return len(evaluations) >= sets

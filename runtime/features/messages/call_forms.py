@@ -10,9 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ...core.errors import RunError
-
-CALLERS = ("function_call", "tool_call")
-"""Speakers of from/value conversations whose turns are tool calls as JSON text (LLaMA-Factory's ShareGPT rows)."""
+from .turn_names import CALL_KEYS, CALLERS
 
 
 def has_callers(column: Any) -> bool:
@@ -78,10 +76,6 @@ def _with_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     given = call.get("arguments")
     empty = given is None or (isinstance(given, str) and given.strip() in ("", "null"))
     return {**call, "arguments": {}} if empty and "name" in call else dict(call)
-
-
-CALL_KEYS = ("name", "arguments", "id", "type", "index", "description")
-"""The known keys of a tool call. If `arguments` is empty and an unknown key has a value, the call is refused."""
 
 
 def wrong_call(calls: Sequence[Any]) -> str | None:

@@ -12,16 +12,12 @@ from typing import Any
 
 from ...core.errors import RunError, rank, say
 from ...core.feature import Bundle
-from ...core.row_comparison import REASONING, sampled_rows
+from ...core.row_comparison import sampled_rows
+from ...core.row_names import REASONING
 from ...core.rows import FIELDS, KEPT, name
 from .stored_columns import number_of
+from .turn_names import MARKS, MASKED, TRAINED
 
-MARKS = re.compile(r"train|learn|loss|mask|weight|supervis|ignore", re.IGNORECASE)
-"""Matches names of keys that probably say whether a turn is learned, such as `loss_weight`."""
-TRAINED = ("weight", "train", "train_turn", "training", "loss")
-"""Keys of a turn that exclude it from the loss if the value is 0 or false (OpenAI's, axolotl's and others')."""
-MASKED = ("mask", "masked")
-"""Keys of a turn that exclude it from the loss if the value is true (torchtune's and others')."""
 READ = frozenset((*TRAINED, *MASKED))
 """Keys that the run reads to decide whether a turn is learned. A number does not weight the loss: 0 means not
 learned."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from ...core.errors import RunError
 from ...core.feature import Bundle, Feature
-from ...core.row_comparison import REASONING, Loss, Markers, content
+from ...core.row_comparison import Loss, Markers, content
+from ...core.row_names import REASONING
 from ...core.rows import FIELDS, KEPT, name
 from ..messages import turn_notes
 from ..messages.call_forms import (
-    CALLERS,
     described_tools,
     doubles,
     found_forms,
@@ -27,7 +27,8 @@ from ..messages.call_forms import (
     wrong_call,
 )
 from ..messages.stored_columns import declined
-from ..messages.turn_notes import MASKED, READ, TRAINED
+from ..messages.turn_names import CALLERS, MASKED, TRAINED
+from ..messages.turn_notes import READ
 
 LABELS = ("type", "id", "index", "format", "signature")  # keys of a reasoning block whose values are not text
 CARRIERS = ("messages", "prompt", "chosen", "rejected")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.feature import Bundle, Feature
 from ...core.rows import KEPT
+from ..messages.turn_names import with_roles
 
 Read = Callable[..., dict[str, Any]]
 
@@ -26,16 +27,5 @@ def _read(
     index: int,
     **how: Any,
 ) -> dict[str, Any]:
-    renamed = {key: value if key in KEPT else _with_roles(value, roles) for key, value in row.items()}
+    renamed = {key: value if key in KEPT else with_roles(value, roles) for key, value in row.items()}
     return to_row(source, renamed, index, **how)
-
-
-def _with_roles(value: Any, roles: Mapping[str, str]) -> Any:
-    """A turn, or a list of turns, with roles instead of speakers' names; any other value is returned unchanged."""
-    if isinstance(value, list):
-        return [_with_roles(turn, roles) if isinstance(turn, dict) else turn for turn in value]
-    if not isinstance(value, dict):
-        return value
-    speakers = {key: value[key] for key in ("from", "role") if isinstance(value.get(key), str)}
-    renamed = {key: roles[who] for key, who in speakers.items() if who in roles}
-    return {**value, **renamed} if renamed else value

@@ -7,7 +7,7 @@ folder has none of these, all its files are the split ``train``. The compiler us
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 KEYWORDS = {
     "train": ("train", "training"),
@@ -25,15 +25,19 @@ def of_split(names: Sequence[str], split: str) -> list[str]:
     if shards:
         return [name for name in names if shards.get(name) == split]
     words = KEYWORDS.get(split, (split,))
-    known = {*words, *(word for several in KEYWORDS.values() for word in several)}
+    known = _has(*words, *(word for several in KEYWORDS.values() for word in several))
     for parts in (slice(-1), slice(-1, None)):  # try keywords in folder names first, then in file names
-        if any(_has(part, word) for name in names for part in name.split("/")[parts] for word in known):
-            return [one for one in names if any(_has(part, word) for part in one.split("/")[parts] for word in words)]
+        if any(known(part) for name in names for part in name.split("/")[parts]):
+            has = _has(*words)
+            return [one for one in names if any(has(part) for part in one.split("/")[parts])]
     return list(names) if split == "train" else []
 
 
-def _has(part: str, word: str) -> bool:
-    return re.search(rf"(?:^|[-._ 0-9]){re.escape(word)}(?:[-._ 0-9]|$)", part) is not None
+def _has(*words: str) -> Callable[[str], object]:
+    """Make a function that tests whether a name contains one of the words as a separate word: `my-train1.jsonl`
+    contains `train`, and `training` does not.
+    """
+    return re.compile(rf"(?:^|[-._ 0-9])(?:{'|'.join(map(re.escape, words))})(?:[-._ 0-9]|$)").search
 
 
 def listed(folder: str, endings: Sequence[str]) -> list[str]:

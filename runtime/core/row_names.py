@@ -1,0 +1,10 @@
+"""Names in stored conversations that every run knows, and the compiler, too."""
+
+ROLES = {
+    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant",
+    "model": "assistant", "bot": "assistant", "system": "system", "tool": "tool", "function": "tool",
+    "observation": "tool", "tool_response": "tool",
+}  # fmt: skip
+"""Roles of chat templates by the speakers of from/value conversations (ShareGPT and similar)."""
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Keys of a message with the model's reasoning before its answer."""
