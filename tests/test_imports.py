@@ -75,8 +75,8 @@ def test_the_compiler_knows_of_the_runtime_what_a_bundle_holds():
     shared |= {"xpc.runtime.core.row_names", "xpc.runtime.features.messages.turn_names"}
     # `split_files` finds the files of a split in a folder.
     shared |= {f"xpc.runtime.features.rows{name}" for name in ("", ".split_files")}
-    # `model_folder` lists the files of a local model as the launch does.
-    shared |= {"xpc.runtime.features.launch.model_folder"}
+    # `model_folder` lists the files of a local model as the launch does, and `private_entries` is their cache.
+    shared |= {f"xpc.runtime.features.launch{name}" for name in ("", ".model_folder")}
     # `picture` and `result` read curves and totals as the run does.
     shared |= {"xpc.runtime.picture", "xpc.runtime.result"}
     for path, imports in modules("compiler"):

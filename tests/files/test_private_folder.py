@@ -11,6 +11,7 @@ import pytest
 from compile_support import put, tree
 
 from xpc.compiler.files import private_folder as private
+from xpc.runtime.features.launch import private_entries
 
 NAME = "0" * 64
 ENTRY = '{"a": 1}'
@@ -105,7 +106,7 @@ def test_an_entry_that_is_a_pipe_is_not_waited_for(folder: Path) -> None:
 
 
 def test_a_large_entry_is_neither_written_nor_read(folder: Path) -> None:
-    private.write(str(folder), NAME, json.dumps("x" * private.LARGEST))
+    private.write(str(folder), NAME, json.dumps("x" * private_entries.LARGEST))
     assert not folder.exists()
     private.write(str(folder), NAME, ENTRY)
     os.truncate(folder / NAME, 2**40)  # a sparse file

@@ -5,20 +5,18 @@ turns them off). An entry is used only while the file's size, times and inode ar
 must be private: if other users can write to them, they are neither read nor written.
 """
 
-import contextlib
 import json
 import os
-import stat
 import time
 from hashlib import sha256
 from typing import Any
+
+from . import private_entries
 
 SETTLED = 2.0
 """A digest is remembered only if the file is older than this many seconds: file systems store times coarsely, so a
 second change within that time might leave the file's times as they are.
 """
-LARGEST = 2**20
-"""An entry may have at most this many bytes."""
 KIND = "sha256"
 
 
@@ -32,16 +30,7 @@ def stamp(path: str) -> str:
 def recall(path: str) -> str | None:
     """The remembered SHA-256 of a file, in hex; None if none is remembered, or the file has changed."""
     try:
-        folder = _opened(make=False)
-        try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-            with open(os.open(_name(path), flags, dir_fd=folder), encoding="utf-8") as handle:
-                found = os.fstat(handle.fileno())
-                if not stat.S_ISREG(found.st_mode) or not _is_private(found) or found.st_size > LARGEST:
-                    return None
-                entry: Any = json.loads(handle.read(LARGEST))
-        finally:
-            os.close(folder)
+        entry: Any = private_entries.read(_folder(), _name(path))
         same = entry["stamp"] == stamp(path) and KIND in entry["facts"] and isinstance(entry["sha256"], str)
     except (OSError, ValueError, RecursionError, KeyError, TypeError):
         return None
@@ -54,13 +43,11 @@ def keep(path: str, before: str, digest: str) -> None:
         found = os.stat(path)
         if stamp(path) != before or max(found.st_mtime, found.st_ctime) > time.time() - SETTLED:
             return
-        folder = _opened(make=True)
+        folder = private_entries.opened(_folder(), make=True)
         try:
-            name, temporary = _name(path), f"{_name(path)}.{os.getpid()}"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with open(os.open(temporary, flags, 0o600, dir_fd=folder), "w", encoding="utf-8") as handle:
-                handle.write(json.dumps({"stamp": before, "sha256": digest, "facts": {KIND: True}}))
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            private_entries.write(
+                folder, _name(path), json.dumps({"stamp": before, "sha256": digest, "facts": {KIND: True}})
+            )
         finally:
             os.close(folder)
     except OSError:
@@ -71,28 +58,9 @@ def _name(path: str) -> str:
     return sha256(f"{os.path.abspath(path)}\0{KIND}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _opened(make: bool) -> int:
-    """Open the folder of entries. Raises OSError if there is none, or others can write to it."""
+def _folder() -> str:
+    """The folder of the entries. Raises OSError if there is none."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     if os.environ.get("XPC_CACHE") == "off" or not os.path.isabs(base):
         raise FileNotFoundError(base)
-    if make:
-        os.makedirs(base, mode=0o700, exist_ok=True)
-    held = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
-    for name in ("xpc", "data"):
-        outer = held
-        try:
-            if make:
-                with contextlib.suppress(FileExistsError):  # another thread may have created the folder
-                    os.mkdir(name, 0o700, dir_fd=outer)
-            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outer)
-        finally:
-            os.close(outer)
-    if not _is_private(os.fstat(held)):
-        os.close(held)
-        raise PermissionError(base)
-    return held
-
-
-def _is_private(found: os.stat_result) -> bool:
-    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return os.path.join(base, "xpc", "data")
