@@ -1,4 +1,4 @@
-"""Import `chat_template_kwargs`, the arguments of the chat template, such as `enable_thinking: false`."""
+"""Set the chat template of a spec, and import its arguments, such as `enable_thinking: false`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from xpc.compiler.importing.outcomes import MAPPED
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.kinds import Template
 from xpc.compiler.registry import chat_templates
+
+
+def put_template(draft: Draft, body: str | bytes, entry: Entry | None, why: str = "") -> None:
+    """Write a chat template next to the spec, and name its file in the spec."""
+    name = _file(draft)
+    draft.files[name] = body.encode() if isinstance(body, str) else body
+    draft.put("model.chat_template", name, entry, why)
+
+
+def _file(draft: Draft) -> str:
+    return f"{draft.stem}.chat_template.jinja"
+
+
+def jinja_text(text: str) -> str:
+    """A text as a string of Jinja: `'Hi\\n'`."""
+    inner = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{inner}'"
 
 
 def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None:
@@ -46,7 +63,7 @@ def _template(draft: Draft, written: str | None) -> tuple[str | None, Template |
     """The Jinja text of the chat template that formats the rows, and its setting; None for both if the template is
     unknown.
     """
-    file = f"{draft.stem}.chat_template.jinja"
+    file = _file(draft)
     if file in draft.files:
         return draft.files[file].decode(), Template(file)
     known = registry.find_model(draft.model)

@@ -18,7 +18,7 @@ from xpc.compiler.plan import CHOSEN, FITS, GIB, TIGHT
 from xpc.compiler.plan.changed import Checker, Settings, cache_key, changed, legality
 from xpc.compiler.plan.choice import rechosen, unset
 from xpc.compiler.plan.divisors import divisors
-from xpc.compiler.plan.experiment import Assumptions, Plan, plan
+from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.plan.from_spec import load_of
 from xpc.compiler.spec import Spec
 from xpc.grammar.record import field, record
@@ -28,7 +28,9 @@ OFFLOADS = ("none", "optimizer", "cpu")
 MORE_NODES = (2, 4, 8)
 LEAST_GAIN = 0.01
 """The least gain of speed, as a share, for which a change is suggested."""
-Search = Callable[[Spec, Checker, int, Assumptions | None], "list[Change]"]
+MOST = 3
+"""How many changes are suggested, unless a caller asks for fewer."""
+Search = Callable[[Spec, Checker, int], "list[Change]"]
 _found: dict[tuple[object, ...], list[Change]] = {}
 
 
@@ -62,25 +64,25 @@ class Change:
         return [_followed(path, value) for path, value in self.follows.items()]
 
 
-def fitting(spec: Spec, checker: Checker, most: int = 3, assumed: Assumptions | None = None) -> list[Change]:
+def fitting(spec: Spec, checker: Checker, most: int = MOST) -> list[Change]:
     """Find at most `most` changes that make a run fit, the cheapest first. Each is the best of its tier.
 
     If no change makes the run fit, the result contains changes with the verdict TIGHT. If there are none, it contains
     one change that affects what the model learns, and the change's text says so. The result is empty if nothing helps.
     Members of a sweep that differ only in a rate or a seed share one search.
     """
-    return _searched(_fitting, spec, checker, most, assumed)
+    return _searched(_fitting, spec, checker, most)
 
 
-def faster(spec: Spec, checker: Checker, most: int = 3, assumed: Assumptions | None = None) -> list[Change]:
-    """Find at most `most` changes that make a run faster while it still fits, the largest gain first."""
-    return _searched(_faster, spec, checker, most, assumed)
+def faster(spec: Spec, checker: Checker) -> list[Change]:
+    """Find at most three changes that make a run faster while it still fits, the largest gain first."""
+    return _searched(_faster, spec, checker, MOST)
 
 
-def _searched(search: Search, spec: Spec, checker: Checker, most: int, assumed: Assumptions | None) -> list[Change]:
-    key = (search, most, repr(assumed), *unset(spec), *cache_key(spec))
+def _searched(search: Search, spec: Spec, checker: Checker, most: int) -> list[Change]:
+    key = (search, most, *unset(spec), *cache_key(spec))
     if key not in _found:
-        _found[key] = search(spec, checker, most, assumed)
+        _found[key] = search(spec, checker, most)
     return _found[key]
 
 
@@ -108,24 +110,22 @@ def _followed(path: Path, value: object) -> str:
     return f"{name} goes {'on' if value else 'off'}" if isinstance(value, bool) else f"{name} becomes {value}"
 
 
-def _fitting(spec: Spec, checker: Checker, most: int, assumed: Assumptions | None) -> list[Change]:
-    now, legal = plan(spec, assumed), legality(spec, checker)
+def _fitting(spec: Spec, checker: Checker, most: int) -> list[Change]:
+    now, legal = plan(spec), legality(spec, checker)
     for wanted in (FITS, TIGHT) if now.verdict not in (FITS, TIGHT) else (FITS,):
         found: dict[frozenset[Path], list[Change]] = {}
         for tier in tiers(spec):
             kind = frozenset(tier)  # if a kind of change works in several sizes, only the smallest is kept
             if kind not in found and sum(map(len, found.values())) < most:
-                changes = [
-                    one for one in _alternatives(spec, checker, now, tier, wanted, assumed) if legal(_decided(one))
-                ]
+                changes = [one for one in _alternatives(spec, checker, now, tier, wanted) if legal(_decided(one))]
                 if changes:
                     found[kind] = changes[:1] if tier else changes
         if found:
             return [one for changes in found.values() for one in changes][:most]
-    return list(islice(_learning_otherwise(spec, checker, now, assumed), 1)) if spec.learns_from_micro else []
+    return list(islice(_learning_otherwise(spec, checker, now), 1)) if spec.learns_from_micro else []
 
 
-def _learning_otherwise(spec: Spec, checker: Checker, now: Plan, assumed: Assumptions | None) -> Iterator[Change]:
+def _learning_otherwise(spec: Spec, checker: Checker, now: Plan) -> Iterator[Change]:
     """Yield smaller micro-batches with which the run fits, the largest first. This is for methods whose result depends
     on the micro-batch, so such a change is used only if nothing else fits.
     """
@@ -133,13 +133,13 @@ def _learning_otherwise(spec: Spec, checker: Checker, now: Plan, assumed: Assump
     legal = legality(spec, checker)
     for micro in divisors(mine - 1, share)[::-1]:
         for toggles in _toggles(spec, more=True):
-            one = as_typed(spec, checker, now, {**micro_settings(spec, micro), **toggles}, assumed)
+            one = as_typed(spec, checker, now, {**micro_settings(spec, micro), **toggles})
             if one.plan.verdict == FITS and legal(_decided(one)):
                 yield one
 
 
-def _faster(spec: Spec, checker: Checker, most: int, assumed: Assumptions | None) -> list[Change]:
-    now = plan(spec, assumed)
+def _faster(spec: Spec, checker: Checker, most: int) -> list[Change]:
+    now = plan(spec)
     if now.verdict != FITS or now.speed is None:
         return []
     mine = spec.text("strategy")
@@ -148,7 +148,7 @@ def _faster(spec: Spec, checker: Checker, most: int, assumed: Assumptions | None
         for name in (mine, *(other for other in alike(spec) if other != mine))
         for toggles in _toggles(spec, more=False)
         for micro in _written_micros(spec)
-        if (one := as_typed(spec, checker, now, _with(spec, name, micro, toggles), assumed)).plan.verdict == FITS
+        if (one := as_typed(spec, checker, now, _with(spec, name, micro, toggles))).plan.verdict == FITS
     ]
     gains = [one for one in found if one.settings and one.pace is not None and one.pace >= 1 + LEAST_GAIN]
     legal = legality(spec, checker)
@@ -189,16 +189,16 @@ def _apart(found: Iterable[Change]) -> Iterator[Change]:
             yield one
 
 
-def planned(spec: Spec, now: Plan, settings: Settings, assumed: Assumptions | None = None) -> Change:
+def planned(spec: Spec, now: Plan, settings: Settings) -> Change:
     """The change to exactly these settings, with its plan and relative speed."""
-    return _change(now, settings, plan(changed(spec, settings), assumed))
+    return _change(now, settings, plan(changed(spec, settings)))
 
 
-def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings, assumed: Assumptions | None = None) -> Change:
+def as_typed(spec: Spec, checker: Checker, now: Plan, settings: Settings) -> Change:
     """The change to these settings, as if a user had added them to the spec. For all settings that the spec then does
     not state, the plan chooses again.
     """
-    return _change(now, settings, plan(rechosen(spec, settings, checker), assumed))
+    return _change(now, settings, plan(rechosen(spec, settings, checker)))
 
 
 def _change(now: Plan, settings: Settings, found: Plan) -> Change:
@@ -211,9 +211,7 @@ def _change(now: Plan, settings: Settings, found: Plan) -> Change:
     return Change(settings, found, pace, {path: one for path, one in follows.items() if path not in settings})
 
 
-def _alternatives(
-    spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str, assumed: Assumptions | None
-) -> list[Change]:
+def _alternatives(spec: Spec, checker: Checker, now: Plan, tier: Settings, wanted: str) -> list[Change]:
     """The changes that contain the settings of a tier (such as offloading) and reach the wanted verdict, fastest first.
     Each change has the largest micro-batch with which it reaches the verdict.
     """
@@ -225,7 +223,7 @@ def _alternatives(
         # gradients between micro-batches
         middle = 0
         while left:  # bisection is possible, because a smaller micro-batch never needs more memory
-            tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles}, assumed)
+            tried = as_typed(spec, checker, now, {**tier, **micro_settings(base, left[middle]), **toggles})
             fits = tried.plan.verdict in (FITS, wanted)
             best = tried if fits else best
             left = left[:middle] if fits else left[middle + 1 :]

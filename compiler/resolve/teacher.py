@@ -13,7 +13,7 @@ from xpc.compiler.spec.values import Value
 from xpc.compiler.stacks import Stack
 from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Ref, String
+from xpc.grammar.tree import Ref, String, quoted
 
 UNKNOWN = "the vocabulary and memory of this teacher are not checked; name a registered model, or a folder that is here"
 ADAPTER = "a teacher is a complete model: name its folder, or the `merged` folder that `save(merge)` writes"
@@ -30,7 +30,7 @@ def find_teacher(values: dict[Path, Value], stack: Stack, workspace: Workspace, 
     model, found = find_model(node, label, None, None, workspace)
     problems += [evolve(one, help=_help(one)) for one in found]
     if isinstance(node, String):
-        text = '"' + node.value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        text = quoted(node.value)
     else:
         text = node.name + (f"@{model.revision}" if model.revision is not None else "")
     values["method.teacher"] = Value(text, value.origin)

@@ -6,7 +6,7 @@ from xpc.compiler import registry
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides
-from xpc.compiler.importing.template_arguments import template_arguments
+from xpc.compiler.importing.template_arguments import put_template, template_arguments
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.registry import chat_templates as templates
@@ -64,7 +64,6 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     needed if `marks` asks for other turns than the assistant's.
     """
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
-    system = named.get("default_system_message")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
     shapes = corpus.formats(draft)
@@ -74,7 +73,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     more = not {"messages", "conversations"}.isdisjoint(shapes) and marks != TrainedTurns(entry=marks.entry)
     if body is not None and own:
         _jinja(draft, body, overrides)
-    elif body is not None:
+    else:
         draft.note(body, "null: no template")
     if fallback and known is not None and known.chat:
         word = "tokenizer_default"
@@ -83,10 +82,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
         usual, marks.roles if more else axolotl_templates.ASSISTANT, more and marks.every_end,
         stripped=draft.method in ("dpo", "kto"),
     )  # fmt: skip
-    if system is not None and not system.empty:
-        draft.note(system, "axolotl writes the system prompt into the saved chat template, not into the rows")
-    elif system is not None:
-        draft.note(system, "null: none")
+    _system(draft, named.get("default_system_message"))
     given = not word or word in ("tokenizer_default", "jinja") or own
     if given:
         _tokenizers_own(draft, named, own, renders, known)
@@ -102,9 +98,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
             "chat_template", f"axolotl uses `{usual}` if the tokenizer has no template, where the spec fails", entry
         )
     elif body_of is not None:
-        name = f"{draft.stem}.chat_template.jinja"
-        draft.files[name] = body_of.encode()
-        draft.put("model.chat_template", name, entry)
+        put_template(draft, body_of, entry)
         _end(draft, named, usual, known)
         _repeated_first_token(draft, named, usual)
         return more
@@ -118,15 +112,27 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
             '(`model(chat_template=file("x.jinja"))` names another)',
             entry,
         )
-    if more and marks.entry is not None and marks.roles != EVERYONE:
-        draft.error(marks.entry, "a spec learns such turns with the templates chatml, llama3 and gemma only")
-    elif more and marks.entry is not None:
+    if more and marks.entry is not None:
+        _report_turns(draft, marks, marks.entry)
+    return False
+
+
+def _system(draft: Draft, system: Entry | None) -> None:
+    stated = system is not None and not system.empty
+    why = "axolotl writes the system prompt into the saved chat template, not into the rows"
+    draft.note(system, why if stated else "null: none")
+
+
+def _report_turns(draft: Draft, marks: TrainedTurns, entry: Entry) -> None:
+    """Report that the spec's template does not mark the turns that the file trains on."""
+    if marks.roles != EVERYONE:
+        draft.error(entry, "a spec learns such turns with the templates chatml, llama3 and gemma only")
+    else:
         draft.differs(
             "train_on_inputs",
             "axolotl learns the text of every turn and its end; the spec also learns the template's words around them",
-            marks.entry,
+            entry,
         )
-    return False
 
 
 def _renders(draft: Draft) -> bool:
@@ -202,9 +208,7 @@ def _tokenizers_own(draft: Draft, named: Entries, own: bool, renders: bool, know
     name = next((key for key, one in axolotl_templates.BUILT_IN.items() if one[0] == native), native or "")
     body = axolotl_templates.axolotl_template(name)
     if body is not None and name != "llama3":
-        file = f"{draft.stem}.chat_template.jinja"
-        draft.files[file] = body.encode()
-        draft.put("model.chat_template", file, None, "the model's own template, with axolotl's loss on answers")
+        put_template(draft, body, None, "the model's own template, with axolotl's loss on answers")
         _end(draft, named, name, known)
     elif native is None and not draft.model.startswith((".", "/")):
         draft.differs(
@@ -260,6 +264,4 @@ def _jinja(draft: Draft, body: Entry, overrides: Overrides) -> None:
             body, "the file of the template does not exist", "put the template's file next to the imported file"
         )
         return
-    name = f"{draft.stem}.chat_template.jinja"
-    draft.files[name] = data
-    draft.put("model.chat_template", name, body)
+    put_template(draft, data, body)

@@ -15,6 +15,7 @@ from xpc.compiler.importing.axolotl import rows as axolotl_rows
 from xpc.compiler.importing.axolotl import templates as axolotl_templates
 from xpc.compiler.importing.draft import Draft, Source
 from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.template_arguments import put_template
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
 from xpc.compiler.language.methods import METHODS
@@ -265,9 +266,7 @@ def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> Non
     if body is not None:
         if texts:
             draft.put("data.chat", True, location)
-        file = f"{draft.stem}.chat_template.jinja"
-        draft.files[file] = body.encode()
-        draft.put("model.chat_template", file, location)
+        put_template(draft, body, location)
         draft.differs("datasets.system", SYSTEM, location)
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from string import Formatter
 
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.template_arguments import jinja_text
 from xpc.compiler.importing.text.entries import Entry, text
 from xpc.grammar.package_data import read_table
 from xpc.grammar.record import evolve, record
@@ -79,7 +80,7 @@ def template(prompt: Words) -> str:
     columns = {"instruction": prompt.instruction, "input": prompt.input or "input", "system": "told"}
     around, short = _jinja(prompt.system_around, columns), _jinja(prompt.without_input, columns)
     long = _jinja(prompt.with_input, columns)
-    system, system_short = _quoted(prompt.system_text), _quoted(prompt.system_text_without_input)
+    system, system_short = jinja_text(prompt.system_text), jinja_text(prompt.system_text_without_input)
     has = f"{prompt.input} is defined and {prompt.input}"
     if prompt.input is None or long == short:
         question, usual = short, system_short
@@ -107,11 +108,6 @@ def _jinja(form: str, columns: dict[str, str]) -> str:
                 raise ValueError(name)
             out += f"{{{{ {columns[name]} }}}}"
     return out
-
-
-def _quoted(text: str) -> str:
-    inner = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{inner}'"
 
 
 def shaped(draft: Draft, word: str, location: Entry) -> tuple[str, ...] | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from xpc.compiler.importing.command import programs
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import Overrides, load
+from xpc.compiler.importing.template_arguments import put_template
 from xpc.compiler.importing.text.entries import Entry, boolean
 from xpc.compiler.importing.trl import reader as trlyaml
 from xpc.compiler.stacks import DEFAULT
@@ -61,10 +62,9 @@ def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: O
         memory = "train_mem" in program
         why = "train_mem.py turns flash attention on" if memory else "the attention of FastChat's transformers"
         draft.put("model.attn", "flash2" if memory else "eager", None, why)
-    name = f"{draft.stem}.chat_template.jinja"
     if "chat_template" not in out:
-        draft.files[name] = read_text(trlyaml.__file__, "vicuna.jinja").encode()
-        draft.put("model.chat_template", name, None, "FastChat's scripts write turns in this form")
+        body = read_text(trlyaml.__file__, "vicuna.jinja")
+        put_template(draft, body, None, "FastChat's scripts write turns in this form")
         draft.put("model.pad", "<unk>", None, "FastChat pads with the unknown token")
         draft.put("method.assistant_only", True, None, "FastChat masks the questions")
         draft.warn(None, "FastChat masks questions and pads with `<unk>`: the spec does the same with a template that "

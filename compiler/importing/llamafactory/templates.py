@@ -10,6 +10,7 @@ import re
 from functools import cache
 
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.template_arguments import jinja_text, put_template
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text
 from xpc.grammar.package_data import read_text
 from xpc.grammar.record import record
@@ -66,7 +67,7 @@ def llamafactory_template(name: str, thinking: bool, last: bool = False) -> str 
     answer, given, learned, without_thoughts = "message.content", "", "", "message.content"
     if one.thought:
         begins, ends, none = one.thought
-        without_thoughts = f"(message.content.split({_typed(ends.strip())}) | last).lstrip('{_inside(chr(10))}')"
+        without_thoughts = f"(message.content.split({_typed(ends.strip())}) | last).lstrip({jinja_text(chr(10))})"
     if one.thought and not thinking:
         answer = without_thoughts
         given = f"{{{{- {_typed(none)} -}}}}\n      "
@@ -109,15 +110,11 @@ def llamafactory_template(name: str, thinking: bool, last: bool = False) -> str 
 """
 
 
-def _inside(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-
-
 def _typed(text: str) -> str:
     """A string with `{bos}` and `{eos}` as a Jinja expression: `{bos}Hi` becomes `(bos_token or '') + 'Hi'`."""
     parts = [one for one in re.split(r"(\{bos\}|\{eos\})", text) if one]
     return " + ".join(
-        f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else f"'{_inside(one)}'" for one in parts
+        f"({one[1:-1]}_token or '')" if one in ("{bos}", "{eos}") else jinja_text(one) for one in parts
     ) or "''"  # fmt: skip
 
 
@@ -143,9 +140,7 @@ def template(draft: Draft, named: Entries, stage: str) -> None:
                 entry,
             )
     elif body is not None and entry is not None:
-        name = f"{draft.stem}.chat_template.jinja"
-        draft.files[name] = body.encode()
-        draft.put("model.chat_template", name, entry)
+        put_template(draft, body, entry)
         if not think:
             draft.put("data.omit", ("reasoning",), thinking)
         if templates()[word].closes:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from xpc.compiler import registry
 from xpc.compiler.files.workspace import DATA_FORMATS
 from xpc.compiler.importing.draft import NULL, Draft
-from xpc.compiler.importing.template_arguments import template_arguments
+from xpc.compiler.importing.template_arguments import put_template, template_arguments
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number, text, words
 from xpc.compiler.importing.text.values import DTYPES
 from xpc.compiler.language.kinds import NAMES
@@ -106,9 +106,7 @@ def _template(draft: Draft, entry: Entry | None) -> None:
     if entry.empty or body is None:
         draft.note(entry, NULL)
         return
-    name = f"{draft.stem}.chat_template.jinja"
-    draft.files[name] = body.encode()
-    draft.put("model.chat_template", name, entry)
+    put_template(draft, body, entry)
 
 
 def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16, 32.0, 0.05)) -> None:

@@ -222,7 +222,7 @@ def _smaller_bases(spec: Spec) -> list[Change]:
     if spec.text("model.dtype") == "fp32":
         tried.insert(0, {"model.dtype": "bf16"})
     legal, now = legality(spec, error_codes), plan(spec)
-    made = (as_typed(spec, error_codes, now, one, None) for one in tried if legal(one))
+    made = (as_typed(spec, error_codes, now, one) for one in tried if legal(one))
     return [one for one in made if one.plan.verdict == FITS]
 
 
