@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from xpc.compiler.files.digest import sha256
+from xpc.compiler.files.inputs import UsageError
 
 NEW, OLD = "new", "old"
 """Names inside of the hidden folder. The new folder has the first name. The old folder gets the second one, if the
@@ -99,6 +100,14 @@ def _free(target: str) -> str:
     while os.path.lexists(f"{target}.before-{number}"):
         number += 1
     return f"{target}.before-{number}"
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text file completely or not at all. Raises UsageError if it cannot be written."""
+    try:
+        replace_files({path: text.encode("utf-8", "backslashreplace")})
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def replace_files(files: Mapping[str, bytes]) -> None:

@@ -31,6 +31,9 @@ PACKAGES = {
 that are part of torch or transformers are not listed.
 """
 
+METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
+"""Schedules that change the learning rate when an evaluation metric stops improving."""
+
 NAMES = (*TORCH, *(name for names in PACKAGES.values() for name in names))
 
 LOW_RANK = (*PACKAGES["galore"], *PACKAGES["apollo"])

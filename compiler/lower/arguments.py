@@ -8,7 +8,8 @@ arguments that the table of settings lists for it.
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.lower.optimizer import METRIC_SCHEDULES, maximized, optimizer, schedule
+from xpc.compiler.language.optimizers import METRIC_SCHEDULES
+from xpc.compiler.lower.optimizer import maximized, optimizer, schedule
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xpc.compiler.lower.optimizer import METRIC_SCHEDULES
+from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xpc.compiler.language.kinds import Amount
-from xpc.compiler.language.optimizers import LOW_RANK, MADE_BY_RUNTIME, WARM_UP
+from xpc.compiler.language.optimizers import LOW_RANK, MADE_BY_RUNTIME, METRIC_SCHEDULES, WARM_UP
 from xpc.compiler.language.setting import AmountPath
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import Json
@@ -12,7 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from xpc.runtime.core.payload import Muon
 
-METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 """Schedules that change the learning rate because of an evaluation's metric, and not by the number of the step."""
 
 

@@ -94,7 +94,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     )
     found = preview(options.file, request, options.python)
     if options.html is not None:
-        _write(options.html, found, options.file)
+        from xpc.compiler.files.atomic import write_text
+        from xpc.compiler.preview.html import page
+
+        write_text(options.html, page(found, options.file))
     status = _status(found, options.deny is not None)
     if options.golden is not None:
         answer, differs = golden.compare(options.golden, found, options.update)
@@ -111,13 +114,3 @@ def _status(found: dict[str, Any], denied: bool) -> int:
     wrong, counted = {"error", "warning"} if denied else {"error"}, found["counts"]
     lost = denied and counted is not None and (counted["dropped"] or counted["cut"])
     return int(bool(lost) or any(one["severity"] in wrong for row in found["rows"] for one in row["verdicts"]))
-
-
-def _write(path: str, found: dict[str, Any], spec: str) -> None:
-    from xpc.compiler.files.atomic import replace_files
-    from xpc.compiler.preview.html import page
-
-    try:
-        replace_files({path: page(found, spec).encode("utf-8", "backslashreplace")})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.render.argument_parser import ArgumentParser
 from xpc.compiler.report.entry import Entry, entries
 from xpc.compiler.report.show import as_json, as_text, markdown
@@ -39,18 +38,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     folders = list(dict.fromkeys(options.folders))
     found = entries(folders, options.bundle)
     if options.html is not None:
-        _write(options.html, found)
+        from xpc.compiler.files.atomic import write_text
+        from xpc.compiler.report.html import page
+
+        write_text(options.html, page(found))
         if options.format is None:
             return f"wrote {options.html}\n", 0
     return FORMATS[options.format or "text"](found), 0
-
-
-def _write(path: str, found: Sequence[Entry]) -> None:
-    """Write the HTML page, completely or not at all. Raises UsageError if it cannot be written."""
-    from xpc.compiler.files.atomic import replace_files
-    from xpc.compiler.report.html import page
-
-    try:
-        replace_files({path: page(found).encode("utf-8", "backslashreplace")})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 
-from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.render import render
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
         elif not options.diff and path == "-":
             out.append(text)
         elif not options.diff and not same:
-            _write(path, text)
+            write_text(path, text)
             out.append(f"formatted {visible(path)}\n")
     if found:
         show_rendered(render(found, "full"), sys.stderr)
@@ -119,10 +119,3 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         for where, folders, names in walk(path):
             folders[:] = sorted(one for one in folders if not one.startswith(".") and not one.endswith(".bundle"))
             yield from (os.path.join(where, name) for name in sorted(names) if name.endswith(".xp"))
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        replace_files({path: text.encode()})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

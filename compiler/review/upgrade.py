@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler import stacks
-from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.inputs import UsageError, located, read_spec
 from xpc.compiler.language.schema import ADAPTERS, BY_PATH, owner_of
 from xpc.compiler.language.typed import plain, show
@@ -197,10 +197,7 @@ def _write(path: str, text: str, name: str) -> str:
     out, problems = formatted(text.encode("utf-8", "surrogateescape"), name, os.path.dirname(path))
     if out is None:
         raise UsageError(f"the upgraded spec would not parse: {problems[0].message}")
-    try:
-        replace_files({path: out.encode()})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    write_text(path, out)
     return f"wrote {path}"
 
 

@@ -109,8 +109,6 @@ class Facts:
     bfd_forces_padding_free: bool
     """Whether the trainer always flattens rows that were packed with the strategy `bfd` into one row with position ids.
     """
-    isolate_attention: Names
-    """The attention implementations that keep the documents in a flattened row apart."""
     isolate_mask: bool
     """Whether attention masks read position ids, so that every kind of attention keeps packed documents apart."""
     padding_free_needs_no_max_length: bool

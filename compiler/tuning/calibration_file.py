@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xpc.compiler import __version__
-from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import read_file
 from xpc.compiler.plan.calibration import Reading
@@ -64,10 +64,7 @@ def add(path: str, new: Sequence[Reading]) -> None:
     before = read(path) if os.path.exists(path) else ()
     kept = [one for one in before if not any(one.source == other.source and one.run == other.run for other in new)]
     table = {"version": VERSION, "xpc": __version__, "readings": [_table(one) for one in (*kept, *new)]}
-    try:
-        replace_files({path: (json.dumps(table, indent=1) + "\n").encode()})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+    write_text(path, json.dumps(table, indent=1) + "\n")
 
 
 def _table(one: Reading) -> dict[str, object]:

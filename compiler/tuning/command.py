@@ -83,7 +83,10 @@ def run(options: argparse.Namespace) -> tuple[str, int]:
     for line in met:
         show(f"xpc: {line}", sys.stderr)
     if options.html is not None:
-        _write(options.html, plans, given)
+        from xpc.compiler.files.atomic import write_text
+        from xpc.compiler.tuning.html import page
+
+        write_text(options.html, page(plans, given))
     reported = form(plans)
     # no totals with `--on`: its plans are alternatives, the same run on several kinds of hardware
     if form is markdown and len(plans) > 1 and not options.on:
@@ -115,17 +118,6 @@ def _of_preview(spec: Spec, workspace: Workspace, given: Assumptions) -> Assumpt
     many += "prepared rows" if prepared else "rows"
     show(f"xpc: {visible(spec.name)}: rows have {many}", sys.stderr)
     return evolve(given, tokens=tokens)
-
-
-def _write(path: str, plans: Sequence[Plan], given: Assumptions) -> None:
-    """Write the HTML page, completely or not at all. Raises UsageError if it cannot be written."""
-    from xpc.compiler.files.atomic import replace_files
-    from xpc.compiler.tuning.html import page
-
-    try:
-        replace_files({path: page(plans, given).encode("utf-8", "backslashreplace")})
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _specs(data: bytes, name: str, workspace: Workspace, hardware: str | None, path: str) -> list[Spec]:

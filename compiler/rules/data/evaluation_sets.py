@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.rules.core.conditions import evaluation_rows
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -13,7 +14,6 @@ from xpc.compiler.stacks import able
 WHEN = evaluation_rows
 
 LOAD, METRIC = "load_best_model_at_end", "metric_for_best_model"
-METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 
 
 @rule("XP525", "evaluation-over-other-tokens")

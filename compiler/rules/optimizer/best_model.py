@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from xpc.compiler.language.kinds import NEVER, Amount
+from xpc.compiler.language.optimizers import METRIC_SCHEDULES
 from xpc.compiler.rules.core.conditions import extra
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
@@ -18,7 +19,6 @@ WHEN = extra("trl")
 LOAD = "load_best_model_at_end"
 METRIC = "metric_for_best_model"
 HIGHER_IS_BETTER = "greater_is_better"
-METRIC_SCHEDULES = ("reduce_lr_on_plateau", "greedy")
 NAMES = {"epoch": "epochs", "steps": "steps"}
 SPEED = ("loss", "runtime", "samples_per_second", "steps_per_second")
 """Metrics of speed that every evaluation reports."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from xpc.compiler.language.kinds import NEVER, Amount
+from xpc.compiler.language.optimizers import METRIC_SCHEDULES as METRIC
 from xpc.compiler.language.optimizers import WARM_UP
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import any_of, chosen, written
@@ -24,7 +25,6 @@ WHEN = any_of(
     ),
 )  # fmt: skip
 
-METRIC = ("reduce_lr_on_plateau", "greedy")
 READ_BY: Mapping[Path, tuple[str, ...]] = {
     "schedule.cycles": ("cosine_with_restarts",),
     "schedule.power": ("polynomial",),
