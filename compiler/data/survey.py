@@ -12,6 +12,8 @@ from heapq import nsmallest
 
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.damage import damage
+from xpc.compiler.data.export_marks import export_marks, token_marks, tool_marks
+from xpc.compiler.data.file_counts import FileCounts
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
 from xpc.compiler.data.structure import PLAIN, is_tools, structure
@@ -70,7 +72,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     digests: set[int] = set()
     labels, largest = [0, 0], (-1, -1)
     broken, wrong, talks, texts = None, None, None, {*names, *filter(None, [context])} if cells else set()
-    filled = False
+    filled, counts = False, FileCounts(shape, names)
     number, judged = -1, names[-1] if cells and shape == "unpaired" else ""
     inspect, check, many = INSPECTORS[shape], row_shapes.checker(shape, names, context), False
     for number, row in enumerate(rows):
@@ -97,10 +99,14 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             values, highest = ([], largest[0]) if wrong is not None else _tokens(values, names)
             largest = (highest, number) if highest > largest[0] else largest
         found, same = inspect(values, number, roles)
-        for kind in (*found, *unread(row, shape, names), *damage(values)):
+        marks = export_marks(values, row, shape, names, context) if shape != "tokens" else ()
+        for kind in (*found, *unread(row, shape, names), *damage(values), *marks):
             kinds.add(kind, number)
+        counts.add(row, values)
         if tools := row.get("tools") or row.get("functions"):
             kinds.add("tools" if is_tools(tools) else "odd_tools", number)
+            for kind in tool_marks(values[0], tools) if is_tools(tools) else ():
+                kinds.add(kind, number)
         if isinstance(row.get("system"), str) and row["system"]:
             kinds.add("system_column", number)
             if (first := _first_system(values[0])) is not None and first != row["system"]:
@@ -124,8 +130,8 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     if wrong is None and broken is None and texts and read and shape != "unpaired":
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
     return Survey(
-        read, tuple(keys), broken, wrong, talks, kinds.tallies(), roles.tallies(), (labels[0], labels[1]), words,
-        largest if largest[0] >= 0 else None, tuple(nsmallest(SKETCH, digests)),
+        read, tuple(keys), broken, wrong, talks, kinds.tallies() | counts.tallies(), roles.tallies(), (labels[0], labels[1]), words,
+        largest if largest[0] >= 0 else None, tuple(nsmallest(SKETCH, digests)), counts.characters,
     )  # fmt: skip
 
 
@@ -251,15 +257,15 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """Return a pair for a valid row of tokens: a list of its ids, its labels and whether each token counts in the loss,
-    and the largest id.
+    """Return a pair for a valid row of tokens: a list of its ids, its labels, whether each token counts in the loss, and its
+    `attention_mask`; and the largest id.
     """
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])
     assert isinstance(ids, list)
     assert isinstance(labels, list)
     learned = row_shapes.learned(parts, len(ids))
-    return [ids, labels, learned], max((*ids, *labels), default=-1)
+    return [ids, labels, learned, parts.get("attention_mask")], max((*ids, *labels), default=-1)
 
 
 def _list(value: object) -> list[object]:
@@ -269,14 +275,14 @@ def _list(value: object) -> list[object]:
 def _inspect_tokens(values: list[object], number: int, roles: _Counts) -> tuple[Iterable[str], object]:
     if not values:  # this row does not fit the format, so there is nothing to count
         return (), None
-    ids, labels, learned = map(_list, values)
+    ids, labels, learned = map(_list, values[:3])
     # the first token is never predicted, so it is left out
     found = set[str]() if any(learned[1:]) else {"empty_answer"}
     if any(mine and label != token for token, label, mine in zip(ids, labels, learned, strict=True)):
         found.add("other_labels")
     if not all(learned):
         found.add("unlearned")
-    return found, str(values)
+    return found | token_marks(ids, learned, values[3]), str(values[:3])
 
 
 def _part(value: object, kind: str, number: int, roles: _Counts, found: set[str]) -> object:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 READERS = (
     "data/damage.py",
+    "data/export_marks.py",
+    "data/file_counts.py",
     "data/reader.py",
     "data/survey.py",
     "data/row_shapes.py",
@@ -82,6 +84,7 @@ def _plain(survey: Survey) -> dict[str, object]:
         "words": list(survey.words.items()),
         "largest": survey.largest,
         "sketch": survey.sketch,
+        "characters": list(survey.characters.items()),
     }
 
 
@@ -101,6 +104,7 @@ def _survey(plain: Any) -> Survey:
         {int(words): int(count) for words, count in plain["words"]},
         None if plain["largest"] is None else (int(plain["largest"][0]), int(plain["largest"][1])),
         tuple(map(int, plain["sketch"])),
+        {int(long): int(count) for long, count in plain["characters"]},
     )
 
 

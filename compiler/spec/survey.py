@@ -40,13 +40,15 @@ class Survey:
     - `other_labels`: a tokenized row with a label that differs from the token at the same position
     - `unlearned`: a tokenized row with a token that is not learned
     - the kinds of `data/damage.py`: mojibake, and others
+    - the kinds of `data/export_marks.py` and `data/file_counts.py`: control tokens, and others
     - the kinds of `data/structure.py`: tool calls, reasoning, and others
 
     `roles` counts the rows with each role of `messages`, `labels` the rows labelled good and those labelled bad, and
     `words` the prompts by their number of words. `largest` is the largest token id of tokenized rows, and its row.
 
     `sketch` has the smallest digests of the different rows, at most 256. Sketches of two files show how many rows the
-    files have in common.
+    files have in common. `characters` counts the rows of plain text by their number of characters, which is rounded
+    down.
     """
 
     rows: int = 0
@@ -60,6 +62,7 @@ class Survey:
     words: Mapping[int, int] = field(factory=dict)
     largest: tuple[int, int] | None = None
     sketch: tuple[int, ...] = ()
+    characters: Mapping[int, int] = field(factory=dict)
 
     def count(self, kind: str) -> int:
         """The number of rows that have a property, such as `unanswered`."""

@@ -166,6 +166,7 @@ def test_rows_are_tallied_by_kind():
     )
     assert {kind: (one.count, one.first) for kind, one in found.tallies.items()} == {
         "empty_prompt": (1, 1), "empty_answer": (1, 2), "unanswered": (1, 3), "repeated": (1, 4), "images": (1, 5),
+        "last_question": (1, 3),
     }  # fmt: skip
 
 
@@ -180,11 +181,11 @@ def test_no_row_breaks_the_reading(shape, turn):
 
 
 def test_tallies_of_other_shapes():
-    pair = '{"chosen": "a", "rejected": "a"}\n{"chosen": "", "rejected": "b"}\n'
+    pair = '{"chosen": "x", "rejected": "x"}\n{"chosen": "", "rejected": "y"}\n'
     assert set(of(pair, "preference").tallies) == {"same", "empty_answer"}
-    named = of('{"q": " ", "good": "a", "bad": "b"}\n', "preference", columns=("q", "good", "bad"))
+    named = of('{"q": " ", "good": "x", "bad": "y"}\n', "preference", columns=("q", "good", "bad"))
     assert set(named.tallies) == {"empty_prompt"}
-    judged = '{"prompt": "?", "completion": "!", "label": true}\n{"prompt": "?", "completion": " ", "label": 0}\n'
+    judged = '{"prompt": "?", "completion": "!", "label": true}\n{"prompt": "2?", "completion": " ", "label": 0}\n'
     assert of(judged, "unpaired").labels == (1, 1)
     assert set(of(judged, "unpaired").tallies) == {"empty_answer"}
     assert of("prompt,completion,label\n?,!,True\n?,.,false\n", "unpaired", "rows.csv").labels == (1, 1)

@@ -47,6 +47,7 @@ TOPICS = {
         tuple(
             f"rules.data.{one}"
             for one in (
+                "export_marks",
                 "images",
                 "plain_text",
                 "read_columns",

@@ -39,6 +39,7 @@ TOPICS = (
     "rules/extra/cases_deepspeed",
     "rules/data/cases_data",
     "rules/data/cases_data_loading",
+    "rules/data/cases_export_marks",
     "rules/data/cases_images",
     "rules/method/cases_method",
     "rules/method/cases_cpo",

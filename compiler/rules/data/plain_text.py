@@ -32,7 +32,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16 and 0.18 `sft_trainer.py`, `dpo_trainer.py`, `kto_trainer.py`, `orpo_trainer.py`,
     `reward_trainer.py` (`is_conversational`); confirmed by running it.
     """
-    if not prompted_texts(spec) or not _chats(spec.model):
+    if not prompted_texts(spec) or not chats(spec.model):
         return
     # the rule XP558 already reports a chat template that no row needs
     if spec.written("model.chat_template") and rows.all_texts(spec.data):
@@ -65,7 +65,7 @@ def _prompted(source: DataSource) -> bool:
     return "prompt" in ((source.found or ()) if found is None else found.columns)
 
 
-def _chats(model: Model) -> bool:
+def chats(model: Model) -> bool:
     """Whether a model is known to answer within its chat template. For a model of the hub, its name decides. For a
     local model, xpc checks whether its template ends turns with the tokenizer's end token.
     """

@@ -1,0 +1,178 @@
+"""Find rows that show that their file was made wrongly: control tokens of a chat template, speakers' names, values of
+Python, reasoning that is not closed, placeholders that nobody filled, and prompts that run into their answers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from xpc.compiler.data.turn_order import role_of
+
+CONTROL = "control:"
+"""Some properties that `export_marks` returns consist of this prefix and a control token, such as `<|im_end|>`."""
+TOKEN = re.compile(
+    r"<\|(?:im_start|im_end|im_sep|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|endoftext|user"
+    r"|assistant|system|end|eom_id|start_of_role|end_of_role)\|>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>"
+)
+"""Matches control tokens of published chat templates."""
+HINTS = ("<|", "INST]", "_of_turn>", "SYS>>")
+"""A text without any of these has no control token. They are found faster than a pattern."""
+SPEAKERS = ("assistant:", "human:", "user:", "chatgpt:", "gpt:", "bot:", "### assistant", "### response:", "### human")
+"""Beginnings of an answer that name a speaker, in lowercase."""
+MISSING = ("nan", "NaN", "NAN", "<NA>", "NaT", "[object Object]")
+"""Texts that pandas, NumPy or JavaScript write for a missing value or an object."""
+NOTHING = ("None", "null", "NULL", "undefined")
+"""Texts that may be a missing value, or an answer."""
+PYTHON = re.compile(r"[\[({]\s*[\[{]?\s*u?'")
+"""Matches the beginning of a list, a tuple or a dict that Python has written as text."""
+PLACE = re.compile(r"\{\{?\s*([A-Za-z_]\w*)\s*\}")
+"""Matches a placeholder such as `{question}` or `{{ question }}`."""
+CHOICE = re.compile(r"(?:(?:response|answer|model|option|output|completion)[ _-]?)?[ab12]", re.IGNORECASE)
+"""Matches the name of one of two answers, such as `A` or `response_b`."""
+PROMPT_ENDS, ANSWER_BEGINS = re.compile(r"[A-Za-z0-9?.!:]\Z"), re.compile(r"[A-Za-z0-9]")
+WITH_PROMPT = ("prompt_completion", "unpaired", "prompt")
+PLAIN = ("text", "tokens", "images")
+
+
+def export_marks(
+    values: Sequence[object], row: Mapping[str, object], shape: str, names: Sequence[str], context: str
+) -> set[str]:
+    """The properties of a row that rules report, as a set of names. `values` are the values of the columns `names`.
+
+    - `control:TOKEN`: a text with a control token of a chat template
+    - `speaker`: an answer that begins with the name of a speaker, such as `Assistant:`
+    - `missing`, `nothing`: a text that stands for a missing value, such as `nan` or `None`
+    - `python_value`, `quoted`: an answer that is a list or dict of Python, or a text in quotation marks
+    - `open_thoughts`, `unopened_thoughts`: an answer has more marks `<think>` than `</think>`, or fewer
+    - `placeholder`: a text with a column of the row as a placeholder, such as `{question}`
+    - `choice`: both answers of a pair are names of answers, such as `A` and `B`
+    - `joined`: a prompt that ends with a word or a mark, and an answer that begins with a word
+    - `last_question`: a conversation that ends with a turn of the user
+    - `negative_margin`: a preference pair whose `margin` is below 0
+    """
+    found: set[str] = set()
+    thinks = shape in WITH_PROMPT and isinstance(values[0], str) and values[0].rstrip().endswith("<think>")
+    for role, text in _spoken(values, shape):
+        if any(hint in text for hint in HINTS) and (token := TOKEN.search(text)):
+            found.add(CONTROL + token[0])
+        if "{" in text and any(name in row for name in PLACE.findall(text)):
+            found.add("placeholder")
+        if len(text) < 18 and (bare := text.strip()) in (*MISSING, *NOTHING):
+            found.add("missing" if bare in MISSING else "nothing")
+        if role == "assistant":
+            found.update(_of_answer(text, thinks))
+    if context and str(row.get(context)).strip() in MISSING and row.get(context) is not None:
+        found.add("missing")
+    if shape in ("messages", "conversations") and isinstance(values[0], list) and values[0]:
+        last = values[0][-1]
+        if isinstance(last, dict) and role_of(last) == "user":
+            found.add("last_question")
+    if shape == "preference":
+        found.update(_of_pair(values[-2:], row))
+    if _joined(values, shape):
+        found.add("joined")
+    return found
+
+
+def _spoken(values: Sequence[object], shape: str) -> Iterator[tuple[str, str]]:
+    """Each text of a row, with the role of its speaker."""
+    for number, value in enumerate(values):
+        if isinstance(value, str) and value:
+            first = number == 0 and (shape in WITH_PROMPT or (shape == "preference" and len(values) > 2))
+            yield "user" if first else "" if shape in PLAIN else "assistant", value
+        for turn in value if isinstance(value, list) and shape != "tokens" else ():
+            text = (turn.get("content") or turn.get("value")) if isinstance(turn, dict) else None
+            if isinstance(text, str) and text:
+                yield role_of(turn), text
+
+
+def _of_answer(text: str, thinks: bool) -> Iterator[str]:
+    if ":" in text[:16] or text.startswith("#"):
+        begin = text[:24].lstrip().lower()
+        if begin.startswith(SPEAKERS):
+            yield "speaker"
+    if text[0] in "[({" and text.rstrip()[-1:] in "])}" and PYTHON.match(text):
+        yield "python_value"
+    if text[0] == text[-1] == '"' and len(text) > 2 and '"' not in text[1:-1].replace('\\"', ""):
+        yield "quoted"
+    if "think>" in text:
+        opened, closed = text.count("<think>") + thinks, text.count("</think>")
+        if opened != closed:
+            yield "open_thoughts" if opened > closed else "unopened_thoughts"
+
+
+def _of_pair(answers: Sequence[object], row: Mapping[str, object]) -> Iterator[str]:
+    margin = row.get("margin")
+    if isinstance(margin, int | float) and margin < 0:
+        yield "negative_margin"
+    if all(isinstance(one, str) and len(one) < 24 and (CHOICE.fullmatch(one.strip()) or one in row) for one in answers):
+        yield "choice"
+
+
+def _joined(values: Sequence[object], shape: str) -> bool:
+    if shape not in WITH_PROMPT and (shape != "preference" or len(values) < 3):
+        return False
+    texts = [one for one in values if isinstance(one, str)]
+    if len(texts) < 2 or not isinstance(values[0], str):
+        return False
+    return bool(PROMPT_ENDS.search(values[0][-1:]) and all(ANSWER_BEGINS.match(one) for one in texts[1:]))
+
+
+def tool_marks(value: object, tools: object) -> set[str]:
+    """The properties of a conversation with tools that rules report, as a set of names.
+
+    - `unknown_tool`: a call of a function that is not among the row's tools
+    - `call_in_text`: a turn with a call both in its text and in a field
+    - `result_without_call`: a tool's result right after a question or a system prompt
+    """
+    found: set[str] = set()
+    known, before = _tool_names(tools), ""
+    for turn in value if isinstance(value, list) else ():
+        if not isinstance(turn, dict):
+            continue
+        role, text = role_of(turn), turn.get("content") or turn.get("value")
+        if role == "tool" and before in ("", "user", "system"):
+            found.add("result_without_call")
+        calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else [])
+        if calls and isinstance(text, str) and "<tool_call>" in text:
+            found.add("call_in_text")
+        for call in calls if isinstance(calls, list) and known else ():
+            function = call.get("function", call) if isinstance(call, dict) else None
+            name = function.get("name") if isinstance(function, dict) else None
+            if isinstance(name, str) and name and name not in known:
+                found.add("unknown_tool")
+        before = role
+    return found
+
+
+def _tool_names(tools: object) -> set[str]:
+    """The names of the functions that the tools of a row describe; empty if a tool has no name."""
+    try:
+        read = json.loads(tools) if isinstance(tools, str) else tools
+    except ValueError:
+        return set()
+    described = [one.get("function", one) if isinstance(one, dict) else None for one in read or ()]
+    names = [one.get("name") if isinstance(one, dict) else None for one in described]
+    return {str(one) for one in names} if all(isinstance(one, str) for one in names) else set()
+
+
+def token_marks(ids: Sequence[object], learned: Sequence[object], attention: object) -> set[str]:
+    """The properties of a tokenized row that rules report, as a set of names.
+
+    - `learned_padding`: the row ends with at least four equal tokens that are learned
+    - `dropped_tokens`: `attention_mask` is 0 for different tokens, so they are not padding
+    - `unlearned_end`: the first token is learned, and several different tokens at the end are not
+    """
+    found: set[str] = set()
+    if len(ids) > 4 and len({*ids[-4:]}) == 1 and all(learned[-4:]):
+        found.add("learned_padding")
+    masked = attention if isinstance(attention, list) else []
+    if len({one for one, mask in zip(ids, masked, strict=False) if mask == 0}) > 1:
+        found.add("dropped_tokens")
+    elif learned and learned[0] and not learned[-1]:
+        last = max(number for number, mine in enumerate(learned) if mine)
+        if len({*ids[last + 1 :]}) > 1:
+            found.add("unlearned_end")
+    return found

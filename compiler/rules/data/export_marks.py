@@ -1,0 +1,323 @@
+"""Rules about rows that show that their file was made wrongly: control tokens, speakers' names, values that are no
+texts, unfinished reasoning and conversations, and one answer for all rows (XP179 to XP183, XP185, XP187, XP189).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.data.export_marks import CONTROL
+from xpc.compiler.data.file_counts import ANSWER, CONSTANT
+from xpc.compiler.rules.core.conditions import surveyed
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.data.plain_text import chats
+from xpc.compiler.rules.data.structure import have
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from xpc.compiler.spec.survey import Survey, Tally
+
+WHEN = surveyed
+
+FEW = 0.01
+"""A smaller share of rows is a note: some rows write about such texts."""
+HALF, NEARLY_ALL = 0.5, 0.9
+SEVERAL = 8
+"""In a file with fewer rows, equal answers may be chance."""
+
+
+def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
+    """Yield each source whose rows were read and have the right shape, with its survey."""
+    for source in spec.files:
+        found = rows.survey(source)
+        if found is not None and found.rows and found.wrong is None:
+            yield source, found
+
+
+def _share(found: Survey, kind: str) -> float:
+    return found.count(kind) / found.rows
+
+
+def _different(found: Survey) -> int:
+    """The number of rows without those that repeat an earlier one."""
+    return found.rows - found.count("repeated")
+
+
+def _few(one: Tally, found: Survey) -> str | None:
+    return "note" if one.count < FEW * found.rows else None
+
+
+@rule("XP179", "control-tokens-in-texts", "warning")
+def control_tokens(spec: Spec) -> Iterator[Finding]:
+    """The texts of a conversation should not contain control tokens of a chat template, such as `<|im_end|>` or
+    `[INST]`, because the template writes them. Plain text may have the control tokens of its model, but no others. If
+    less than 1 % of the rows are so, this is a note.
+
+    Why it is bad: the template is applied twice, so the model learns to end its turn within an answer, or to write the
+    beginning of a turn. Tokens of another model's template are split into pieces, and learned as text.
+
+    Without this rule: nothing is reported; `xpc preview` (XP587) finds them in the rows that it shows.
+
+    Source: transformers 5.23 `tokenization_utils_base.py` tokenizes the rendered text, in which a control token of a
+    row is the same as one of the template; confirmed by running it.
+    """
+    for source, found in _read(spec):
+        marks = {kind[len(CONTROL) :]: one for kind, one in found.tallies.items() if kind.startswith(CONTROL)}
+        talks = source.shape == "prompt" or rows.conversational(source) is not False
+        if not talks:
+            marks = {token: one for token, one in marks.items() if _foreign(spec, token)}
+        if not marks:
+            continue
+        token, one = max(marks.items(), key=lambda item: item[1].count)
+        yield Finding(
+            source.label,
+            f"{have(one, found, source)} the control token `{token}` in a text"
+            + (", to which the chat template adds its own" if talks else f", and {spec.model.name} has no such token"),
+            "remove the markup from the texts, and write the turns as `messages`"
+            if talks
+            else "write the rows as `messages`, which the model's own chat template renders",
+            (spec.model.label,),
+            severity=_few(one, found),
+        )
+
+
+def _foreign(spec: Spec, token: str) -> bool:
+    """Whether it is known that a control token is not one of the model's."""
+    if "INST" in token or "SYS" in token:  # Llama 2 has no tokens for these, and learned them as ordinary text
+        template, known = spec.chat_template, spec.model.vocabulary
+        return bool(template) and token not in (template or "") and known is not None and not _has(known, token)
+    from xpc.compiler.rules.core.chat_tokens import unknown_tokens
+
+    return token in unknown_tokens(spec, token)
+
+
+def _has(vocabulary: bytes, token: str) -> bool:
+    return json.dumps(token).encode() in vocabulary
+
+
+@rule("XP180", "speaker-in-the-answer", "warning")
+def speaker(spec: Spec) -> Iterator[Finding]:
+    """The assistant's turns of a conversation should not begin with the name of a speaker, such as `Assistant:` or
+    `Human:`, because the chat template writes whose turn it is. At least half of the rows must be so.
+
+    Why it is bad: the model learns to begin each answer with the name, or to write both sides of a conversation.
+
+    Without this rule: nothing is reported.
+
+    Source: no library reads the texts of turns; confirmed by running it.
+    """
+    for source, found in _read(spec):
+        one = found.tallies.get("speaker")
+        if one is None or _share(found, "speaker") < HALF or not rows.conversational(source):
+            continue
+        yield Finding(
+            source.label,
+            f"{have(one, found, source)} an answer that begins with the name of a speaker, such as `Assistant:`",
+            "remove the names from the texts; split a transcript into the turns of `messages`",
+        )
+
+
+@rule("XP181", "reasoning-not-closed", "warning")
+def not_closed(spec: Spec) -> Iterator[Finding]:
+    """An answer with reasoning should have as many `<think>` as `</think>`. An answer that only closes its reasoning is
+    accepted if the chat template splits answers at `</think>`, or if the prompt ends with `<think>`. If less than 1 %
+    of the rows are so, this is a note.
+
+    Why it is bad: the model learns to think without an end, or to write a mark that ends nothing. Programs that remove
+    the reasoning from an answer find no answer.
+
+    Without this rule: nothing is reported.
+
+    Source: the chat templates of Qwen3 and DeepSeek-R1, which split an answer at `</think>`; confirmed by rendering
+    such rows.
+    """
+    from xpc.compiler.registry import chat_templates
+    from xpc.compiler.rules.data.structure import built_in
+
+    name = built_in(spec)
+    template = (spec.chat_template or "") if name is None else chat_templates.text(name).decode()
+    for source, found in _read(spec):
+        kinds = {"open_thoughts": "more `<think>` than `</think>`"}
+        if "</think>" not in template or not rows.conversational(source):
+            kinds["unopened_thoughts"] = "more `</think>` than `<think>`"
+        for kind, words in kinds.items():
+            one = found.tallies.get(kind)
+            if one is not None:
+                yield Finding(
+                    source.label,
+                    f"{have(one, found, source)} an answer with {words}",
+                    "write the reasoning between <think> and </think>, and leave out answers that were cut off",
+                    severity=_few(one, found),
+                )
+
+
+@rule("XP182", "one-answer-for-all-rows", "warning")
+def one_answer(spec: Spec) -> Iterator[Finding]:
+    """The rows of a file should not all have the same answer, or the same rejected answer. Files with fewer than eight
+    different rows are not checked.
+
+    Why it is bad: the model learns to give this answer to everything. If all rejected answers are equal, it learns only
+    to avoid one text.
+
+    Without this rule: nothing is reported, and the loss falls to almost 0.
+
+    Source: no library compares the rows of a file; confirmed by running it.
+    """
+    for source, found in _read(spec):
+        if _different(found) < SEVERAL or source.shape in ("text", "tokens", "prompt"):
+            continue
+        names, count = rows.columns(source), 1 if source.shape != "preference" else 2
+        answers = names[-count:] if source.shape != "unpaired" else names[-2:-1]
+        answers = (ANSWER,) if source.shape in ("messages", "conversations") else answers
+        same = next((name for name in answers if CONSTANT + name in found.tallies), None)
+        if same is not None and found.count("empty_answer") < found.rows:
+            what = "last turn" if same == ANSWER and source.shape != "preference" else f"`{same}`"
+            yield Finding(
+                source.label,
+                f"the {what} is the same in all {found.rows:,} rows of `{source.name[:80]}`",
+                "give each row its own answer, or name the column with the answers: `columns`",
+            )
+
+
+@rule("XP183", "last-turn-not-answered", "warning")
+def not_answered(spec: Spec) -> Iterator[Finding]:
+    """A conversation should end with the assistant's turn. At least half of the conversations of a file must end with a
+    turn of the user. If they also begin with the assistant's, the two roles are probably swapped.
+
+    Why it is bad: the last question is trained on as text, or not at all, and its answer is missing. With swapped
+    roles, the model learns to ask.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 `sft_trainer.py` trains on conversations that end with any role; confirmed by running it.
+    """
+    for source, found in _read(spec):
+        one = found.tallies.get("last_question")
+        # rows without any answer are reported by the rules XP533 and XP602
+        if one is None or _share(found, "last_question") < HALF or found.count("unanswered"):
+            continue
+        swapped = _share(found, "answer_first") >= HALF
+        yield Finding(
+            source.label,
+            f"{have(one, found, source)} a conversation that ends with a turn of the user"
+            + (" and begins with the assistant's" if swapped else ""),
+            "swap the roles: the user asks, and the assistant answers"
+            if swapped
+            else "add the last answer to the rows, or leave the last question out",
+        )
+
+
+@rule("XP185", "answer-joined-to-its-prompt", "warning")
+def joined(spec: Spec) -> Iterator[Finding]:
+    """Of plain text, a prompt should end with a space or a line break, or its answer begin with one: `Answer:` and
+    ` Paris`. At least 90 % of the rows, and eight different ones, must lack it. A chat model gets the warning XP186 instead.
+
+    Why it is bad: the two texts are joined as they are, `Answer:Paris`. In use, the model is asked with another
+    spelling than the one that it was trained on, and its first token is another one.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16 `sft_trainer.py` and `dpo_trainer.py` (`prompt + completion`); confirmed by running it.
+    """
+    if chats(spec.model) or spec.get("data.prompt_template") is not None:
+        return
+    for source, found in _read(spec):
+        one = found.tallies.get("joined")
+        if one is None or _share(found, "joined") < NEARLY_ALL or _different(found) < SEVERAL:
+            continue
+        if source.wording or rows.conversational(source):
+            continue
+        yield Finding(
+            source.label,
+            f"{have(one, found, source)} a prompt and an answer that are joined without a space, as in `Answer:Paris`",
+            "begin the answers with a space, or end the prompts with a line break",
+        )
+
+
+VALUES = {
+    "missing": ("a text such as `nan`, which stands for a missing value", FEW, "leave such rows or cells out"),
+    "nothing": ("the text `None`, `null` or `undefined`, which may stand for a missing value", 0.0, "look at the rows"),
+    "python_value": (
+        "an answer that is a list or dict of Python, such as `['Paris']`",
+        NEARLY_ALL,
+        "take the text out of the value, for example with Python's `ast.literal_eval`",
+    ),
+    "quoted": (
+        "an answer in quotation marks",
+        NEARLY_ALL,
+        "remove the marks, for example with Python's `json.loads`, if the texts were encoded twice",
+    ),
+    "placeholder": (
+        "a column of the row as a placeholder, such as `{question}`, in a text",
+        HALF,
+        "fill the placeholders in the file, or write `data(prompt_template=...)`",
+    ),
+    "choice": (
+        "names of answers, such as `A` and `B`, in place of the two answers",
+        NEARLY_ALL,
+        "write the texts of the two answers into the columns that are read",
+    ),
+}
+"""Texts that are no texts: the words for a message, the least share of rows, and a help."""
+
+
+@rule("XP187", "value-in-place-of-a-text", "warning")
+def values_for_texts(spec: Spec) -> Iterator[Finding]:
+    """Texts should not be values that a program has written: `nan` for a missing value, a list or dict of Python such
+    as `['Paris']`, a text in quotation marks that was encoded twice, a placeholder such as `{question}`, or `A` and `B`
+    in place of two answers. Missing values are a note below 1 % of the rows, and so is the text `None`. A list, dict or
+    quoted text must be in at least 90 % of the rows, and a placeholder in half of them.
+
+    Why it is bad: the model learns to write such values.
+
+    Without this rule: nothing is reported.
+
+    Source: pandas 2 `to_json` and Python's `str`, which write such texts; no library compares them.
+    """
+    for source, found in _read(spec):
+        for kind, (words, least, help) in VALUES.items():
+            one = found.tallies.get(kind)
+            if one is None or (least > FEW and (_share(found, kind) < least or found.rows < SEVERAL)):
+                continue
+            few = kind == "nothing" or (least == FEW and one.count < FEW * found.rows)
+            yield Finding(source.label, f"{have(one, found, source)} {words}", help, severity="note" if few else None)
+
+
+CALLS = {
+    "unknown_tool": ("a call of a function that is not among the row's tools", "describe the function in `tools`"),
+    "call_in_text": ("a tool call both in the text and in `tool_calls` of a turn", "delete the call in the text"),
+    "result_without_call": (
+        "a tool's result right after a question, without a call",
+        "add the assistant's turn with the call, or leave the result out",
+    ),
+}
+
+
+@rule("XP189", "calls-and-tools-differ", "warning")
+def calls_and_tools(spec: Spec) -> Iterator[Finding]:
+    """In rows with a column `tools`, a call should be of one of these tools, stand only once in its turn, and come
+    before its result. With `data(omit=[tool_calls])`, calls are not checked.
+
+    Why it is bad: the model learns to call functions that it was not given, to write each call twice, or to get results
+    of calls that it has not made.
+
+    Without this rule: nothing is reported.
+
+    Source: the chat templates of Qwen2.5 and Qwen3, which write text and calls of a turn; confirmed by rendering such
+    rows.
+    """
+    omit = spec.names("data.omit")
+    for source, found in _read(spec):
+        for kind, (words, help) in CALLS.items():
+            one = found.tallies.get(kind)
+            if one is not None and "tool_calls" not in omit and "tools" not in omit:
+                yield Finding(
+                    source.label,
+                    f"{have(one, found, source)} {words}",
+                    f"{help} in the data",
+                    severity=_few(one, found),
+                )
