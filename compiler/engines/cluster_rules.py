@@ -5,6 +5,7 @@ a missing shared folder.
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator
 
 from xpc.compiler.engines.containers import image_fault as image_name_fault
@@ -16,6 +17,7 @@ from xpc.compiler.language.schema import children
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.conditions import any_of, has_value, names_an_engine
 from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.saving.checkpoints import OWN
 from xpc.compiler.spec import Spec
 
 WHEN = any_of(names_an_engine, has_value("launch.retries"))
@@ -167,15 +169,44 @@ def endless_server(spec: Spec, node: str, job: str) -> Iterator[Finding]:
         )
 
 
+@rule("XP896", "saved-outside-of-the-volume", "warning")
+def outside_of_the_volume(spec: Spec) -> Iterator[Finding]:
+    """On Kubernetes and with SkyPilot, `save` should be a relative path, or a folder inside of /workspace, because
+    /workspace is where the `volume` is mounted.
+
+    Why it is bad: a folder such as /data/out is only on the pod's or the rented machine's own disk, which is deleted
+    with it, and other nodes do not see it.
+
+    Without this rule: nothing is reported. A restarted run finds no checkpoint, and the model is lost at the end.
+
+    Source: the files that `launch k8s` and `launch sky` write (`volumeMounts`, `volumes`).
+    """
+    mounted = engine(spec).mounted
+    folder = posixpath.normpath(spec.text("save"))
+    if not mounted or spec.get("launch.volume") is None or not folder.startswith("/"):
+        return
+    if folder != mounted and not folder.startswith((f"{mounted}/", *(f"{one}/" for one in OWN))):
+        yield Finding(
+            spec.location("save", f"the volume is mounted at {mounted}"),
+            "the run saves outside of its volume",
+            f'write `save "out/{posixpath.basename(folder)}"`, a folder of {mounted}',
+            (spec.label("launch.volume", "the volume"),),
+            f'"out/{posixpath.basename(folder)}"',
+        )
+
+
 def image_fault(spec: Spec) -> Iterator[Finding]:
     """Refuse an invalid image name. The rules of all engines that read `image` call this function."""
     image = spec.get("launch.image")
     why = image_name_fault(image) if isinstance(image, str) else None
     if why is not None:
-        bare = str(image).removeprefix("docker:").removeprefix("https://")
+        # enroot, which pyxis calls, writes a `#` after the registry: nvcr.io#nvidia/pytorch
+        bare = str(image).partition("://")[2] or str(image).removeprefix("docker:")
+        bare = bare.replace("#", "/", 1)
+        legal = f"image = {json.dumps(bare)}" if image_name_fault(bare) is None else None
         yield Finding(
             spec.location("launch.image", why),
             f"`{str(image)[:60]}` is not the name of an image",
-            'write a name such as `image = "ghcr.io/me/train:1"`',
-            replace=f"image = {json.dumps(bare)}" if bare != image and image_name_fault(bare) is None else None,
+            f"write `{legal}`" if legal else 'write a name such as `image = "ghcr.io/me/train:1"`',
+            replace=legal,
         )

@@ -24,6 +24,8 @@ class Engine:
     """What the shared folder of this engine is, such as a PersistentVolumeClaim. Empty if nodes of the engine keep
     their own files.
     """
+    mounted: str = ""
+    """Where every node mounts the shared folder. Empty if the shared folder has the same path as outside of the run."""
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The files that the engine adds to a bundle, by name. `pin` is a digest: a job that starts checks that its

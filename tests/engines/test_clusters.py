@@ -16,7 +16,7 @@ import pytest
 import yaml
 from case_support import spec
 from cluster_support import IMAGE, K8S, OLD_SERVER, SERVER, SKY, container, job, k8s, read, sky, trainjob
-from compile_support import REPOSITORY, checked, compiled, errors, put, shown, xpc
+from compile_support import REPOSITORY, checked, compiled, edited, errors, only, put, shown, xpc
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -196,6 +196,17 @@ BAD = ("", "Me/train", "a b", "-a", "a:", "a@sha256:1", "a//b", "$(x)", "a:b:c",
 def test_images():
     assert not [image for image in GOOD if containers.image_fault(image)]
     assert not [image for image in BAD if not containers.image_fault(image)]
+
+
+@pytest.mark.parametrize(
+    "written", ["nvcr.io#nvidia/pytorch:25.01-py3", "docker://nvcr.io#nvidia/pytorch:25.01-py3", "docker:a/b:1"]
+)
+def test_the_name_of_an_image_as_enroot_writes_it_gets_the_same_name_in_our_form(written: str):
+    text = spec(f'launch slurm(container=pyxis, image="{written}")')
+    found = only(checked(text), "XP921")
+    after = edited(text, found)
+    assert written.rpartition("/")[2] in after
+    assert errors(checked(after)) == []
 
 
 @given(st.text(max_size=40))

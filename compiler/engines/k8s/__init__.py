@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.engines.containers import FOLDER
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.engines.k8s.names import JOBSET, TRAINJOB
 from xpc.compiler.spec import Spec
@@ -11,6 +12,7 @@ class Kubernetes(Engine):
     """The engine for Kubernetes. The cluster needs JobSet 0.8 or newer, or Kubeflow Trainer 2.2 or newer."""
 
     volume = "a PersistentVolumeClaim"
+    mounted = FOLDER
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The files `jobset.yaml` and `trainjob.yaml`. A pod that starts checks that its bundle has the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from xpc.compiler.engines.containers import FOLDER
 from xpc.compiler.engines.engine import MEMBERS, Engine, quoted
 from xpc.compiler.spec import Spec
 
@@ -14,6 +15,7 @@ class SkyPilot(Engine):
         "memory", "entrypoint",
     )  # fmt: skip
     volume = "a volume of SkyPilot"
+    mounted = FOLDER
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The file `sky.yaml`."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from xpc.compiler import registry
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.setting import Path
+from xpc.compiler.rules.core.conditions import names_an_engine
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -141,6 +142,8 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
 TEXTS: tuple[Path, ...] = ("save", "track.name", "track.project")
 VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,15}:(?=/|\\)")
+"""The beginning of an address such as s3://bucket/run, or of a path of Windows."""
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
 """Folders of a Linux system for programs, settings and devices (Filesystem Hierarchy Standard 3.0). A run must not
 write there.
@@ -181,17 +184,28 @@ def save_over_a_file(spec: Spec) -> Iterator[Finding]:
 @rule("XP706", "save-place")
 def save_place(spec: Spec) -> Iterator[Finding]:
     """`save` must not be a system folder (`/etc`, `/usr`), nor a hidden folder outside of the folder in which the run
-    starts, nor a path with `~` or variables, which only a shell expands.
+    starts, nor a path with `~` or variables, which only a shell expands, nor an address such as `s3://bucket/run`.
+    To keep checkpoints in a bucket, mount it: `launch sky(volume="s3://bucket")`.
 
     Why it is bad: a run writes gigabytes into `save`, deletes old checkpoints there and leaves it readable for others.
     A spec may come from somebody else, and `../../.ssh` contains keys.
 
-    Without this rule: the run creates the folder and writes into it, wherever its permissions allow.
+    Without this rule: the run creates the folder and writes into it, wherever its permissions allow. With
+    `s3://bucket/run` it creates the folders `s3:` and `bucket`, and nothing reaches the bucket.
 
     Source: Filesystem Hierarchy Standard 3.0; runtime/core/bundle.py `output_dir`.
     """
+    address = ADDRESS.match(spec.text("save"))
     why = _unsuitable(spec.text("save"))
-    if why:
+    if address is not None:
+        name = re.split(r"[/\\]", spec.text("save").rstrip("/\\"))[-1] or "run"
+        yield Finding(
+            spec.location("save", f"the folder would be called `{address[0]}`"),
+            "`save` names no folder of the training machine",
+            f'write `save "out/{name}"`',
+            replace=f'"out/{name}"',
+        )
+    elif why:
         yield Finding(
             spec.location("save", why),
             "`save` names a folder into which a run must not write",
@@ -206,6 +220,35 @@ def save_place(spec: Spec) -> Iterator[Finding]:
                 f"write its value, or leave `{variable[0]}` out",
                 severity="warning",
             )
+
+
+OWN = ("/tmp", "/var/tmp", "/dev/shm")
+"""Folders that every machine has for itself. A scheduler often empties them after a job."""
+
+
+@rule("XP712", "folder-of-one-machine", "warning")
+def folder_of_one_machine(spec: Spec) -> Iterator[Finding]:
+    """A run on several nodes, or on a cluster, should save in a folder that all its machines share. `/tmp`, `/var/tmp`
+    and `/dev/shm` exist on each machine separately.
+
+    Why it is bad: process 0 writes the model to its own machine, and the scheduler may delete it there at the end of the
+    job. A restarted job may get other machines and then finds no checkpoint.
+
+    Without this rule: nothing is reported. The run starts anew after a restart, or its model is lost.
+
+    Source: Filesystem Hierarchy Standard 3.0 (`/tmp`); Slurm's plugin job_container/tmpfs; read, not run.
+    """
+    folder = posixpath.normpath(spec.text("save"))
+    inside = next((folder[len(one) :].strip("/") for one in OWN if f"{folder}/".startswith(f"{one}/")), None)
+    several = spec.hardware.nodes > 1
+    if inside is not None and (several or names_an_engine(spec)):
+        yield Finding(
+            spec.location("save", "each machine has its own folder of this name"),
+            "the machines of the run share no output folder",
+            f'write `save "out/{inside or "run"}"`, or another folder that they share',
+            (spec.label("nodes") if several else spec.label("launch"),),
+            f'"out/{inside or "run"}"',
+        )
 
 
 @rule("XP707", "nothing-to-merge")

@@ -1,4 +1,6 @@
-"""Rules about launchers, several nodes, and the CUDA version of torch's wheels (XP801 to XP803, XP893)."""
+"""Rules about launchers, the GPUs of a node, several nodes, and the CUDA version of torch's wheels (XP657, XP801 to XP804,
+XP893).
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,44 @@ def wheels_without_volta(spec: Spec) -> Iterator[Finding]:
             f"the default wheels of torch {torch} have no kernels for {gpu.name}",
             f"install torch {torch} from its {wheels} wheels; the preflight checks it",
         )
+
+
+MOST_GPUS = 16
+"""The largest number of GPUs that a machine usually has; DGX-2 and Google's a2-megagpu have 16."""
+MACHINES = {
+    "a100-80gb": 8, "a800-80gb": 8, "h100-80gb": 8, "h800-80gb": 8, "h200": 8, "h20": 8, "b200": 8, "gb200": 4,
+    "gh200-96gb": 4,
+}  # fmt: skip
+"""The largest number of GPUs in a machine, for GPUs that are sold only on boards of 8 or fewer."""
+
+
+@rule("XP804", "more-gpus-than-a-machine", "warning")
+def more_than_a_machine(spec: Spec) -> Iterator[Finding]:
+    """`hardware` counts the GPUs of one node, and `nodes` counts the nodes. So `hardware 64 x h100-80gb` needs a machine
+    with 64 GPUs; eight machines with eight GPUs each are `hardware 8 x h100-80gb` and `nodes 8`.
+
+    Why it is bad: no machine has so many GPUs, so the number was probably meant as the number of all GPUs.
+
+    Without this rule: "CUDA error: invalid device ordinal" on a machine with fewer GPUs. A scheduler refuses the job, or
+    the job waits forever.
+
+    Source: data sheets of NVIDIA's HGX and DGX machines, GB200 NVL72 (four GPUs in a compute tray) and DGX-2.
+    """
+    gpu, count = spec.hardware.gpu, spec.hardware.processes
+    most = MOST_GPUS if gpu is None else MACHINES.get(gpu.name, MOST_GPUS)
+    if gpu is None or count <= most:
+        return
+    nodes = count // most
+    if count % most or spec.hardware.nodes > 1:
+        typed = f"write `hardware {most} x {gpu.name}`, and the number of machines as `nodes`"
+    else:
+        typed = f"write `hardware {most} x {gpu.name}` and `nodes {nodes}`"
+    yield Finding(
+        spec.location("hardware", f"a machine has at most {most} of them"),
+        f"no machine has {count} {gpu.name}",
+        typed,
+        (spec.label("nodes"),) if spec.hardware.nodes > 1 else (),
+    )
 
 
 @rule("XP802", "torchrun-without-the-yaml")
