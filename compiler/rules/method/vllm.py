@@ -9,6 +9,7 @@ from xpc.compiler.language.schema import path_of
 from xpc.compiler.rules.core.conditions import all_of, enabled, generates
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
+from xpc.compiler.stacks import able
 
 
 def vllm_version(spec: Spec) -> str:
@@ -95,17 +96,38 @@ def vllm_on_cpu(spec: Spec) -> Iterator[Finding]:
         )
 
 
+BLACKWELL, FOR_BLACKWELL = (10, 0), (2, 8)
+"""The compute capability of the first Blackwell GPU, and the first torch whose default wheels have kernels for it."""
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """The first two numbers of a version such as `2.6.0`."""
+    return tuple(map(int, text.split(".")[:2]))
+
+
 @rule("XP337", "vllm-on-an-old-gpu")
 def vllm_capability(spec: Spec) -> Iterator[Finding]:
-    """vLLM needs a GPU of compute capability 7.5 or later. Versions before vLLM 0.21 also run on 7.0 (V100).
+    """vLLM needs a GPU of compute capability 7.5 or later. Versions before vLLM 0.21 also run on 7.0 (V100). The GPU must
+    not be too new, either: vLLM 0.8 (trl-0.18) needs torch 2.6, whose wheels have no kernels for Blackwell (B200, RTX
+    5090).
 
-    Why it is bad: vLLM's wheels have no kernels for older GPUs.
+    Why it is bad: vLLM's and torch's wheels have no kernels for older or newer GPUs.
 
     Without this rule: "no kernel image is available" when vLLM starts, after the model is loaded.
 
-    Source: vLLM's installation page, `docs/getting_started/installation/gpu.cuda.inc.md`.
+    Source: vLLM's installation page, `docs/getting_started/installation/gpu.cuda.inc.md`; torch's release notes (2.7 has
+    the first wheels for Blackwell, 2.8 the first default wheels).
     """
     gpu, needs = spec.hardware.gpu, spec.stack.facts.vllm_capability
+    torch = spec.stack.requirements(vllm=True)["torch"]
+    if gpu is not None and _colocated(spec) and gpu.capability >= BLACKWELL and _version(torch) < FOR_BLACKWELL:
+        newer = able(lambda one: _version(one.requirements(vllm=True)["torch"]) >= FOR_BLACKWELL)
+        yield Finding(
+            spec.location("method.vllm", f"vLLM {vllm_version(spec)} needs torch {torch}, without kernels for {gpu.name}"),
+            f"the vLLM of {spec.stack.name} cannot run on {gpu.name}",
+            f"write `target {newer}`, or leave `vllm` out; transformers then generates",
+            (spec.label("hardware", "the GPU"), spec.label("target")),
+        )
     if gpu is not None and _colocated(spec) and gpu.capability < needs:
         has = f"{gpu.name} has compute capability {gpu.compute_capability}"
         yield Finding(
@@ -118,17 +140,22 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP681", "vllm-groups-do-not-divide")
 def tensor_parallel(spec: Spec) -> Iterator[Finding]:
-    """`tensor_parallel` of a colocated vLLM must divide the number of training processes.
+    """`tensor_parallel` of a colocated vLLM must divide the number of training processes. In every mode it must also
+    divide the model's attention heads, and it must divide its key-value heads or be a multiple of them. For example,
+    vLLM can run Qwen2.5 7B, which has 28 heads, on 1, 2 or 4 GPUs, but not on 8.
 
     Why it is bad: a colocated vLLM that spans several GPUs shares them with a group of training processes, and all
-    groups must have the same size.
+    groups must have the same size. The GPUs divide the heads of each layer equally.
 
-    Without this rule: ValueError when the trainer starts vLLM, after the model is loaded.
+    Without this rule: ValueError when the trainer or the server starts vLLM, after the model is loaded.
 
-    Source: trl 1.16 `vllm_generation.py`, trl 0.18 `grpo_trainer.py`.
+    Source: trl 1.16 `vllm_generation.py`, trl 0.18 `grpo_trainer.py`; vLLM `config/model.py`
+    (`verify_with_parallel_config`), vLLM issue 2652.
     """
+    refused = list(_heads(spec))
+    yield from refused
     size, world = spec.get("method.vllm.tensor_parallel"), spec.hardware.world
-    if isinstance(size, int) and _colocated(spec) and world % size:
+    if isinstance(size, int) and _colocated(spec) and world % size and not refused:
         from xpc.compiler.plan.divisors import largest
 
         nearest = largest(size - 1, world)
@@ -138,6 +165,23 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
             write(f"tensor_parallel = {nearest}"),
             (spec.label("hardware", f"{world} processes"),),
         )
+
+
+def _heads(spec: Spec) -> Iterator[Finding]:
+    """Report a number of GPUs that cannot divide the model's heads."""
+    from xpc.compiler.rules.core.heads import can_share
+
+    size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts
+    if not isinstance(size, int) or facts is None or can_share(facts.heads, facts.kv_heads, size):
+        return
+    groups = spec.hardware.world if _colocated(spec) else 0
+    fits = max(one for one in range(1, size) if can_share(facts.heads, facts.kv_heads, one) and groups % one == 0)
+    yield Finding(
+        spec.location("method.vllm.tensor_parallel", f"{facts.heads} heads, {facts.kv_heads} key heads"),
+        f"{size} GPUs cannot share {facts.heads} heads with {facts.kv_heads} key heads",
+        write(f"tensor_parallel = {fits}"),
+        (spec.model.label,),
+    )
 
 
 @rule("XP682", "vllm-over-8-bits")

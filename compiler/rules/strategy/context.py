@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.setting import FlagPath, IntegerPath
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.core.conditions import has_value
+from xpc.compiler.rules.core.heads import can_share
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -277,19 +278,14 @@ def heads(spec: Spec) -> Iterator[Finding]:
             f"leave `context_parallel` out, or write `strategy fsdp(context_parallel={size})`",
             (spec.model.label,),
         )
-    elif facts is not None and not _can_share_heads(facts.heads, facts.kv_heads, size):
-        shares = max(one for one in range(1, size + 1) if _can_share_heads(facts.heads, facts.kv_heads, one))
+    elif facts is not None and not can_share(facts.heads, facts.kv_heads, size):
+        shares = max(one for one in range(1, size + 1) if can_share(facts.heads, facts.kv_heads, one))
         yield Finding(
             spec.location(SETTING, f"{facts.heads} heads, {facts.kv_heads} key heads"),
             f"{size} processes cannot share {facts.heads} heads with {facts.kv_heads} key heads",
             write(f"context_parallel = {shares}"),
             (spec.model.label,),
         )
-
-
-def _can_share_heads(heads: int, keys: int, size: int) -> bool:
-    """Whether DeepSpeed can divide attention with `heads` query heads and `keys` key heads among `size` processes."""
-    return heads % size == 0 and (keys % size == 0 or size % keys == 0)
 
 
 @rule("XP496", "loss-of-shared-sequences")

@@ -99,18 +99,23 @@ def secret(spec: Spec) -> Iterator[Finding]:
 @rule("XP915", "variable-against-the-spec", "warning")
 def against_the_spec(spec: Spec) -> Iterator[Finding]:
     """A variable in `env` must not contradict another setting: CUDA_VISIBLE_DEVICES needs a GPU for each process of a
-    node, WANDB_MODE and WANDB_DISABLED must not switch off the tracker that `track` names, and HF_HUB_OFFLINE=1 cannot
-    be combined with `hub`.
+    node, WANDB_MODE=disabled and the like must not switch off the tracker that `track` names, WANDB_PROJECT must not
+    name another project, and NVIDIA_TF32_OVERRIDE must not decide against `tf32`. HF_HUB_OFFLINE=1 cannot be combined
+    with `hub` or with rows that are streamed from the hub, TORCH_COMPILE_DISABLE=1 not with `compile`, and
+    NCCL_SOCKET_IFNAME=lo not with several nodes. A vLLM in the training processes that sleeps cannot be combined with
+    PYTORCH_ALLOC_CONF=expandable_segments:True.
 
-    Why it is bad: a process without a GPU ends the run, a tracker that is off records nothing, and a run without the
-    hub cannot push to it.
+    Why it is bad: the variable wins. A process without a GPU ends the run, a tracker that is off records nothing, and a
+    run without the hub cannot push to it.
 
     Without this rule: "CUDA error: invalid device ordinal" when the run starts. With WANDB_MODE=disabled nothing is
     reported. With WANDB_DISABLED transformers 4 says that wandb is not installed, and transformers 5 ignores it. With
-    HF_HUB_OFFLINE=1 huggingface_hub raises an exception when the trainer is built.
+    HF_HUB_OFFLINE=1 huggingface_hub raises an exception when the trainer is built. With `lo` the nodes wait for each
+    other until a timeout. vLLM 0.8 and 0.10 raise an AssertionError for expandable segments; newer ones see only
+    PYTORCH_CUDA_ALLOC_CONF.
 
-    Source: CUDA's documentation of its environment variables; transformers issue 39878; huggingface_hub `constants.py`;
-    read, not run.
+    Source: CUDA's documentation of its environment variables; transformers issue 39878; huggingface_hub and datasets
+    `constants.py`, `config.py`; torch 2.13 `_dynamo/config.py`; vLLM pull requests 14189 and 40812; read, not run.
     """
     for text in spec.names("launch.env"):
         name, _, value = text.partition("=")
@@ -127,7 +132,19 @@ def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
     """Return a pair: what in the spec contradicts an environment variable, and the setting to write if the variable is
     right. None if nothing contradicts it.
     """
-    on = value.lower() not in ("", "0", "false", "no", "off")
+    return _of_the_gpus(spec, name, value) or _of_the_hub(spec, name, value) or _of_the_tracker(spec, name, value)
+
+
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+def _is_on(value: str) -> bool:
+    return value.lower() not in ("", "0", "false", "no", "off")
+
+
+def _of_the_gpus(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
+    """Contradictions about GPUs, their kernels and their network."""
     if name == "CUDA_VISIBLE_DEVICES" and spec.hardware.gpu is not None:
         visible = len([one for one in value.split(",") if one.strip() and one.strip() != "-1"])
         if visible < spec.hardware.processes:
@@ -135,11 +152,59 @@ def _contradicted(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
                 f"{visible} GPU{'' if visible == 1 else 's'} for {spec.hardware.processes} processes",
                 f"write `hardware {max(1, visible)} x {spec.hardware.gpu.name}`",
             )
-    off = (name == "WANDB_DISABLED" and on) or (name == "WANDB_MODE" and value == "disabled")
-    if off and "wandb" in spec.names("track"):
-        return "`track` names wandb", "write `track none`"
-    if name == "HF_HUB_OFFLINE" and on and spec.flag("save.hub"):
+    tf32 = spec.flag("precision.tf32")
+    ampere = spec.hardware.gpu is not None and spec.hardware.gpu.capability >= (8, 0)
+    if name == "NVIDIA_TF32_OVERRIDE" and ampere and spec.text("precision") == "fp32" and (value == "1") is not tf32:
+        return f"the spec has `tf32 = {str(tf32).lower()}`", f"write `tf32 = {str(not tf32).lower()}`"
+    if name == "TORCH_COMPILE_DISABLE" and value == "1" and spec.flag("model.compile"):
+        return "`compile` compiles the model", "write `compile = false`"
+    if name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME") and value in ("lo", "=lo") and spec.hardware.nodes > 1:
+        return "a node cannot reach another node through `lo`", "name the nodes' network interface, such as `eth0`"
+    if name in ALLOCATOR and "expandable_segments:true" in value.replace(" ", "").lower() and _asleep(spec):
+        version = tuple(map(int, spec.stack.requirements(vllm=True)["vllm"].split(".")[:2]))
+        if name == ALLOCATOR[0] or version < TOGGLES:
+            return "vLLM's memory cannot sleep in such segments", "write `vllm(sleep=false)`"
+    return None
+
+
+TOGGLES = (0, 22)
+"""The version of vLLM from which on it switches off expandable segments for the memory that sleeps."""
+
+
+def _asleep(spec: Spec) -> bool:
+    """Whether a vLLM in the training processes gives its memory back between rounds of generation."""
+    return (
+        spec.online
+        and spec.flag("method.vllm")
+        and spec.get("method.vllm.mode") != "server"
+        and spec.flag("method.vllm.sleep")
+    )
+
+
+def _of_the_hub(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
+    """Contradictions of a variable that cuts the run off from the hub."""
+    if name in OFFLINE and _is_on(value) and spec.flag("save.hub"):
         return "the run pushes to the hub", "leave `hub` out"
+    read = any(source.path is None for source in spec.sources)
+    if name in (*OFFLINE, "HF_DATASETS_OFFLINE") and _is_on(value) and spec.flag("data.streaming") and read:
+        return "the rows are streamed from the hub", "leave `streaming` out"
+    return None
+
+
+def _of_the_tracker(spec: Spec, name: str, value: str) -> tuple[str, str] | None:
+    """Contradictions of a variable that a tracker reads."""
+    off = {
+        "wandb": (name == "WANDB_DISABLED" and _is_on(value)) or (name == "WANDB_MODE" and value == "disabled"),
+        "mlflow": name == "DISABLE_MLFLOW_INTEGRATION" and value.upper() == "TRUE",
+        "swanlab": name == "SWANLAB_MODE" and value == "disabled",
+    }
+    trackers = spec.names("track")
+    for tracker in off:
+        if off[tracker] and tracker in trackers:
+            return f"`track` names {tracker}", "write `track none`"
+    project = spec.get("track.project")
+    if name == "WANDB_PROJECT" and "wandb" in trackers and project is not None and project != value:
+        return f"the spec has `project = {project!r}`".replace("'", '"'), f'write `project = "{value[:60]}"`'
     return None
 
 
