@@ -24,6 +24,7 @@ __all__ = [
     "ModelFacts",
     "alias_key",
     "dataset_names",
+    "encoder",
     "encoder_decoder",
     "facts_from_config",
     "families",
@@ -115,6 +116,18 @@ def multimodal(name: str) -> bool:
     return any(one in known["words"] or one.startswith(starts) for one in words) or not joined.isdisjoint(
         known["called"]
     )
+
+
+def encoder(model_type: str | None, name: str) -> str | None:
+    """The family of an encoder such as BERT, by its `model_type`; if that is unknown, by a word in its hub name. None for
+    other models.
+    """
+    known = _table("families")["encoders"]
+    if model_type is not None:
+        return model_type if model_type in known["causal"] or model_type in known["masked"] else None
+    words = re.findall("[a-z0-9]+", name.rpartition("/")[2].lower())
+    decodes = not {"decoder", "gpt", "gpt2", "lm", "llama"}.isdisjoint(words)
+    return None if decodes else next((one for one in words if one in known["words"]), None)
 
 
 def model_names() -> tuple[str, ...]:

@@ -91,6 +91,11 @@ def states_its_class(spec: Spec) -> bool:
     return any(one is not None and "architectures" in one.config for one in (spec.model, spec.teacher))
 
 
+def outside_of_the_registry(spec: Spec) -> bool:
+    """True if the registry does not have the model."""
+    return spec.model.known_from != "registry"
+
+
 def gemma(spec: Spec) -> bool:
     """True if the model is a Gemma, whose chat template has no place for a system prompt."""
     return spec.model.name.startswith("gemma-")

@@ -19,9 +19,15 @@ scores (ALiBi).
 
 
 PACKED_NAME = re.compile(
-    r"[-_.](GGUF|AWQ|GPTQ|EXL2|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48]|[2-8]-?bits?)(?=$|[-_.])", re.IGNORECASE
+    r"[-_.](GGUF|ONNX|OpenVINO|MLC|AWQ|GPTQ|EXL2|EXL3|FP8|NVFP4|MXFP4|bnb-4bit|[w248]{0,2}int[48]|w[48]a(?:4|8|16)"
+    r"|[2-8]-?bits?)(?=$|[-_.])",
+    re.IGNORECASE,
 )
-"""A pattern for hub ids that end like the name of a quantized copy of a model, such as `-GGUF` or `-AWQ`."""
+"""A pattern for hub ids that end like the name of a quantized copy of a model, such as `-GGUF`, `-AWQ` or `.w4a16`, or
+of a copy for another program, such as `-ONNX`.
+"""
+FOREIGN = ("ONNX", "OPENVINO", "MLC", "EXL2", "EXL3")
+"""Formats of other programs, which transformers does not read."""
 
 
 @rule("XP171", "quantized-by-its-name")
@@ -29,8 +35,8 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     """A model whose hub id ends with `-GGUF`, `-AWQ`, `-GPTQ`, `-FP8` or the like cannot be trained in full. Adapters
     can be trained on most of these models. GGUF is refused even with adapters. FP8 is refused with `save(merge)`, and
     on targets that cannot train adapters on fp8 weights. `qlora` and `bits` are refused on packed weights, except for
-    four bits of bitsandbytes. If the model's config.json is known, the rules XP450 and XP167 check it instead of the
-    name.
+    four bits of bitsandbytes. A copy for another program, such as `-ONNX`, is always refused. If the model's
+    config.json is known, the rules XP450 and XP167 check it instead of the name.
 
     Why it is bad: a repository with such a name has packed weights, which have no gradient; a GGUF repository also has
     no safetensors.
@@ -45,8 +51,8 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     if found is None:
         return
     kind = found[1].upper()
-    never = kind == "GGUF" or (kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases))
-    plain = spec.model.id[: found.start()] if spec.model.id else ""
+    never = kind in ("GGUF", *FOREIGN) or (kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases))
+    plain = (spec.model.id or "")[: found.start()].removesuffix("-quantized")
     if spec.lora and not never:
         if spec.bits == 8 if kind == "BNB-4BIT" else spec.bits is not None:
             place = spec.label("lora.bits", "not applied to quantized weights") if spec.written("lora.bits") else None
@@ -59,9 +65,10 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
                 (spec.model.label,),
             )
         return
+    says = "in another program's format" if kind in FOREIGN else "quantized"
     yield Finding(
         spec.model.label,
-        f"the name of `{spec.model.name[:80]}` says that its weights are quantized ({found[1]})",
+        f"the name of `{spec.model.name[:80]}` says that its weights are {says} ({found[1]})",
         f"name the unquantized model, such as `{plain[:80]}`" + ("" if never else ", or write `lora`"),
     )
 

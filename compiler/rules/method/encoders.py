@@ -1,0 +1,40 @@
+"""The rule about encoders, such as BERT, in methods that train a language model (XP157)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler import registry
+from xpc.compiler.rules.core.conditions import outside_of_the_registry
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = outside_of_the_registry
+
+
+@rule("XP157", "encoder")
+def encoder(spec: Spec) -> Iterator[Finding]:
+    """A method that trains a language model needs a decoder, and not an encoder such as BERT, RoBERTa or DeBERTa. A model
+    of the hub is recognized by its name, and a local model by the `model_type` in its config.json, unless this has
+    `is_decoder`. `method reward` can train an encoder.
+
+    Why it is bad: each token of an encoder sees the tokens after it. The model copies the token that it should predict,
+    so the loss falls to zero, and the model learns nothing.
+
+    Without this rule: transformers loads BERT and RoBERTa as language models, and only logs that `is_decoder` should be
+    set. For families such as DeBERTa it raises "Unrecognized configuration class".
+
+    Source: transformers 5.23 `modeling_auto.py`, `models/bert/modeling_bert.py`; confirmed by running it
+    (`tests/registry/test_encoders.py`).
+    """
+    model = spec.model
+    if spec.method.scores or model.config.get("is_decoder") is True or spec.flag("model.trust_remote_code"):
+        return
+    family = registry.encoder(model.model_type, model.id or "")
+    if family is not None:
+        called = "is" if model.model_type is not None else "is the name of"
+        yield Finding(
+            model.label,
+            f"`{model.name[:80]}` {called} an encoder ({family}), which sees the tokens that it should predict",
+            "write a causal language model, such as `qwen2.5-3b`",
+        )
