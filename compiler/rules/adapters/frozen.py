@@ -95,7 +95,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     """`freeze` must name modules and weights that the model has. `layer_modules` cannot name a module that only layers
     of other families have. `except_modules` cannot name a module that the model lacks: a reward model, for example, has
     a score head instead of `lm_head`. If the model is a mixture of experts, only the run checks the names in
-    `except_modules`.
+    `except_modules`. A pattern in `except_parameters` matches from the beginning of a parameter's full name, so it begins
+    like `model.layers.27` and not like `layers.27`.
 
     Why it is bad: such a name matches nothing, so the weights that it should keep trainable are frozen.
 
@@ -128,6 +129,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                 f"{family} has no weights in `{one[:60]}` outside of its layers",
                 f"leave it out, or name one of {', '.join(legal)}; `layer_modules` names modules inside the layers",
             )
+    yield from _patterns_of_no_weight(spec, family)
     for path in NAMED if spec.text("method") == "reward" else ():
         for one in spec.names(path):
             if any(head in one for head in HEADS):
@@ -137,6 +139,30 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
                     "leave it out: the score head is always trained",
                     (spec.label("method"),),
                 )
+
+
+def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
+    """Report patterns whose plain beginning, such as `layers.27`, is not how the name of any parameter begins."""
+    import re
+
+    from xpc.compiler.rules.core.modules import CONTAINERS, MODULES, heads
+
+    if family not in MODULES or spec.method.scores:
+        return
+    outermost = CONTAINERS[family][0]
+    beginnings = (f"{outermost}.", *(f"{head}." for head in heads(spec, family)))
+    for one in spec.names("freeze.except_parameters"):
+        found = re.match(r"\^?((?:\w|\\\.|\.(?![*+?{]))+)", one)
+        plain = "" if found is None or "|" in one else found[1].replace("\\", "")
+        followed = one[found.end() :] if found is not None else ""
+        plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain  # the last letter may be left out
+        if plain and not any(all(a in (b, ".") for a, b in zip(plain, start)) for start in beginnings):
+            yield Finding(
+                spec.location("freeze.except_parameters", f"names begin with `{beginnings[0]}` or `{beginnings[1]}`"),
+                f"no parameter of {family} begins with `{plain[:60]}`",
+                f"write `{outermost}.{one.removeprefix('^')[:80]}`, if that is what is meant",
+                (spec.model.label,),
+            )
 
 
 @rule("XP474", "pattern-that-cannot-be-read")

@@ -1,4 +1,4 @@
-"""Rules about arguments in `extra trl` that depend on the strategy (XP42x, XP477)."""
+"""Rules about arguments in `extra trl` that depend on the strategy (XP420 to XP423, XP477)."""
 
 from __future__ import annotations
 
@@ -97,3 +97,30 @@ def static_graph(spec: Spec) -> Iterator[Finding]:
             write("ddp_static_graph = false"),
             (spec.label("batch.accum", "the accumulation"), spec.label("batch.gbs"), spec.label("batch.micro")),
         )
+
+
+OF_DDP = ("ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_broadcast_buffers", "ddp_static_graph")
+
+
+@rule("XP423", "argument-of-ddp", "warning")
+def argument_of_ddp(spec: Spec) -> Iterator[Finding]:
+    """Arguments such as `ddp_bucket_cap_mb` need `strategy ddp`, because only torch's DistributedDataParallel reads them.
+    `false` is always accepted: then nothing happens under another strategy, either.
+
+    Why it is bad: the run does not do what the argument states.
+
+    Without this rule: nothing is reported; DeepSpeed and FSDP do not read these arguments.
+
+    Source: accelerate 1.15 `accelerator.py` (`prepare_model`: `ddp_handler` is used only for
+    DistributedDataParallel).
+    """
+    strategy = spec.text("strategy")
+    for name in OF_DDP if strategy != "ddp" else ():
+        value = spec.extra_value("trl", name)
+        if value is not None and value is not False:
+            yield Finding(
+                spec.extra_location("trl", name, "an argument of DistributedDataParallel"),
+                f"`{name}` has no effect with {strategy}",
+                f"leave `{name}` out, or write `strategy ddp`",
+                (spec.label("strategy", "the strategy"),),
+            )

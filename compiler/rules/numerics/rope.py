@@ -1,11 +1,12 @@
-"""Rules about `rope`, the scaling of rotary positions: which models support it, and which programs read it (XP132 to
-XP134, XP149).
+"""Rules about `rope`, the scaling of rotary positions: which models support it, which programs read it, and which
+lengths suit it (XP132 to XP134, XP149, XP158).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from xpc.compiler import registry
 from xpc.compiler.rules.core.conditions import has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -125,12 +126,47 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
         return  # the rule XP132 reports a model that is already scaled
     if rope is None or facts is None or "batch.seq" not in spec.method.reads:
         return
-    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # undo the scaling
-    if not 0 < seq <= original:
-        return
+    seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # `context` is scaled
+    own = _own_context(spec)
+    if not 0 < seq <= original or (own is not None and own < original):
+        return  # the rule XP158 reports a longer `original`
     yield Finding(
         spec.location("model.rope", f"`seq` is {seq}, and the context before the scaling is {original}"),
         "no row is longer than the model's context before the scaling",
         f"write `seq = {rope.context(original)}`, or leave `rope` out",
         (spec.label("batch.seq", "the longest sequence"),),
     )
+
+
+@rule("XP158", "original-beyond-the-context", "warning")
+def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
+    """`original`, the length of the context before the scaling, must not be longer than the model's own context. It is
+    shorter only for a model that was trained on a shorter context than its config.json states.
+
+    Why it is bad: yarn and llama3 scale only those frequencies that turn too slowly for `original` tokens. With the
+    scaled length in place of the original one they scale others, and the model's positions differ from those that it
+    was trained on. A longer `original` also lets the run read rows for which the positions are not scaled enough.
+
+    Without this rule: nothing is reported; transformers only compares the two lengths with the factor in a log message.
+
+    Source: transformers 5.23 `modeling_rope_utils.py` (`_compute_yarn_parameters`, `_compute_llama3_parameters`).
+    """
+    rope, own = spec.rope, _own_context(spec)
+    if rope is None or rope.original is None or own is None or rope.original <= own or _scaling(spec) is not None:
+        return
+    yield Finding(
+        spec.location("model.rope", f"the model's context is {own}"),
+        f"`original = {rope.original}` is longer than the context of {spec.model.name} before the scaling",
+        f"leave `original` out, or write `original = {own}`; the scaled length is `factor` times as long",
+        (spec.model.label,),
+    )
+
+
+def _own_context(spec: Spec) -> int | None:
+    """The model's context in tokens, without `rope`. None if it is not known."""
+    facts = spec.model.facts
+    if facts is not None and spec.model.known_from == "registry":
+        registered = registry.find_model(facts.alias)
+        return None if registered is None else registered.context
+    stated = spec.model.config.get("max_position_embeddings")
+    return stated if isinstance(stated, int) else None

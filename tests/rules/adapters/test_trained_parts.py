@@ -61,3 +61,16 @@ def test_modules_that_the_model_has_are_accepted(train: str, line: str) -> None:
 def quoted(line: str) -> str:
     """The line with quotation marks around each name that contains a dot."""
     return re.sub(r"(?<=[\[ =])([\w]+(?:\.\w+)+)", r'"\1"', line)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["^lm_head.weight$", "model.layers.2[0-7].", "mod.l.layers", ".*mlp", "(model.)?layers", "models?.layers", "lm"],
+)
+def test_a_pattern_that_may_match_is_accepted(pattern: str) -> None:
+    assert errors(checked(spec(f'freeze(except_parameters=["{pattern}"])', train=DENSE))) == []
+
+
+@pytest.mark.parametrize("pattern", ["transformer.h.1", "h.1", "mlp.down_proj"])
+def test_a_pattern_with_the_beginning_of_no_parameter_is_refused(pattern: str) -> None:
+    assert errors(checked(spec(f'freeze(except_parameters=["{pattern}"])', train=DENSE))) == ["XP574"]
