@@ -1,4 +1,4 @@
-"""Rules for Kubernetes: a pod needs an image, and names must be such that the API accepts them."""
+"""Rules for Kubernetes: a pod needs an image and tokens, and names must be such that the API accepts them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from xpc.compiler.engines.cluster_rules import image_fault
-from xpc.compiler.engines.containers import nearest_object_name, object_name_fault
+from xpc.compiler.engines.containers import nearest_object_name, object_name_fault, tokens
 from xpc.compiler.rules.core.conditions import chosen
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
@@ -69,3 +69,27 @@ def object_names(spec: Spec) -> Iterator[Finding]:
                 f"write a valid name, such as `{near}`",
                 replace=near,
             )
+
+
+@rule("XP863", "pods-without-a-token", "warning")
+def no_token(spec: Spec) -> Iterator[Finding]:
+    """A run in pods that pushes to the hub, or that reports to wandb, SwanLab or ClearML, needs a `secret`: the
+    Kubernetes Secret whose keys are variables such as HF_TOKEN and WANDB_API_KEY.
+
+    Why it is bad: a pod does not get the variables of the shell that submits the job.
+
+    Without this rule: the preflight in the pod stops the run because no token may write to the hub; wandb asks for a key
+    and ends the run.
+
+    Source: the JobSet that `launch k8s` writes (`envFrom`); wandb's documentation of WANDB_API_KEY.
+    """
+    offline = any(one in ("WANDB_MODE=offline", "WANDB_MODE=disabled") for one in spec.names("launch.env"))
+    needed = [*(["HF_TOKEN"] if spec.flag("save.hub") else []), *tokens(spec)]
+    missing = [name for name in needed if not (offline and name == "WANDB_API_KEY")]
+    if missing and spec.get("launch.secret") is None and "launch.secret" not in spec.wrong:
+        yield Finding(
+            spec.location("launch", f"no `secret` has {' and '.join(missing)}"),
+            f"a pod has no {missing[0]}",
+            "write `secret = NAME`, the Secret whose keys are these variables",
+            (spec.label("save.hub") if spec.flag("save.hub") else spec.label("track"),),
+        )

@@ -28,10 +28,12 @@ def _losses(spec: Spec) -> list[str]:
 
 @rule("XP677", "ratio-bounded-below-one")
 def bounded_below_one(spec: Spec) -> Iterator[Finding]:
-    """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1.
+    """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1. It should
+    be above 1 + `epsilon_high` (without `epsilon_high`, 1 + `epsilon`); a smaller `delta` is only a warning.
 
     Why it is bad: a ratio above `delta` is replaced by the constant `delta`, which has no gradient. If `delta` is below
-    1, this happens to every completion that is better than its group, so these completions are not learned.
+    1, this happens to every completion that is better than its group, so these completions are not learned. A `delta`
+    between 1 and 1 + `epsilon_high` takes the place of `epsilon_high`, which then has no effect.
 
     Without this rule: nothing is reported; only worse completions change the weights.
 
@@ -46,6 +48,18 @@ def bounded_below_one(spec: Spec) -> Iterator[Finding]:
             f"better completions are not learned: `delta = {delta:g}` cuts every ratio",
             write("delta = 1.5"),
         )
+    elif isinstance(delta, int | float) and bounded:
+        high = spec.get("method.epsilon_high")
+        range_ = high if high is not None else spec.get("method.epsilon")
+        range_ = range_ if isinstance(range_, int | float) else 0.2
+        if delta < 1 + range_:
+            name = "epsilon" if high is None else "epsilon_high"
+            yield Finding(
+                spec.location("method.delta", f"1 + {name} = {1 + range_:g}"),
+                f"`delta = {delta:g}` cuts ratios before `{name}` does",
+                write(f"delta = {max(1.5, 2 * (1 + range_)):g}", ", or a smaller range"),
+                severity="warning",
+            )
 
 
 @rule("XP678", "weights-bounded-below-one", "warning")
