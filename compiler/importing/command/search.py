@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xpc.compiler.importing.command import programs
 from xpc.compiler.importing.llamafactory.keys import VERBS
@@ -25,6 +25,8 @@ WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "p
             "conda", "sudo", "stdbuf", "numactl", "taskset", "timeout", "nice", "ionice", "setsid", "mpirun", "pipenv",
             "pixi")  # fmt: skip
 """Programs that start another command, such as `srun python train.py`."""
+PRINTING = ("echo", "printf", "cat")
+"""Commands that only print the text of a command."""
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
 """A pattern for variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
@@ -100,15 +102,27 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
     ]  # fmt: skip
     if training:
         return _without_preparation(list({(one.words, one.folder): one for one in training}.values()), overrides)
+    # a text that is only assigned may be incomplete: `CMD="python a.py"` comes before `CMD+=" --lr 1"`
+    training = _inside(found, sets, assigned=False) or _inside(found, sets, assigned=True)
+    return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
+
+
+def _inside(found: Sequence[Call], sets: Mapping[str, str], assigned: bool) -> list[Call]:
+    """The training commands inside strings: in the words of commands such as `eval "$CMD"`, or, with `assigned`, in
+    the values of all variables and in printed texts.
+    """
+    training: list[Call] = []
     for one in found:
-        for word in (*one.words, *one.environment):
+        if not assigned and (not one.words or one.words[0].text in PRINTING):
+            continue
+        for word in (*one.words, *one.environment) if assigned else one.words:
             inner = word.text.partition("=")[2] if word in one.environment else word.text
             if LAUNCHED.search(inner):
                 nested = [each for each in calls(inner, sets) if each.words and is_training(each.words)]
                 training += [evolve(each, folder=one.folder,
                                     words=tuple(evolve(part, line=word.line) for part in each.words))
                              for each in nested]  # fmt: skip
-    return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]
+    return training
 
 
 def _with_interpreter(call: Call) -> Call:

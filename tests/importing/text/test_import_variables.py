@@ -153,6 +153,11 @@ def test_missing_variable_names_the_option() -> None:
     assert [one.help for one in errors] == ["`--set LR=VALUE` sets it"]
 
 
+def test_command_that_is_put_together_in_a_variable_is_one_command() -> None:
+    text = f'CMD="{RUN}"\nCMD+=" --learning_rate 3e-6"\necho "$CMD"\neval "$CMD"\n'
+    assert script(text).arguments["learning_rate"] == 3e-6
+
+
 def test_loops_become_a_sweep() -> None:
     found = script(
         f"for lr in 1e-6 2e-6; do\n  for n in 1 2; do\n    {RUN} --learning_rate $lr --num_train_epochs $n "
