@@ -32,6 +32,7 @@ PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
 """A pattern for the keys of errors that say that the data or the model of a script is unknown."""
+WHOLE = re.compile(r"[0-9]{1,6}")
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
 """The names of arguments with which scripts load an existing adapter, such as `--lora_weights`."""
 MOST = 8
@@ -110,12 +111,24 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
     given |= {str(n): one.text for n, one in enumerate(line.rest, 1)}
     # numbered arguments such as `1=x` are those of the shell script, and not those of the program it starts
     given |= {key: one for key, one in overrides.sets.items() if not key.isdecimal()}
-    count = next((plain(line.options[key]) for key in PROCESSES if key in line.options), None)
     hardware = overrides.hardware
-    if hardware is None and isinstance(count, int | str) and str(count).isdecimal() and int(count) > 1:
-        hardware = f"{int(count)} x {DEFAULT_GPU}"
+    if hardware is None and (count := _processes(line)) > 1:
+        hardware = f"{count} x {DEFAULT_GPU}"
     near = overrides.below(posixpath.dirname(program))
     return evolve(near, sets=given, hardware=hardware, launch=launch)
+
+
+def _processes(line: Line) -> int:
+    """The number of processes of one node that the launcher's options state; 0 if they state none."""
+    key = next((one for one in PROCESSES if one in line.options), "")
+    count, nodes = (_whole(line, one) for one in (key, "num_machines"))
+    # accelerate's number is that of all nodes together
+    return count // nodes if key == "num_processes" and nodes and count % nodes == 0 else count
+
+
+def _whole(line: Line, key: str) -> int:
+    value = plain(line.options[key]) if key in line.options else None
+    return int(value) if isinstance(value, int | str) and WHOLE.fullmatch(str(value)) else 0
 
 
 def _report_words(draft: Draft, line: Line, used: set[str]) -> None:

@@ -8,6 +8,7 @@ import fnmatch
 import posixpath
 import re
 
+from xpc.compiler.importing.text.arithmetic import computed
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.grammar.record import field, mutable
 
@@ -23,13 +24,17 @@ COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
                      r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
                      r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
 r"""A pattern for `echo "$X" | tr ',' '\n' | wc -l`, which counts the items of a list with commas."""
+HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b[^|;&]*")
+"""A pattern for `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
+HOSTS_COUNTED = re.compile(HOSTS.pattern + r"\|\s*wc\s+-[lw]\s*")
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
-ARITHMETIC = re.compile(r"[\d\s+\-*/%()]+")
 WHOLE = re.compile(r"-?[0-9]{1,18}")
 """A pattern for an integer of at most 18 digits. Such a number fits in the 64 bits of the shell's integers."""
 DEPTH = 12
 """The maximum nesting of `${...}` and `$(...)` in each other."""
+MOST_NODES = 1000
+"""The largest number of nodes of a Slurm job whose names are put into an array."""
 MOST_OPEN = 60
 """The maximum nesting of `$(...)` inside double quotes."""
 MOST_WORK = 4 * MAX_SIZE
@@ -58,7 +63,8 @@ class Budget:
 class Variables:
     """The variables of a shell script: strings (`known`), arrays, and associative arrays (`tables`).
 
-    `missing` has, for a variable whose value is not completely known, the reason, such as `$1`. `positional` are the
+    `missing` has, for a variable whose value is not completely known, the reason, such as `$1`, and under `NAME[@]` why
+    the number of an array's items is not known. `positional` are the
     arguments of the function that is running.
     """
 
@@ -87,6 +93,17 @@ class Variables:
         self.missing.pop(name, None)
         if missing:
             self.missing[name] = missing
+
+    def nodes(self, name: str) -> None:
+        """Set an array to the names of the job's nodes, which are unknown; their number is that of Slurm, if known."""
+        count = self.known.get("SLURM_NNODES", "")
+        names = ["$(scontrol)"] * (int(count) if WHOLE.fullmatch(count) and 0 < int(count) <= MOST_NODES else 1)
+        self.known.pop(name, None)
+        self.arrays[name] = names
+        self.missing.update({f"{name}[{n}]": "$(...)" for n in range(len(names))})
+        self.missing.pop(f"{name}[@]", None)
+        if not count:
+            self.missing[f"{name}[@]"] = "$(...)"
 
     def forget(self, name: str) -> None:
         """Mark a variable as set to an unknown value: its entry in `missing` is then `${NAME}`, while `$NAME` means
@@ -221,7 +238,8 @@ def _parameter(inside: str, state: Variables, line: int, depth: int) -> tuple[st
         return (" ".join(keys), "") if keys else (None, f"${name}")
     if found["hash"]:
         if index in ("@", "*"):
-            return (str(len(state.arrays[name])), "") if name in state.arrays else (None, f"${name}")
+            known = name in state.arrays and f"{name}[@]" not in state.missing
+            return (str(len(state.arrays[name])), "") if known else (None, f"${name}")
         return (None, f"${name}") if value is None or removed else (str(len(value)), "")
     operator = re.match(r":?[-=+?]", rest)
     if operator is not None:
@@ -302,42 +320,6 @@ def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[s
     return (None, "$((...))") if value is None else (str(value), "")
 
 
-def computed(text: str) -> int | None:
-    """The value of an integer expression with + - * / % and brackets, as the shell computes it; None for any other
-    text.
-    """
-    if not ARITHMETIC.fullmatch(text) or len(text) > 200 or "**" in text:
-        return None
-    words = re.findall(r"\d+|[+\-*/%()]", text)
-
-    def factor() -> int:
-        word = words.pop(0)
-        if word == "(":
-            value = total()
-            words.pop(0)
-            return value
-        return -factor() if word == "-" else factor() if word == "+" else int(word)
-
-    def product() -> int:
-        value = factor()
-        while words and words[0] in "*/%":
-            sign, other = words.pop(0), factor()
-            value = value * other if sign == "*" else int(value / other) if sign == "/" else value % other
-        return value
-
-    def total() -> int:
-        value = product()
-        while words and words[0] in "+-":
-            value = value + product() if words.pop(0) == "+" else value - product()
-        return value
-
-    try:
-        value = total()
-    except (IndexError, ValueError, ZeroDivisionError, RecursionError):
-        return None
-    return None if words or abs(value) > 10**12 else value
-
-
 def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
     """The output of `$(inside)` for `pwd`, `basename`, `dirname`, `echo`, `expr`, `seq` with known arguments, and the
     unknown variable. No command is run.
@@ -352,6 +334,8 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
     if folder is not None:
         text, removed = expand(folder[1], state, line, depth + 1)
         return (None, removed) if removed else (posixpath.normpath(text), "")
+    if HOSTS_COUNTED.fullmatch(inside):
+        return state.known.get("SLURM_NNODES"), "" if "SLURM_NNODES" in state.known else "$SLURM_NNODES"
     counted = COUNTED.fullmatch(inside)
     if depth > DEPTH:
         return None, "$(...)"

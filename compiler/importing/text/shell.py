@@ -248,6 +248,9 @@ class _Shell(Branches):
                 "&&" if concerns_unset(words, self.state) else "||" if concerns_unset(words, self.state, "-n") else ""
             )
             return truth_of(words)
+        if head in ("mapfile", "readarray"):
+            self.read_lines([one.text for one in found[1:]])
+            return True
         if head == "cd" and len(words) > 1:
             target = words[1]
             if not target.open:
@@ -302,6 +305,16 @@ class _Shell(Branches):
         parts = [*parts[:last], (cut or " ").join(parts[last:])]
         for name, part in zip(names, [*parts, *[""] * len(names)]):
             self.state.assign(name, part)
+
+    def read_lines(self, texts: list[str]) -> None:
+        """Set the array of `mapfile -t NAME < <(command)`. Its items are unknown, and also their number, except that of
+        the nodes of a Slurm job.
+        """
+        name = next((one for one in texts if re.fullmatch(r"[A-Za-z_]\w*", one)), "MAPFILE")
+        if "scontrol" in " ".join(texts):
+            self.state.nodes(name)
+        else:
+            self.state.forget(name)
 
     def source(self, name: str) -> None:
         """Interpret a file that the script sources, to set its variables."""

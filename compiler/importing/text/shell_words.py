@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.importing.text.entries import Unreadable
-from xpc.compiler.importing.text.expansion import Variables, closed, expand
+from xpc.compiler.importing.text.expansion import HOSTS, Variables, closed, expand
 from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
 """A pattern for `$@` and `$*`, the arguments of the script. In an import, they are empty."""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
+HOSTS_LISTED = re.compile(rf"\s*\$\(\s*{HOSTS.pattern}\)\s*")
+UNQUOTED = re.compile(r"\$\(|`")
 ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
 ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
@@ -170,6 +172,7 @@ class Words:
         """Read an array assignment: `NAME=(a b c)`, `NAME+=(a b c)`, or `NAME=([key]=value ...)`."""
         self.skip(found.end() - self.at)
         inside: list[Word] = []
+        start, counted = self.at, True
         while self.at < len(self.text) and self.text[self.at] != ")":
             if self.text[self.at] in " \t\r\n\\" and not self.text.startswith("\\ ", self.at):
                 self.skip(1)
@@ -178,15 +181,25 @@ class Words:
             elif self.text[self.at] in ";&|":
                 self.skip(1)
             else:
+                begin = self.at
                 inside += self.expanded_word(")")
+                counted = counted and not UNQUOTED.match(self.text, begin)
+        hosts = HOSTS_LISTED.fullmatch(self.text, start, self.at)
         self.skip(1)
         if not self.reading:
+            return
+        if hosts is not None:
+            self.state.nodes(found[1])
             return
         items = [ITEM.fullmatch(one.text) for one in inside]
         if items and all(items):
             self.state.tables[found[1]] = {one[1].strip("\"'"): one[2] for one in items if one is not None}
             return
         before = self.state.arrays.get(found[1], []) if found[2] else []
+        if not found[2]:
+            self.state.missing.pop(f"{found[1]}[@]", None)
+        if not counted and any(one.open.startswith("$(") for one in inside):
+            self.state.missing[f"{found[1]}[@]"] = "$(...)"  # a command may print several words
         self.state.arrays[found[1]] = [*before, *(one.text for one in inside)]
         self.state.missing.update(
             {f"{found[1]}[{len(before) + n}]": one.open for n, one in enumerate(inside) if one.open}

@@ -17,6 +17,15 @@ FILES = {
 }
 
 
+OWN = """
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+rows = load_dataset("org/rows", split="train")
+trainer = SFTTrainer("Qwen/Qwen2.5-3B", args=SFTConfig(output_dir="o"), train_dataset=rows)
+trainer.train()
+"""
+
+
 def job(folder: Path, text: str) -> Imported:
     for name, one in FILES.items():
         (folder / name).write_text(one)
@@ -35,6 +44,27 @@ def test_slurms_lines_give_nodes_and_gpus(tmp_path: Path, lines: str, hardware: 
     assert hardware in found.text
     assert (nodes or "lr = 3e-6") in found.text
     assert bool(nodes) is ("\nnodes " in found.text)
+
+
+NODES = "N=$(scontrol show hostnames $SLURM_JOB_NODELIST | wc -l)\n"
+LISTED = "L=( $(scontrol show hostnames ${SLURM_JOB_NODELIST}) )\nN=${#L[@]}\n"
+MAPPED = 'mapfile -t L < <(scontrol show hostnames "$SLURM_JOB_NODELIST")\nN=${#L[@]}\n'
+
+
+@pytest.mark.parametrize("count", [NODES, LISTED, MAPPED])
+@pytest.mark.parametrize("program", ["sft.py", "own.py"])
+def test_nodes_are_counted_in_the_list_of_their_names(tmp_path: Path, count: str, program: str) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    launch = f"accelerate launch --num_processes $((4 * N)) --num_machines $N {program}"
+    arguments = "" if program == "own.py" else " --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows"
+    found = job(tmp_path, f"#SBATCH --nodes=2\n{count}{launch}{arguments}\n")
+    assert "hardware 4 x" in found.text and "\nnodes 2" in found.text, found.text
+
+
+def test_number_of_words_that_a_command_prints_is_not_known(tmp_path: Path) -> None:
+    launch = "accelerate launch --num_machines 1 --num_processes"
+    found = job(tmp_path, f"GPUS=($(ls /dev/cards))\n{launch} ${{#GPUS[@]}} sft.py --config config.yaml\n")
+    assert any("does not set $GPUS" in one for one in found.messages), found.messages
 
 
 def test_processes_that_nothing_sets_are_not_those_of_the_file(tmp_path: Path) -> None:
