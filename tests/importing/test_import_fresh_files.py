@@ -203,3 +203,23 @@ def test_rows_that_are_evaluated_on_are_as_many_as_there_are() -> None:
     assert "max_samples" not in imported(FACTORY + held, *HARDWARE).draft.differences
     share = "val_size: 0.1\neval_strategy: steps\neval_steps: 10\nmax_samples: 100\n"
     assert "max_samples" not in imported(FACTORY + share, *HARDWARE).draft.differences
+
+
+COMMIT = "c1899de289a04d12100db370d81485cdf75e47ca"
+
+
+@pytest.mark.parametrize(("folder", "model", "revision"), [
+    (f"/home/u/.cache/huggingface/hub/models--Qwen--Qwen3-0.6B/snapshots/{COMMIT}", "Qwen/Qwen3-0.6B", COMMIT),
+    ("models--my-org--a--b/", "my-org/a--b", None),
+])  # fmt: skip
+def test_folder_of_the_hubs_cache_is_the_model_of_the_hub(folder: str, model: str, revision: str | None) -> None:
+    data = "/home/u/.cache/huggingface/hub/datasets--trl-lib--Capybara"
+    found = imported(f"model_name_or_path: {folder}\ndataset_name: {data}\n", *HARDWARE, "--method", "sft")
+    assert f"\ntrain {model} on trl-lib/Capybara for 3 epochs\n" in found.text
+    assert (f"  revision = {revision}\n" in found.text) is (revision is not None)
+    assert not any("does not exist here" in one for one in found.messages), found.messages
+
+
+def test_folder_that_only_looks_like_the_hubs_cache_is_a_folder() -> None:
+    found = imported("model_name_or_path: /m/models--org--name/checkpoint-5\ndataset_name: a/b\n", "--method", "sft")
+    assert '\ntrain "/m/models--org--name/checkpoint-5" on a/b' in found.text

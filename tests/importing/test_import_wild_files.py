@@ -157,7 +157,6 @@ def test_names_of_an_older_vllm_are_read() -> None:
 @pytest.mark.parametrize(
     "folder",
     [
-        "/hub/models--Qwen--Qwen2.5-1.5B-Instruct/snapshots/989aa7980e4cf806f80c7fef2b1adb7bc71aa306",
         "./outputs/qwen2.5-1.5b-sft-merge/merged",
         "/data/Qwen2.5-1.5B-sft/checkpoint-3000",
     ],

@@ -16,6 +16,13 @@ from xpc.compiler.language.schema import ADAPTERS, BY_PATH
 from xpc.compiler.lower.specfile import quoted
 
 HUB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*/[A-Za-z0-9_.\-]+")
+CACHED = re.compile(
+    r"(?:models|datasets)--([A-Za-z0-9_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*)--([A-Za-z0-9_.\-]+)"
+    r"(?:/snapshots/([0-9a-f]{40}))?/?"
+)
+"""A pattern for a folder of the hub's cache, such as `models--org--name/snapshots/COMMIT`. The groups are the owner, the
+name and the commit.
+"""
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
@@ -40,6 +47,8 @@ ADAPTER_OPTIONS = {
 """Settings for further adapter keys of TRL's ModelConfig."""
 
 
+CACHE = {"model": "models--", "dataset": "datasets--"}
+"""How the folders of models and of datasets begin in the hub's cache."""
 FOLDERS = (
     "checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out", "result", "results", "run", "runs",
     "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "weights", "saves",
@@ -50,8 +59,8 @@ hub's owner `checkpoints`.
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """The name of a model or tokenizer as a spec writes it: a Hub name unchanged, a local path in quotes. None, after
-    reporting an error, for an empty name or one with a `$`.
+    """The name of a model or tokenizer as a spec writes it: a Hub name unchanged, a folder in the hub's cache as its Hub
+    name with the commit, a local path in quotes. None, after reporting an error, for an empty name or one with a `$`.
     """
     name = text(entry)
     if not name:
@@ -60,6 +69,11 @@ def reference(draft: Draft, entry: Entry, what: str) -> str | None:
     if "$" in name:
         draft.error(entry, SECRETS, f"write the {what}'s own name")
         return None
+    cached = CACHED.fullmatch(name, name.rfind(CACHE[what]) if CACHE[what] in name else 0)
+    if cached is not None:
+        if what == "model" and cached[3] and not draft.has("model.revision"):
+            draft.put("model.revision", cached[3], entry)
+        return f"{cached[1]}/{cached[2]}"
     local = name.startswith((".", "/", "~")) or name.count("/") > 1 or name.lower().endswith(DATA_FORMATS)
     if name.partition("/")[0].lower() in FOLDERS:
         local = True
