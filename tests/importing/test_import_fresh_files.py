@@ -223,3 +223,26 @@ def test_folder_of_the_hubs_cache_is_the_model_of_the_hub(folder: str, model: st
 def test_folder_that_only_looks_like_the_hubs_cache_is_a_folder() -> None:
     found = imported("model_name_or_path: /m/models--org--name/checkpoint-5\ndataset_name: a/b\n", "--method", "sft")
     assert '\ntrain "/m/models--org--name/checkpoint-5" on a/b' in found.text
+
+
+PARQUET = "model_name_or_path: Qwen/Qwen3-0.6B\ndatasets:\n- path: parquet\n  data_files: "
+
+
+@pytest.mark.parametrize(("files", "source"), [
+    ("a.parquet", 'on "a.parquet" for'),
+    ("[a.parquet]", 'on "a.parquet" for'),
+    ("{train: a.parquet}", 'on "a.parquet" for'),
+    ('{train: a.parquet}\n  split: "train[:40]"', '  "a.parquet" {\n    limit = 40\n'),
+    ("{fit: [a.parquet]}\n  split: fit", 'on "a.parquet" for'),
+])  # fmt: skip
+def test_the_one_file_of_a_dataset_is_the_data(files: str, source: str) -> None:
+    found = imported(PARQUET + files + "\n", *HARDWARE, "--method", "sft")
+    assert not found.draft.wrong, found.messages
+    assert source in found.text
+
+
+@pytest.mark.parametrize("files", ["{train: [a.parquet, b.parquet]}", "{fit: a.parquet}", "a.parquet\n  split: fit",
+                                   'a.parquet\n  split: "train[:10%]"'])  # fmt: skip
+def test_other_files_of_a_dataset_are_an_error(files: str) -> None:
+    found = imported(PARQUET + files + "\n", *HARDWARE, "--method", "sft")
+    assert found.draft.wrong

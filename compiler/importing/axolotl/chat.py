@@ -9,6 +9,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.template_arguments import put_template, template_arguments
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl import formats
 from xpc.compiler.registry import chat_templates as templates
 from xpc.compiler.registry.types import ModelFacts
 from xpc.grammar.record import record
@@ -66,7 +67,7 @@ def template(draft: Draft, named: Entries, overrides: Overrides, marks: TrainedT
     entry, body = _template_entry(draft, named, "chat_template"), _template_entry(draft, named, "chat_template_jinja")
     word = "" if entry is None or entry.empty else str(text(entry))
     own = body is not None and not body.empty
-    shapes = corpus.formats(draft)
+    shapes = formats.of_rows(draft)
     renders = _renders(draft)
     fallback = word.startswith("tokenizer_default_fallback_")
     known = registry.find_model(draft.model)
@@ -140,7 +141,7 @@ def _renders(draft: Draft) -> bool:
     are not.
     """
     rendered = {"messages", "conversations", "preference", "unpaired", "prompt"}
-    return not rendered.isdisjoint(corpus.formats(draft))
+    return not rendered.isdisjoint(formats.of_rows(draft))
 
 
 def arguments(draft: Draft, named: Entries) -> None:

@@ -18,6 +18,7 @@ from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.template_arguments import put_template
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, text, words
 from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl import formats
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.setting import ROLES
 from xpc.runtime.core.row_names import ROLES as KNOWN
@@ -53,7 +54,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides) -> None:
             for one in parts:
                 _source(draft, one, entry is raw, named)
                 _system_column(draft, one.mapping.get("path"), overrides)
-        corpus.in_common(draft)
+        formats.in_common(draft)
     if not draft.sources:
         draft.warn(listed, "no data is named", "`--data` names it")
     axolotl_evaluation.holdout(draft, named)
@@ -359,7 +360,7 @@ def _mask(draft: Draft, named: Entries, marked: bool) -> None:
     """
     entry = named.get("train_on_inputs")
     prompts_too = entry is not None and boolean(entry) is True
-    paths = corpus.masks(draft)
+    paths = formats.masks(draft)
     if entry is not None and (draft.method != "sft" or not paths):
         draft.note(entry, f"{draft.method} does not read it" if paths else "the rows have no separate answers")
     for path in paths if draft.method == "sft" else ():

@@ -8,7 +8,7 @@ import math
 
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer
-from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl import formats
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
 
@@ -72,7 +72,7 @@ def long(draft: Draft, named: Entries) -> None:
     way, length, as_it_is = (named.get(key) for key in ("excess_length_strategy", "max_length", "skip_prepare_dataset"))
     word = "drop" if way is None or way.empty else str(way.value).lower()
     most = (integer(length) if length is not None else None) or 512
-    shapes = corpus.formats(draft)
+    shapes = formats.of_rows(draft)
     _prepared(draft, as_it_is)
     packs = draft.has("batch.packing") and draft.settings["batch.packing"].text == "true"
     if "text" in shapes and not (packs and len(shapes) == 1):

@@ -15,8 +15,8 @@ from xpc.compiler.importing.overrides import Overrides, named_table
 from xpc.compiler.importing.text import yaml as yamltext
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text, words
 from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl import formats, switches
 from xpc.compiler.importing.trl import model as models
-from xpc.compiler.importing.trl import switches
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.lower.specfile import quoted
 from xpc.grammar.package_data import read_table
@@ -48,7 +48,7 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         info = _information(overrides, base)
         for name in words(listed) or []:
             _source(draft, listed, name, base, info, most, stage)
-        corpus.in_common(draft)
+        formats.in_common(draft)
     else:
         draft.warn(listed, "no data is named", "`--data` names it")
     _mixture(draft, named.get("mix_strategy"), named.get("interleave_probs"))
@@ -161,7 +161,7 @@ def _masks(draft: Draft, named: Entries, stage: str) -> None:
         return
     stated = draft.settings.pop("method.assistant_only", None)
     prompts_too = stated is not None and stated.text == "false"
-    for path in corpus.masks(draft):
+    for path in formats.masks(draft):
         draft.put(
             path,
             not prompts_too,
@@ -197,7 +197,7 @@ def _second(draft: Draft, entry: Entry, overrides: Overrides) -> None:
     draft.mark(entry, "mapped", "data")
     for one in table.values():
         _of_the_file(draft, one)
-    corpus.in_common(draft)
+    formats.in_common(draft)
 
 
 def _of_the_file(draft: Draft, entry: Entry) -> None:

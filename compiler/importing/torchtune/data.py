@@ -13,6 +13,7 @@ from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, plain, text
 from xpc.compiler.importing.torchtune.keys import KEYS
 from xpc.compiler.importing.trl import data as corpus
+from xpc.compiler.importing.trl import formats
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.registry import find_model
 from xpc.grammar.package_data import read_table
@@ -62,7 +63,7 @@ def data(draft: Draft, entries: Entries) -> None:
     shapes: list[Rows] = []
     for one in [] if listed is None or draft.sources else listed.items:
         _source(draft, one, shapes)
-    corpus.in_common(draft)
+    formats.in_common(draft)
     if listed is not None and not shapes and draft.sources:
         corpus.everything(draft, listed, "`--data` names another")
     elif not draft.sources:
@@ -221,7 +222,7 @@ def _reference(draft: Draft, rows: Rows, inside: Entries, made: Entry) -> None:
 def _loss(draft: Draft, rows: Rows, entry: Entry | None) -> None:
     """Set whether prompts are in the loss, from `train_on_input` or the component's default."""
     prompts_too = rows.train_on_input if entry is None or entry.empty else boolean(entry) is True
-    path = "" if rows.shape == "preference" else corpus.mask(rows.shape)
+    path = "" if rows.shape == "preference" else formats.mask(rows.shape)
     if path:
         draft.put(path, not prompts_too, entry, "" if entry is not None else "not set: torchtune's default")
     elif entry is not None:

@@ -12,7 +12,6 @@ from xpc.compiler.importing.text.entries import Entries, Entry, boolean, number,
 from xpc.compiler.importing.trl.model import reference
 from xpc.compiler.language.kinds import Amount
 from xpc.compiler.language.methods import METHODS
-from xpc.grammar.record import evolve
 
 PART = re.compile(r"[A-Za-z0-9_.\-]+")
 SPLIT = re.compile(r"([A-Za-z0-9_.\-]+)(?:\[(?:0%?)?:([A-Za-z0-9_.%\-]+)\])?")
@@ -68,49 +67,6 @@ def completions(draft: Draft, entry: Entry | None) -> None:
     draft.warn(entry, why, "`data { format = ... }` states another format")
 
 
-def formats(draft: Draft) -> tuple[str, ...]:
-    """The formats of the training rows, without repetitions. The format of a source is its own, or that of the data
-    block.
-    """
-    common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
-    return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
-
-
-def in_common(draft: Draft) -> None:
-    """Move settings that are the same for all sources into the data block. A setting in which sources differ stays with
-    each source.
-    """
-    turned = [one for one in draft.sources if one.chat]
-    if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
-        draft.put("data.chat", True, turned[0].location)
-        draft.sources = [evolve(one, chat=False) for one in draft.sources]
-    if len(formats(draft)) == 1:
-        for one in draft.sources:
-            if one.format:
-                draft.put("data.format", one.format, one.location)
-        draft.sources = [evolve(one, format="") for one in draft.sources]
-    if len({one.context for one in draft.sources}) == 1:
-        for one in draft.sources:
-            if one.context is not None:
-                draft.put("data.context", one.context, one.location)
-        draft.sources = [evolve(one, context=None) for one in draft.sources]
-
-
-def masks(draft: Draft) -> tuple[str, ...]:
-    """The settings for the loss mask of sft, one for each kind of format. Empty for plain texts, because they have no
-    answers.
-    """
-    return tuple(dict.fromkeys(path for one in formats(draft) if (path := mask(one))))
-
-
-def mask(shape: str) -> str:
-    """The setting that limits the loss to answers for a row format: `method.completion_only` or
-    `method.assistant_only`; "" for plain texts.
-    """
-    of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": "", "tokens": ""}
-    return of.get(shape, "method.assistant_only")
-
-
 def everything(draft: Draft, entry: Entry, why: str) -> None:
     """Record a key and all keys inside it as irrelevant, for the same reason."""
     inside = [*entry.mapping.values(), *(entry.value if isinstance(entry.value, list) else [])]
@@ -121,13 +77,15 @@ def everything(draft: Draft, entry: Entry, why: str) -> None:
 
 
 def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None, columns: Entry | None = None,
-           weight: Entry | None = None) -> Source | None:  # fmt: skip
+           weight: Entry | None = None, named: Entry | None = None) -> Source | None:  # fmt: skip
     """Build a data source such as `org/name:config[split]` from its keys; None, after reporting an error, if a spec
-    cannot express it. `weight` is the share of the rows to use.
+    cannot express it. `weight` is the share of the rows to use. `named` is the mapping of splits to files that has the
+    file, as in `data_files: {train: rows.jsonl}`; None without one.
     """
     ref = reference(draft, entry, "dataset")
     if ref is None:
         return None
+    limit: int | None = None
     draft.mark(entry, "mapped", f"data {{ {ref} }}")
     known = registry.find_dataset(entry.value) if isinstance(entry.value, str) else None
     for one, form, what in ((config, PART, "configuration"), (split, SPLIT, "split")):
@@ -138,7 +96,10 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
         if found is None:
             draft.error(one, f"a spec cannot name this {what}", "write one name, with `[:N]` or `[:N%]` after a split")
         elif ref.startswith('"'):
-            if what == "split" and one.value == "train":
+            if what == "split" and found[2] is not None and found[2].isdecimal():
+                limit = int(found[2])
+                draft.mark(one, "mapped", f"limit = {limit}")
+            elif what == "split" and found[2] is None and (named is not None or one.value == "train"):
                 draft.note(one, "a file has one split")
             else:
                 draft.error(one, f"a file has no {what}")
@@ -154,7 +115,7 @@ def source(draft: Draft, entry: Entry, config: Entry | None, split: Entry | None
             draft.mark(one, "mapped", f"data {{ {ref} }}")
     if split is None and known is not None and known.split != "train":
         ref += "[train]"
-    return Source(ref, _columns(draft, columns, "" if known is None else known.shape), _share(draft, weight))
+    return Source(ref, _columns(draft, columns, "" if known is None else known.shape), _share(draft, weight), limit)
 
 
 def _columns(draft: Draft, entry: Entry | None, usual: str) -> tuple[str, ...]:
@@ -269,14 +230,16 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
             draft.error(one, "a part of the mixture needs a `path`")
             continue
         files = inside.get("data_files")
-        name = files if files is not None and isinstance(files.value, str) else inside["path"]
-        if files is not None and name is files and inside["path"].value in ("json", "csv", "parquet", "text"):
+        only = _only_file(files, inside.get("split"))
+        if only is not None and inside["path"].value in ("json", "csv", "parquet", "text"):
             draft.mark(inside["path"], "mapped", "the file name tells the format")
         elif files is not None and not files.empty:
             draft.error(
                 files, "a spec names one file or folder", "name a local file in `data_files` and its kind in `path`"
             )
-        found = source(draft, name, inside.get("name"), inside.get("split"), inside.get("columns"))
+        mapped = files if only is not None and files is not None and files.mapping else None
+        found = source(draft, only or inside["path"], inside.get("name"), inside.get("split"), inside.get("columns"),
+                       named=mapped)  # fmt: skip
         fraction = inside.get("fraction")
         if fraction is not None and not fraction.empty:
             draft.error(fraction, "TRL takes the first rows of each dataset, up to its `fraction` of the mixture; a "
@@ -287,6 +250,19 @@ def _several(draft: Draft, several: Entry, named: Entries) -> None:
     size = named.get("test_split_size")
     if size is not None:
         holdout(draft, size)
+
+
+def _only_file(files: Entry | None, split: Entry | None) -> Entry | None:
+    """The one file that `data_files` names for a split, such as the value of `train` in `{train: rows.jsonl}`. None if
+    it names several files, or none.
+    """
+    if files is None or files.empty:
+        return None
+    if files.mapping:
+        files = files.mapping.get((text(split) or "train" if split is not None else "train").partition("[")[0])
+    if files is not None and len(files.items) == 1:
+        files = files.items[0]
+    return files if files is not None and isinstance(files.value, str) else None
 
 
 def _single(draft: Draft, entry: Entry, named: Entries) -> None:

@@ -20,8 +20,8 @@ CACHED = re.compile(
     r"(?:models|datasets)--([A-Za-z0-9_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*)--([A-Za-z0-9_.\-]+)"
     r"(?:/snapshots/([0-9a-f]{40}))?/?"
 )
-"""A pattern for a folder of the hub's cache, such as `models--org--name/snapshots/COMMIT`. The groups are the owner, the
-name and the commit.
+"""A pattern for a folder of the hub's cache, such as `models--org--name/snapshots/COMMIT`. The groups are the owner,
+the name and the commit.
 """
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"

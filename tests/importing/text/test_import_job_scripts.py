@@ -58,7 +58,8 @@ def test_nodes_are_counted_in_the_list_of_their_names(tmp_path: Path, count: str
     launch = f"accelerate launch --num_processes $((4 * N)) --num_machines $N {program}"
     arguments = "" if program == "own.py" else " --model_name_or_path Qwen/Qwen2.5-3B --dataset_name org/rows"
     found = job(tmp_path, f"#SBATCH --nodes=2\n{count}{launch}{arguments}\n")
-    assert "hardware 4 x" in found.text and "\nnodes 2" in found.text, found.text
+    assert "hardware 4 x" in found.text
+    assert "\nnodes 2" in found.text
 
 
 def test_number_of_words_that_a_command_prints_is_not_known(tmp_path: Path) -> None:

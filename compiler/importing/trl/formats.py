@@ -1,0 +1,50 @@
+"""The formats of a draft's training rows, and the settings that limit the loss to their answers."""
+
+from __future__ import annotations
+
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.language.methods import METHODS
+from xpc.grammar.record import evolve
+
+
+def of_rows(draft: Draft) -> tuple[str, ...]:
+    """The formats of the training rows, without repetitions. The format of a source is its own, or that of the data
+    block.
+    """
+    common = draft.settings["data.format"].text if draft.has("data.format") else METHODS[draft.method].shapes[0]
+    return tuple(dict.fromkeys(one.format or common for one in draft.sources)) or (common,)
+
+
+def in_common(draft: Draft) -> None:
+    """Move settings that are the same for all sources into the data block. A setting in which sources differ stays with
+    each source.
+    """
+    turned = [one for one in draft.sources if one.chat]
+    if turned and all(one.chat or one.format not in ("alpaca", "prompt_completion") for one in draft.sources):
+        draft.put("data.chat", True, turned[0].location)
+        draft.sources = [evolve(one, chat=False) for one in draft.sources]
+    if len(of_rows(draft)) == 1:
+        for one in draft.sources:
+            if one.format:
+                draft.put("data.format", one.format, one.location)
+        draft.sources = [evolve(one, format="") for one in draft.sources]
+    if len({one.context for one in draft.sources}) == 1:
+        for one in draft.sources:
+            if one.context is not None:
+                draft.put("data.context", one.context, one.location)
+        draft.sources = [evolve(one, context=None) for one in draft.sources]
+
+
+def masks(draft: Draft) -> tuple[str, ...]:
+    """The settings for the loss mask of sft, one for each kind of format. Empty for plain texts, because they have no
+    answers.
+    """
+    return tuple(dict.fromkeys(path for one in of_rows(draft) if (path := mask(one))))
+
+
+def mask(shape: str) -> str:
+    """The setting that limits the loss to answers for a row format: `method.completion_only` or
+    `method.assistant_only`; "" for plain texts.
+    """
+    of = {"prompt_completion": "method.completion_only", "alpaca": "method.completion_only", "text": "", "tokens": ""}
+    return of.get(shape, "method.assistant_only")
