@@ -22,7 +22,8 @@ from xpc.compiler.importing.script_keys import find
 from xpc.compiler.importing.text.entries import SECRET, shown
 from xpc.grammar.record import evolve
 
-MODEL, DATA = re.compile(r"model_name_or_path$"), re.compile(r"(?:train_dataset|load_dataset|dataset)\b")
+MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
+DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dataset_path|data_path|data|train_file)$")
 """Patterns for the keys of errors that explain why the model or the data are missing."""
 COLUMN = re.compile("^the column `[^`]*`: ")
 """A pattern for the beginning of "the column `x`: why". Columns with the same reason make one decision."""
@@ -80,6 +81,7 @@ def _missing(draft: Draft, what: str, keys: re.Pattern[str], errors: list[Messag
     found = [one for one in errors if not one.own and one.entry is not None and keys.match(one.entry.key)]
     why = found[0].why if found else "no key names it"
     locations = tuple(dict.fromkeys(one.location for one in found if one.location))
+    help = f"{found[0].help}, and {help} names it" if found and "--set" in found[0].help else help
     draft.decisions.append(Decision(f"{what}: {why}", locations, help))
     return found
 

@@ -40,6 +40,38 @@ def test_reasons_why_the_data_are_missing_are_one_decision(tmp_path: Path, capsy
     assert not decisions(tmp_path, text, capsys, "--data", "org/rows")
 
 
+OWN = (
+    SCRIPT
+    + """
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", required=True)
+parser.add_argument("--data", required=True)
+args = parser.parse_args()
+rows = load_dataset("json", data_files=args.data, split="train")
+SFTTrainer(args.model, args=SFTConfig(output_dir="out"), train_dataset=rows).train()
+"""
+)
+LAUNCHES = ["python train.py --model $MODEL --data $2\n",
+            "accelerate launch missing.py --model_name_or_path $MODEL --dataset_name $2\n"]  # fmt: skip
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_arguments_of_a_shell_script_are_named_by_their_decisions(
+    launch: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(OWN)
+    (tmp_path / "run.sh").write_text(f"MODEL=$1\n{launch}")
+    command = ["import", str(tmp_path / "run.sh"), "-o", str(tmp_path / "x.xp"), "--force"]
+    assert main([*command, "--partial", "--report", "json"]) == 3
+    found = json.loads(capsys.readouterr().out)["decisions"]
+    assert [one["text"].partition(":")[0] for one in found] == ["which model is trained", "which data it trains on"]
+    for n, one in enumerate(found, 1):
+        assert f"the script does not set ${n}" in one["text"]
+        assert one["help"].startswith(f"`--set {n}=VALUE` sets it")
+    main([*command, "--set", "1=Qwen/Qwen3-0.6B", "--set", "2=d.jsonl"])
+    assert 'train Qwen/Qwen3-0.6B on "d.jsonl" for 3 epochs' in (tmp_path / "x.xp").read_text()
+
+
 def test_columns_with_one_reason_are_one_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (
         SCRIPT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from xpc.compiler.importing import keys
 from xpc.compiler.importing.command.search import MOST_WRAPPED, is_training, is_wrapper
@@ -12,7 +13,7 @@ from xpc.compiler.importing.text import json as jsontext
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.importing.text.shell import Call, Word
 from xpc.compiler.stacks import names
-from xpc.grammar.record import record
+from xpc.grammar.record import evolve, record
 
 KEYS = keys.load("command/keys.toml")
 HYDRA = ("config_name", "config_path")
@@ -51,8 +52,10 @@ class Line:
         return [(name, Entry(f"${name}", value, self.file, line, value)) for (name, _, value), line in parts]
 
 
-def parsed(call: Call, file: str, environment: tuple[Word, ...]) -> Line:
-    """Parse a command of the script `file` into launcher, options, program and arguments."""
+def parsed(call: Call, file: str, environment: tuple[Word, ...], short: Mapping[str, str] | None = None) -> Line:
+    """Parse a command of the script `file` into launcher, options, program and arguments. `short` has the long names
+    of the program's short options, such as `--config` for `-c`.
+    """
     words = list(call.words)
     while is_wrapper(os.path.basename(words[0].text)):
         words = _wrapped(words[1:])
@@ -71,6 +74,7 @@ def parsed(call: Call, file: str, environment: tuple[Word, ...]) -> Line:
     else:
         options, program, words = _options(words, file)
         options |= _slots(options)
+    words = [evolve(one, text=(short or {}).get(one.text, one.text)) for one in words]
     again: list[Entry] = []
     left_out = [_is_left_out(words, n) for n in range(len(words))]
     dropped = [one for one, out in zip(words, left_out, strict=True) if out]

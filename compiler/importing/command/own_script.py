@@ -87,9 +87,10 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
         whose = "of another machine" if line.program.startswith(("/", "~")) else "that is not here"
         draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
     draft.messages = [one for one in draft.messages if not one.text.startswith("`command line`")]
+    explained = _report_variables(draft, line)
     _report_words(draft, line, launch.used)
     for key, one in entries.items():
-        if (one.file, one.key) not in draft.outcomes:
+        if (one.file, one.key) not in draft.outcomes and key not in explained:
             _report_argument(draft, line, key, one, launch.used)
     return Script(draft, by_names, None, launch.declared)
 
@@ -129,6 +130,28 @@ def _processes(line: Line) -> int:
 def _whole(line: Line, key: str) -> int:
     value = plain(line.options[key]) if key in line.options else None
     return int(value) if isinstance(value, int | str) and WHOLE.fullmatch(str(value)) else 0
+
+
+NOT_GIVEN = re.compile(
+    r"the script takes `--([\w-]+)` from its command line, without a default: `--set [^`]*` gives it"
+)
+
+
+def _report_variables(draft: Draft, line: Line) -> set[str]:
+    """Change the reason of each error about an argument that the program requires and that the command states by an
+    unset variable, as in `--model $1`: the reason is that variable. Returns the keys of these arguments.
+    """
+    unset = {key: one.unset for key, one in line.arguments.items() if one.unset}
+    found: set[str] = set()
+    for n, one in enumerate(draft.messages):
+        given = NOT_GIVEN.search(one.why) if one.severity == "error" else None
+        key = given[1].replace("-", "_") if given is not None else ""
+        if given is not None and key in unset:
+            why, help_ = not_set(unset[key])
+            draft.messages[n] = evolve(one, why=one.why.replace(given[0], why), text=one.text.replace(given[0], why),
+                                       help=help_)  # fmt: skip
+            found.add(key)
+    return found
 
 
 def _report_words(draft: Draft, line: Line, used: set[str]) -> None:

@@ -7,6 +7,10 @@ import re
 
 from xpc.compiler.importing.overrides import Overrides
 
+DECLARED = re.compile(r"""\b(?:add_argument|option)\(\s*((?:["'][\w-]{1,60}["']\s*,\s*){1,8})""")
+"""A pattern for the names of an argument in its declaration, as in `add_argument("--config", "-c", type=str)`."""
+NAME = re.compile(r"""["']([\w-]+)["']""")
+
 
 def found(program: str, overrides: Overrides) -> tuple[str, str]:
     """The path and the text of a command's script in the repository; both empty if it is not there.
@@ -33,3 +37,13 @@ def _locations(program: str) -> list[str]:
         return [f"{path}.py", f"src/{path}.py", f"{path}/__main__.py"]
     parts = program.split("/")
     return [program, *("/".join(parts[n:]) for n in range(1, len(parts)))]
+
+
+def short_options(text: str) -> dict[str, str]:
+    """The short options that a script declares with argparse or click, each with its long name: `--config` for `-c`."""
+    out: dict[str, str] = {}
+    for declared in DECLARED.finditer(text):
+        names = NAME.findall(declared[1])
+        long = next((one for one in names if one.startswith("--")), "")
+        out.update({one: long for one in names if long and re.fullmatch("-[A-Za-z]", one)})
+    return out

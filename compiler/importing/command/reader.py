@@ -60,7 +60,9 @@ def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
     environment = tuple(word for one in commands for word in one.environment)
     near = evolve(overrides, read=surroundings.reader(overrides, written, moved)).below(call.folder)
     near = evolve(near, environment=surroundings.variables(call, commands, source.name))
-    draft = _draft(parsed(call, source.name, environment), near)
+    line = parsed(call, source.name, environment)
+    short = programs.short_options(programs.found(line.program, near)[1])
+    draft = _draft(parsed(call, source.name, environment, short) if short else line, near)
     for name, found in moved.items():
         draft.warn(None, f"`{name}` is a path of another machine: the import reads `{found}`")
     return draft
@@ -137,6 +139,7 @@ class Given:
 
 def _given(line: Line, overrides: Overrides) -> Given:
     """Read the configuration file of a command, named by `--config` or by its only positional word."""
+    line = evolve(line, arguments={key: _present(one, overrides) for key, one in line.arguments.items()})
     entries, rest = dict(line.arguments), line.rest
     config = entries.pop("config", None)
     empty = tuple(one for one in rest if re.fullmatch(r"\$\{?\d+\}?", one.text))
@@ -151,6 +154,15 @@ def _given(line: Line, overrides: Overrides) -> Given:
     if "fsdp_config" in entries:
         entries["fsdp_config"] = _mapping(entries["fsdp_config"], overrides)
     return Given(line, entries, config, inside, rest)
+
+
+def _present(entry: Entry, overrides: Overrides) -> Entry:
+    """An argument that names a file of the repository by a path with an unknown beginning, such as
+    `/home/$USER/repo/sft.json`, counts as known.
+    """
+    name = text(entry) or ""
+    unknown = entry.unset and name.endswith((".yaml", ".yml", ".json"))
+    return evolve(entry, unset="") if unknown and overrides.read(name) is not None else entry
 
 
 def _with_launch_file(line: Line, overrides: Overrides) -> Overrides:

@@ -243,6 +243,9 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     for location in machine.assumed[:3]:
         why = "the import assumes that this `try` block succeeds; if it fails, the script continues differently"
         draft.warn(_at("try", location), why)
+    for location in list(dict.fromkeys(machine.text_only))[:3]:
+        condition = " ".join(machine.conditions[location].split())[:100]
+        draft.warn(_at(condition, location), "the import assumes that the model reads text and no images")
     _unset(draft, machine, entries)
     other = next((one for one in machine.calls if one.path.startswith("modelscope.")), None)
     if other is not None:

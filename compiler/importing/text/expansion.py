@@ -33,6 +33,8 @@ WHOLE = re.compile(r"-?[0-9]{1,18}")
 """A pattern for an integer of at most 18 digits. Such a number fits in the 64 bits of the shell's integers."""
 DEPTH = 12
 """The maximum nesting of `${...}` and `$(...)` in each other."""
+LOGIN = ("USER", "HOME", "LOGNAME", "PWD", "HOSTNAME", "TMPDIR", "SCRATCH", "SLURM_JOB_ID", "SLURM_SUBMIT_DIR")
+"""Variables that the login or the cluster sets. A path that contains one may still be found."""
 MOST_NODES = 1000
 """The largest number of nodes of a Slurm job whose names are put into an array."""
 MOST_OPEN = 60
@@ -192,8 +194,15 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
             # the spaces in `$((RANDOM % 100))` would split it into several words, so use only its unknown variable
             raw = removed
         out += raw if value is None else value
-        missing = missing or removed
+        missing = first_missing(missing, removed)
     return out, missing
+
+
+def first_missing(one: str, other: str) -> str:
+    """The unknown variable to report of two in a word: the first, but rather `$1` than a variable that every login
+    sets, such as `$USER`.
+    """
+    return other if other and (not one or one.strip("${}") in LOGIN) else one
 
 
 def closed(text: str, at: int, open: int = 0) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.importing.text.entries import Unreadable
-from xpc.compiler.importing.text.expansion import HOSTS, Variables, closed, expand
+from xpc.compiler.importing.text.expansion import HOSTS, Variables, closed, expand, first_missing
 from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
@@ -274,7 +274,7 @@ class Words:
                     self.at += 1
                 part = self.text[start : self.at]
             part, removed = expand(part, self.state, line)
-            out, missing = out + part, missing or removed
+            out, missing = out + part, first_missing(missing, removed)
         return Word(out, line, missing)
 
     def quoted(self, line: int) -> str:

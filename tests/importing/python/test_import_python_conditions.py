@@ -60,3 +60,29 @@ def test_a_configuration_that_a_spec_cannot_name_is_a_decision(tmp_path: Path) -
     (decision,) = decisions(found)
     assert "a spec cannot name this configuration" in decision
     assert "on org/rows" in found.text
+
+
+@pytest.mark.parametrize(("before", "model"), [
+    ("config = AutoConfig.from_pretrained('org/base')\n"
+     "if config.model_type in VISION_MODELS:\n    model = AutoModelForImageTextToText.from_pretrained('org/base')\n"
+     "else:\n    model = AutoModelForCausalLM.from_pretrained('org/base')", "model"),
+    ("model = AutoModelForCausalLM.from_pretrained('org/base')\n"
+     "if hasattr(model, 'vision_tower'):\n    for one in model.vision_tower.parameters():\n"
+     "        one.requires_grad = False", "model"),
+])  # fmt: skip
+def test_conditions_on_images_have_the_outcome_for_a_model_of_text(tmp_path: Path, before: str, model: str) -> None:
+    names = "AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText"
+    found = script(tmp_path, f"from transformers import {names}\n{before}", model=model)
+    assert "train org/base on org/rows" in found.text
+    assert not decisions(found)
+    assert any("the import assumes that the model reads text and no images" in one for one in found.messages)
+
+
+def test_name_of_the_tokenizer_may_be_that_of_the_loaded_model(tmp_path: Path) -> None:
+    before = (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        "model = AutoModelForCausalLM.from_pretrained('org/base')\n"
+        "tokenizer = AutoTokenizer.from_pretrained(model.config._name_or_path)"
+    )
+    found = script(tmp_path, before, data=f"{ROWS}, processing_class=tokenizer", model="model")
+    assert not decisions(found)

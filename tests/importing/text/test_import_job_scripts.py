@@ -186,3 +186,34 @@ def test_beginnings_of_a_launchers_options(tmp_path: Path) -> None:
     assert not found.draft.wrong, found.messages
     assert "hardware 4 x" in found.text
     assert "nodes 2" in found.text
+
+
+SHORT = """
+import argparse, json
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--config", "-c", required=True)
+parser.add_argument("-n", "--epochs", type=int, default=3)
+args = parser.parse_args()
+with open(args.config) as file:
+    config = json.load(file)
+training = SFTConfig(output_dir="o", learning_rate=config["lr"], num_train_epochs=args.epochs)
+rows = load_dataset(config["data"], split="train")
+SFTTrainer(config["model"], args=training, train_dataset=rows).train()
+"""
+JSON = '{"model": "Qwen/Qwen2.5-3B", "data": "org/rows", "lr": 3e-6}'
+
+
+def test_short_options_of_a_program_and_a_path_with_an_unknown_beginning(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SHORT)
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "british.json").write_text(JSON)
+    start = "KIND=${1:?which}\nROOT=/scratch/$USER/repo\n"
+    text = f"{start}python $ROOT/own.py -n 2 -c $ROOT/configs/$KIND.json\n"
+    found = imported(text, "--set", "1=british", name="job.slurm", root=str(tmp_path))
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows for 2 epochs" in found.text
+    assert "lr = 3e-6" in found.text
+    unknown = imported(text, name="job.slurm", root=str(tmp_path))
+    assert any("does not set $1" in one or "$1" in one for one in unknown.messages), unknown.messages

@@ -110,7 +110,7 @@ def _member(machine: Machine, value: Instance, name: str, node: ast.AST) -> obje
 
 def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
     """Evaluate `object.name` for a library's object: a value that the script set, or an argument with which it was
-    created; otherwise a new library object.
+    created; otherwise a new library object. The `name_or_path` of a loaded model is the name by which it was loaded.
     """
     if name in value.attributes:
         return value.attributes[name]
@@ -118,6 +118,11 @@ def _part(machine: Machine, value: Object, name: str, node: ast.AST) -> object:
         return value.keywords[name].value
     if "<command>" in value.attributes and name in (usual := defaults(value.path)):
         return usual[name]
+    if name in ("name_or_path", "_name_or_path"):
+        loaded = value.receiver if value.last == "config" else value
+        given = loaded.argument("pretrained_model_name_or_path", 0) if isinstance(loaded, Object) else None
+        if given is not None and isinstance(loaded, Object) and loaded.last == "from_pretrained":
+            return given.value
     found = Object(f"{value.path}.{name}", [], {}, machine.location(node), value)
     value.attributes[name] = found
     return found

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ MAX_DEPTH = 60
 """How deeply expressions and calls may be nested."""
 TRUE = ("1", "true", "yes", "on")
 """Values of `--set` that mean true."""
+IMAGES = re.compile(r"vision|multi_?modal|image|pixel_values|(?:\b|_)vlm")
+"""A pattern for conditions whether the model reads images, such as `config.model_type in vision_models`."""
 PRESENT = "<present>"
 """The value of a flag that the command gives without a value, such as `--packing`."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
@@ -118,6 +121,7 @@ class Machine:
         self.row_functions = 0
         self.assumed_conditions: dict[Location, bool] = {}
         self.undecided: dict[Location, list[Location]] = {}
+        self.text_only: list[Location] = []
         self.conditions: dict[Location, str] = {}
         self.forks: list[list[Location]] = []
         self.unset: dict[str, Location] = {}
@@ -231,6 +235,9 @@ class Machine:
             return stated.lower() in TRUE
         if location in self.assumed_conditions:
             return self.assumed_conditions[location]
+        if IMAGES.search(text.lower()) and " not " not in text:
+            self.text_only.append(location)  # a spec trains models of text, so the condition has the outcome for these
+            return text.startswith("not ")
         self.undecided[location] = [location]
         return None
 
