@@ -30,6 +30,8 @@ NAMING = ("save", "track.name", "track.project", "save.hub.name")
 """Settings that only name a run. They are left out of a sweep, because xpc itself names the runs of a sweep."""
 NAMES = ("output_dir", "run_name", "logging_dir", "hub_model_id", "cache_dir", *ENVIRONMENT.values())
 """Arguments that only name a run or a folder, and do not change the training."""
+FILES = ("config", "config_file", "deepspeed", "deepspeed_config", "fsdp_config")
+"""Arguments and options of launchers that name a file of settings."""
 
 
 def command(source: SourceFile, overrides: Overrides) -> Draft:
@@ -56,13 +58,19 @@ def _converted(call: Call, source: SourceFile, overrides: Overrides) -> Draft:
     """Convert one command, with the environment variables and the files that the script gives to it."""
     written: dict[str, str] = {}
     moved: dict[str, str] = {}
-    commands = calls(source.text, overrides.sets, read=overrides.read, written=written)
+    changed: dict[str, str] = {}
+    commands = calls(source.text, overrides.sets, read=overrides.read, written=written, changed=changed)
     environment = tuple(word for one in commands for word in one.environment)
     near = evolve(overrides, read=surroundings.reader(overrides, written, moved)).below(call.folder)
     near = evolve(near, environment=surroundings.variables(call, commands, source.name))
     line = parsed(call, source.name, environment)
     short = programs.short_options(programs.found(line.program, near)[1])
     draft = _draft(parsed(call, source.name, environment, short) if short else line, near)
+    for one in (*line.options.values(), *line.arguments.values(), *map(line.entry, line.rest)):
+        name = one.key if one.value is None else text(one) or ""
+        if name in changed and (one.value is None or one.key in FILES):
+            why = f"the script changes this file by `{changed[name]}`, which the import does not follow"
+            draft.error(one, why, "make the change in the file, and delete the command")
     for name, found in moved.items():
         draft.warn(None, f"`{name}` is a path of another machine: the import reads `{found}`")
     return draft
@@ -157,11 +165,11 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """An argument that names a file of the repository by a path with an unknown beginning, such as
-    `/home/$USER/repo/sft.json`, counts as known.
+    """An argument counts as known if it names a file of the repository by a path with an unknown beginning, such as
+    `/home/$USER/repo/sft.json`, or a file that the script itself writes, such as that of `$(mktemp)`.
     """
     name = text(entry) or ""
-    unknown = entry.unset and name.endswith((".yaml", ".yml", ".json"))
+    unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))
     return evolve(entry, unset="") if unknown and overrides.read(name) is not None else entry
 
 

@@ -12,7 +12,8 @@ from xpc.compiler.importing.text.branches import Block, Branches
 from xpc.compiler.importing.text.conditions import both, concerns_unset, truth_of
 from xpc.compiler.importing.text.entries import MAX_SIZE, Unreadable
 from xpc.compiler.importing.text.expansion import joined
-from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words, file_of, without_redirections
+from xpc.compiler.importing.text.shell_files import Files
+from xpc.compiler.importing.text.shell_words import ASSIGNMENT, Word, Words, without_redirections
 from xpc.grammar.record import field, mutable, record
 
 __all__ = ["Call", "Word", "calls"]
@@ -46,20 +47,22 @@ def calls(
     loops: dict[str, tuple[str, ...]] | None = None,
     read: Callable[[str], bytes | None] | None = None,
     written: dict[str, str] | None = None,
+    changed: dict[str, str] | None = None,
 ) -> list[Call]:
     """The commands of a shell script that may run. Assignments and `export` set variables, except those in `sets`,
     which keep the given value.
 
     Commands of a branch with a false condition are skipped. After a condition of unknown outcome, a variable keeps its
     value only if all branches agree. `loops` receives the values of each `for NAME in ...`, and the loop's body is read
-    once, with the first value. `read` reads the files that the script sources, and `written` receives the texts that
-    `cat > FILE <<EOF` writes. Raises Unreadable for a quote that is never closed.
+    once, with the first value. `read` reads the files that the script sources, and `written` receives the texts of the
+    files that the script writes, as by `cat > FILE <<EOF`. `changed` receives the files that it changes in another way,
+    each with the program that does so. Raises Unreadable for a quote that is never closed.
     """
     if len(text) > MAX_SIZE:
         raise Unreadable(f"it is longer than {MAX_SIZE} characters")
     shell = _Shell(fixed=dict(sets or {}), read=read)
     shell.loops = shell.loops if loops is None else loops
-    shell.written = shell.written if written is None else written
+    shell.files = Files(read, {} if written is None else written, {} if changed is None else changed)
     shell.state.known.update(shell.fixed)
     shell.run(text)
     shell.ended = False
@@ -76,7 +79,7 @@ class _Shell(Branches):
     fixed: dict[str, str] = field(factory=dict)
     loops: dict[str, tuple[str, ...]] = field(factory=dict)
     read: Callable[[str], bytes | None] | None = None
-    written: dict[str, str] = field(factory=dict)
+    files: Files = field(factory=Files)
     out: list[Call] = field(factory=list)
     functions: dict[str, tuple[int, int, str]] = field(factory=dict)
     called: set[str] = field(factory=set)
@@ -228,11 +231,9 @@ class _Shell(Branches):
         """
         if self.dead or not found:
             return None
-        written = file_of(found)
         words = without_redirections(found)
         head = words[0].text if words else ""
-        if body is not None and head in ("cat", "tee") and written:
-            self.written[written] = body
+        self.files.command(found, words, body, self.state)
         if "<<<" in [one.text for one in words[:-1]] and "read" in [one.text for one in words[:3]]:
             self.read_words(words)
             return True

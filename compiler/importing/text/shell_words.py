@@ -322,15 +322,6 @@ def _each(braces: re.Match[str]) -> list[str]:
     return [str(start + n * by * (1 if end >= start else -1)) for n in range(count)]
 
 
-def file_of(words: list[Word]) -> str:
-    """The file that `cat > FILE` or `tee FILE` writes; "" if the command writes no file."""
-    for n, one in enumerate(words):
-        found = re.fullmatch(r">>?(.*)", one.text)
-        if found is not None:
-            return found[1] or (words[n + 1].text if n + 1 < len(words) else "")
-    return words[1].text if words[0].text == "tee" and len(words) > 1 else ""
-
-
 def without_redirections(words: list[Word]) -> list[Word]:
     """The command's words without redirections such as `> FILE`, `2>FILE` and `< FILE`."""
     out: list[Word] = []

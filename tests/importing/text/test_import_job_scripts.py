@@ -217,3 +217,36 @@ def test_short_options_of_a_program_and_a_path_with_an_unknown_beginning(tmp_pat
     assert "lr = 3e-6" in found.text
     unknown = imported(text, name="job.slurm", root=str(tmp_path))
     assert any("does not set $1" in one or "$1" in one for one in unknown.messages), unknown.messages
+
+
+SETTINGS = "model_name_or_path: ${MODEL}\ndataset_name: org/rows\nlearning_rate: $LR\n"
+START = "export MODEL=Qwen/Qwen2.5-3B LR=3.0e-6\nCONFIG=$(mktemp)\n"
+
+
+@pytest.mark.parametrize("write", [
+    'envsubst < base.yaml > "$CONFIG"',
+    "envsubst '$MODEL $LR' <base.yaml >$CONFIG",
+    "cat base.yaml | envsubst > $CONFIG",
+    'cp config.yaml "$CONFIG"',
+    "sed 's/3.0e-5/3.0e-6/' other.yaml > $CONFIG",
+    "cp other.yaml $CONFIG\nsed -i -e 's|^learning_rate:.*|learning_rate: 3.0e-6|' $CONFIG",
+    "echo 'model_name_or_path: Qwen/Qwen2.5-3B' > $CONFIG\n"
+    "cat >> $CONFIG <<EOF\ndataset_name: org/rows\nlearning_rate: $LR\nEOF",
+])  # fmt: skip
+def test_configuration_that_the_script_makes_of_others(tmp_path: Path, write: str) -> None:
+    (tmp_path / "base.yaml").write_text(SETTINGS)
+    (tmp_path / "other.yaml").write_text(FILES["config.yaml"].replace("e-6", "e-5"))
+    found = job(tmp_path, f"{START}{write}\naccelerate launch --num_processes 2 sft.py --config $CONFIG\n")
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
+    assert "lr = 3e-6" in found.text
+
+
+@pytest.mark.parametrize("change", [
+    "sed -i 's/[0-9]e-6/1e-5/' config.yaml",
+    "yq -i '.learning_rate = 1e-5' config.yaml",
+    "python change.py > config.yaml",
+])  # fmt: skip
+def test_configuration_that_the_script_changes_otherwise_is_an_error(tmp_path: Path, change: str) -> None:
+    found = job(tmp_path, f"{change}\naccelerate launch --num_processes 2 sft.py --config config.yaml\n")
+    assert any(one.startswith("error") and "the script changes this file by" in one for one in found.messages)

@@ -1,0 +1,160 @@
+"""The files that a shell script writes before the training, such as a configuration by `cat > FILE <<EOF`. Commands
+that copy a file or replace words in it are followed; the file of any other command has an unknown text.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+
+from xpc.compiler.importing.text.entries import MAX_SIZE
+from xpc.compiler.importing.text.expansion import Budget, Variables
+from xpc.compiler.importing.text.shell_words import Word
+from xpc.grammar.record import field, mutable
+
+VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
+"""Characters with a meaning in a regular expression of sed, except the full stop, which is read as itself."""
+CONFIGURATIONS = (".yaml", ".yml", ".json")
+READING = ("cat", "tee", "envsubst", "sed")
+"""Commands that read a file by `< FILE`, the here-document or what the command before them printed."""
+
+
+@mutable
+class Files:
+    """The texts of the files that a script has written so far (`written`), and the program that wrote each file whose
+    text is unknown (`changed`). `read` reads a file of the repository, and `printed` is the text that the last command
+    printed.
+    """
+
+    read: Callable[[str], bytes | None] | None = None
+    written: dict[str, str] = field(factory=dict)
+    changed: dict[str, str] = field(factory=dict)
+    printed: str | None = None
+    budget: Budget = field(factory=Budget)
+
+    def command(self, found: list[Word], words: list[Word], body: str | None, state: Variables) -> None:
+        """Follow one command. `found` are its words, `words` those without redirections, and `body` is its
+        here-document.
+        """
+        texts = [one.text for one in words]
+        head = posixpath.basename(texts[0]) if texts else ""
+        given, out, more = _redirections([one.text for one in found])
+        self.budget = state.budget
+        source = body if body is not None else self.printed
+        if given and head in READING:
+            source = self.text(given)
+        self.printed = None
+        if head == "tee" and len(texts) > 1:
+            out, more = texts[-1], "-a" in texts
+        elif head in ("cp", "mv") and len(texts) > 2:
+            out = posixpath.join(texts[-1], posixpath.basename(texts[-2])) if texts[-1].endswith("/") else texts[-1]
+        elif head in ("sed", "yq") and len(texts) > 2 and any(re.match(r"-\w*i|--in-?place", one) for one in texts):
+            out = texts[-1]
+        made = self.made(head, texts, source, state)
+        self.budget.spend(len(made or ""))
+        if out and out != "/dev/null":
+            self.write(out, made, more, head)
+        elif made is not None:
+            self.printed = made
+
+    def made(self, head: str, texts: list[str], source: str | None, state: Variables) -> str | None:
+        """The text that a command prints or writes; None if it is unknown. `source` is what it reads."""
+        names = [one for one in texts[1:] if not one.startswith("-")]
+        if head == "cat":
+            parts = [self.text(one) for one in names]
+            return source if not names else None if None in parts else "".join(filter(None, parts))
+        if head == "tee":
+            return source
+        if head == "echo":
+            words = " ".join(one for one in texts[1:] if one not in ("-e", "-n"))
+            return (words.replace("\\n", "\n") if "-e" in texts else words) + "\n"
+        if head in ("cp", "mv") and len(names) > 1:
+            return self.text(names[-2])
+        if head == "envsubst" and source is not None:
+            return _with_variables(source, names[0] if names else "", state)
+        if head == "sed" and names and "-n" not in texts:
+            if "-e" not in texts:
+                return self.replaced(names[:1], self.text(names[1]) if len(names) > 1 else source)
+            return self.replaced(names[:-1], self.text(names[-1]))
+        return None
+
+    def write(self, name: str, text: str | None, more: bool, head: str) -> None:
+        """Set the text of a file, or add to it (`more`). None marks the file as changed by the program `head`."""
+        before = self.text(name) if more else ""
+        if text is None or before is None or len(text) + len(before) > MAX_SIZE:
+            self.written.pop(name, None)
+            if name.endswith(CONFIGURATIONS):
+                self.changed[name] = head
+            return
+        self.changed.pop(name, None)
+        self.written[name] = before + text
+
+    def text(self, name: str) -> str | None:
+        """The text of a file as the script sees it; None if it is unknown."""
+        if name in self.written:
+            return self.written[name]
+        data = None if self.read is None or name in self.changed else self.read(name)
+        self.budget.spend(len(data or b""))
+        return None if data is None or len(data) > MAX_SIZE else data.decode("utf-8-sig", "replace")
+
+    def replaced(self, commands: list[str], text: str | None) -> str | None:
+        """Apply the commands `s/OLD/NEW/g` of sed to a text, one after the other; None for a command that is not
+        followed.
+        """
+        for one in [part.strip() for command in commands for part in command.split("\n") if part.strip()]:
+            self.budget.spend(len(text or ""))
+            text = None if text is None else _replaced(one, text)
+        return text
+
+
+def _redirections(texts: list[str]) -> tuple[str, str, bool]:
+    """The file that a command reads by `< FILE`, the file that it writes by `> FILE`, and whether it adds to it by
+    `>>`. Both names are "" without a redirection.
+    """
+    given, out, more = "", "", False
+    for n, one in enumerate(texts):
+        found = re.fullmatch(r"(<|1?>>?)(?!\()([^<>&]*)", one)
+        if found is None:
+            continue
+        name = found[2] or (texts[n + 1] if n + 1 < len(texts) else "")
+        if found[1] == "<":
+            given = name
+        else:
+            out, more = name, found[1].endswith(">>")
+    return given, out, more
+
+
+def _with_variables(text: str, only: str, state: Variables) -> str:
+    """Replace `$NAME` and `${NAME}` as envsubst does; with `only`, just the variables that this text names."""
+    names = {one[0] or one[1] for one in VARIABLE.findall(only)}
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        known = name in state.known and name not in state.missing and (not names or name in names)
+        if known:
+            state.budget.spend(len(state.known[name]))
+        return state.known[name] if known else found[0]
+
+    return VARIABLE.sub(value, text)
+
+
+def _replaced(command: str, text: str) -> str | None:
+    """Apply the command `s/OLD/NEW/g` of sed to a text. OLD is plain text, which may begin with `^` and end with `.*`;
+    None for anything else.
+    """
+    parts = command[2:].split(command[1]) if len(command) > 3 and command[0] == "s" else []
+    if len(parts) != 3 or command[1].isalnum() or command[1] == "\\" or parts[2].strip(";") not in ("", "g"):
+        return None
+    old, new, every = parts[0], parts[1], "g" in parts[2]
+    begins, rest = old.startswith("^"), old.endswith((".*", ".*$"))
+    old = old.removeprefix("^").removesuffix("$").removesuffix(".*")
+    if not old or SPECIAL.search(old) or "&" in new or "\\" in new or text.count(old) * len(new) > MAX_SIZE:
+        return None
+    lines = text.split("\n")
+    for n, line in enumerate(lines):
+        at = line.find(old)
+        if at >= 0 and not (begins and at):
+            lines[n] = line[:at] + new if rest else line.replace(old, new, -1 if every and not begins else 1)
+    return "\n".join(lines)
