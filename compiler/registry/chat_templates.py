@@ -13,6 +13,12 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from xpc.grammar.package_data import read_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
 NATIVE = {
     "qwen2.5": ("qwen2",),
@@ -69,6 +75,23 @@ def text(name: str) -> bytes:
     """The Jinja text of a built-in template."""
     with open(os.path.join(FOLDER, name + ".jinja"), "rb") as handle:
         return handle.read()
+
+
+def forms() -> dict[str, dict[str, Any]]:
+    """For each built-in template, the kinds of rows that it refuses or omits, and whether a run can train on its tool
+    calls.
+    """
+    return read_json(__file__, "template_forms.json")
+
+
+def callable_templates() -> tuple[str, ...]:
+    """The built-in templates whose tool calls trl can read out of a completion, the one of most models first."""
+    return tuple(sorted((name for name, form in forms().items() if form["calls_trained"]), reverse=True))
+
+
+def writes_calls(name: str) -> bool:
+    """Whether a built-in template writes tool calls and their results."""
+    return not {"tool", "tool_calls"} & {*forms()[name]["left_out"], *forms()[name]["refused"]}
 
 
 def argument_lines(arguments: Sequence[tuple[str, bool | int | float | str]]) -> str:

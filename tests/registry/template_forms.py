@@ -55,8 +55,8 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 
 
 def forms() -> dict[str, dict[str, Any]]:
-    """For each template: the kinds of rows that it refuses or omits, and the form in which it reads a tool call's
-    arguments.
+    """For each template: the kinds of rows that it refuses or omits, the form in which it reads a tool call's
+    arguments, and whether a run can train on its tool calls.
     """
     names = sorted(name[:-6] for name in os.listdir(chat_templates.FOLDER) if name.endswith(".jinja"))
     return {name: _forms(chat_templates.text(name).decode()) for name in names}
@@ -64,6 +64,7 @@ def forms() -> dict[str, dict[str, Any]]:
 
 def _forms(template: str) -> dict[str, Any]:
     from xpc.runtime.features.messages import call_forms
+    from xpc.runtime.features.method.tools import template_problem
 
     tokenizer = _tokenizer(template)
     found = {kind: _written(tokenizer, turns, kind) for kind, turns in KINDS.items()}
@@ -75,20 +76,30 @@ def _forms(template: str) -> dict[str, Any]:
         "doubled": ["reasoning_twice"] if read.doubles else [],
         "parts": "a list" if read.parts else "joined",
         "arguments": arguments.get((read.objects, read.texts)),
+        "calls_trained": template_problem(_of_bytes(template)) is None,
     }
 
 
 def _tokenizer(template: str) -> Any:
-    from tokenizers import Tokenizer, models
-    from transformers import PreTrainedTokenizerFast
-
     from xpc.runtime.features.rows.message_fields import Renderer
 
+    out = _of_bytes(template)
+    out.apply_chat_template = Renderer(out)
+    return out
+
+
+def _of_bytes(template: str) -> Any:
+    """A tokenizer with a token for each byte."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    core = Tokenizer(models.BPE({letter: i for i, letter in enumerate(letters)}, []))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     out: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call, unused-ignore]
-        tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>", eos_token="</s>"
+        tokenizer_object=core, bos_token="<s>", eos_token="</s>"
     )
     out.chat_template = template
-    out.apply_chat_template = Renderer(out)
     return out
 
 

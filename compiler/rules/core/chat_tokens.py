@@ -5,6 +5,10 @@ from __future__ import annotations
 from xpc.compiler.registry.chat_templates import native, new_tokens, text
 from xpc.compiler.spec import Spec
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 def unknown_tokens(spec: Spec, template: str) -> tuple[str, ...]:
     """The control tokens of a chat template, such as `<|im_end|>`, that the model does not know: they are neither in
@@ -30,14 +34,19 @@ def tokens_setting(tokens: tuple[str, ...]) -> str:
     return "`tokens = [" + ", ".join(f'"{one}"' for one in tokens) + "]`"
 
 
-def template_advice(spec: Spec) -> str:
-    """The help for a model without a chat template: it names a built-in template and the tokens to add for that
-    template.
+def template_advice(spec: Spec, names: Sequence[str] = ()) -> str:
+    """The help for a model whose chat template is missing or cannot be used: it names a built-in template and the
+    tokens to add for that template.
+
+    ``names`` are the templates that can be used. The template of the model's family is preferred, then the first whose
+    tokens the model knows. By default, it is the template of the family or `chatml`.
     """
-    name = native(spec.model.name) or "chatml"
+    own = native(spec.model.name)
+    names = names or (own or "chatml",)
+    name = own if own in names else min(names, key=lambda one: len(unknown_tokens(spec, text(one).decode())))
     new = unknown_tokens(spec, text(name).decode())
     if not new:
-        return f"write `chat_template = {name}`" + (", the template of its family" if name != "chatml" else "")
+        return f"write `chat_template = {name}`" + (", the template of its family" if name == own else "")
     return (
         f"write `chat_template = {name}` and {tokens_setting(new)}, which are new to the model's vocabulary: "
         "their embeddings are learned from scratch"

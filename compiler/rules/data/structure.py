@@ -4,7 +4,6 @@ learned (XP537 to XP539, XP547, XP548).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from xpc.compiler.data import rows
@@ -13,7 +12,6 @@ from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
-from xpc.grammar.package_data import read_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +80,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
     if template is None:
         yield from _not_in_turns(spec)
         return
-    forms = json.loads(read_text(chat_templates.__file__, "template_forms.json"))
-    form, omit = forms[template], spec.names("data.omit")
+    form, omit = chat_templates.forms()[template], spec.names("data.omit")
     for source in spec.files:
         found, tallies = _kinds(source)
         if template in chat_templates.NO_SYSTEM:

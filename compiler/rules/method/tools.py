@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from xpc.compiler.language.schema import BY_PATH
 from xpc.compiler.language.setting import Path
+from xpc.compiler.registry import chat_templates
 from xpc.compiler.rules.core.conditions import any_of, has_value
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.spec import CALLED, Spec
@@ -114,45 +115,53 @@ def same_name(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP164", "template-without-tool-calls")
 def template(spec: Spec) -> Iterator[Finding]:
-    """`tools` and `environment` need a model whose own chat template writes tool calls. A built-in template cannot be
-    used: TRL can read the tool calls of a template only if it knows the template's exact text. Whether TRL knows the
-    template of the model is checked at the launch. The template of a local model, or of a file, is refused here
-    if it never mentions `tool_calls`.
+    """`tools` and `environment` need a chat template whose tool calls TRL can read: the built-in `qwen2.5` or
+    `llama3.1`, or the model's own. The template of a local model, or of a file, is refused here if it never mentions
+    `tool_calls`; whether TRL can read its calls is checked at the launch. The built-in `qwen3` is refused because it
+    writes an answer differently when the result of a tool follows.
 
     Why it is bad: a tool call that TRL does not recognize is never executed.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.
 
     Source: trl 1.16 `grpo_trainer.py`, `chat_template_utils.py` (`supports_tool_calling`, `add_response_schema`);
-    confirmed by running it.
+    `compiler/registry/template_forms.json`; confirmed by running it.
     """
     if not spec.calls_tools:
         return
-    used = spec.template
+    used, model = spec.template, spec.model
     path: Path = "method.tools" if spec.get("method.tools") else "method.environment"
     if used is not None and used.name is not None:
-        yield Finding(
-            spec.location("model.chat_template", "TRL reads no tool calls of this template"),
-            f"TRL does not read the tool calls of the built-in template `{used.name}`",
-            "leave `chat_template` out, and train a model whose own template has tool calls, such as "
-            "qwen2.5-0.5b-instruct",
-            (spec.label(path, "tools"),),
-        )
-    elif used is None and spec.model.chat is False:
-        yield Finding(
-            spec.location(path, "needs a chat template with tool calls"),
-            f"the tokenizer of {spec.model.name} has no chat template, so it cannot write tool calls",
-            "train a model that has a chat template, such as qwen2.5-0.5b-instruct",
-        )
-    elif spec.chat_template is not None and "tool_calls" not in spec.chat_template:
-        yield Finding(
-            spec.location(path, "needs a chat template with tool calls"),
-            f"the chat template of {spec.model.name} cannot write tool calls"
-            if used is None
-            else "the template in `chat_template` cannot write tool calls",
-            "train a model whose own chat template writes them, such as qwen2.5-0.5b-instruct",
-            (spec.model.label if used is None else spec.label("model.chat_template", "the template"),),
-        )
+        if used.name not in chat_templates.callable_templates():
+            help = _other_template(spec)
+            yield Finding(
+                spec.location("model.chat_template", "TRL cannot train on tool calls of this template"),
+                f"the built-in template `{used.name}` has no tool calls that TRL can train on",
+                help,
+                (spec.label(path, "tools"),),
+                replace=help.split("`")[1] if "tokens = " not in help else None,
+            )
+        return
+    own = chat_templates.native(model.name) if used is None and model.chat and model.facts is not None else None
+    mute = own is not None and not chat_templates.writes_calls(own)
+    if used is None and model.chat is False:
+        why = f"the tokenizer of {model.name} has no chat template, so it cannot write tool calls"
+    elif mute or (spec.chat_template is not None and "tool_calls" not in spec.chat_template):
+        written = f"chat template of {model.name}" if used is None else "template in `chat_template`"
+        why = f"the {written} cannot write tool calls"
+    else:
+        return
+    template = model.label if used is None else spec.label("model.chat_template", "the template")
+    yield Finding(
+        spec.location(path, "needs a chat template with tool calls"), why, _other_template(spec), (template,)
+    )
+
+
+def _other_template(spec: Spec) -> str:
+    """The help that names a built-in template whose calls TRL can read."""
+    from xpc.compiler.rules.core.chat_tokens import template_advice
+
+    return template_advice(spec, chat_templates.callable_templates())
 
 
 @rule("XP165", "limit-of-no-tool")

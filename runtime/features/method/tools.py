@@ -19,11 +19,13 @@ from typing import Any
 from ...core.errors import RunError, first_line, say
 from ...core.feature import Bundle, Feature
 from ..launch.time_limit import TooSlow, time_limit
+from . import tool_calls
 from .rewards import of_file
 
 Function = Callable[..., Any]
 NO_TEXT: tuple[Any, ...] = (object.__repr__, type(_ for _ in ()).__repr__)
 """How Python prints an object without a text of its own, such as a generator: by its address in memory."""
+INSTEAD = "write `chat_template = qwen2.5` or `llama3.1`, or train a model whose own template can"
 START, SCORE = "reset", "get_reward"
 """Methods of an environment that trl calls. The model may call any other method without a leading underscore."""
 
@@ -68,8 +70,9 @@ class Tools(Feature):
         return f"; the descriptions of the tools add {added:,} tokens to each" if added else ""
 
     def trainer_options(self, bundle: Bundle, model: Any, load: Callable[[], Any], options: dict[str, Any]) -> None:
-        """Pass the tool functions and the environment class to trl."""
+        """Pass the tool functions and the environment class to trl, and what it needs to read the calls."""
         tools, environment = loaded(bundle)
+        tool_calls.add_parser(options["processing_class"])
         options.update(tools=tools or None, environment_factory=environment)
 
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
@@ -147,18 +150,15 @@ def template_problem(tokenizer: Any) -> str | None:
     from trl import chat_template_utils as templates
 
     if not templates.supports_tool_calling(tokenizer):
-        return "the chat template cannot write tool calls and their results; train a model whose own template can"
+        return f"the chat template cannot write tool calls and their results; {INSTEAD}"
     trial = copy(tokenizer)
+    if not tool_calls.add_parser(trial):
+        return f"trl cannot read the tool calls that this chat template writes; {INSTEAD}"
     try:
-        if all(getattr(trial, name, None) is None for name in ("response_template", "response_schema")):
-            templates.add_response_schema(trial)
         if not templates.is_chat_template_prefix_preserving(trial):
             templates.get_training_chat_template(trial)
     except ValueError:
-        return (
-            "trl cannot read tool calls that are written by this chat template; it knows only the exact templates of "
-            "Qwen2.5, Qwen3, Llama 3.1 and 3.2, GLM-4, gpt-oss and other models"
-        )
+        return f"this chat template writes an answer differently if the result of a tool follows it; {INSTEAD}"
     return None
 
 
