@@ -194,38 +194,64 @@ def weights(folder: str, base: str | None, adapters: Mapping[str, Any] | None) -
     return place + (f"\nmerged     {os.path.join(folder, 'merged')}" if adapters and adapters.get("merge") else "")
 
 
-def usage(folder: str, scores: bool, chat: bool) -> list[str]:
-    """Three lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base. A
-    folder with a processor contains a model that reads images."""
-    if os.path.exists(os.path.join(folder, "processor_config.json")):
-        return [
-            "from transformers import pipeline", f'ask = pipeline("image-text-to-text", {json.dumps(folder)})',
-            f'print(ask(text={IMAGE_QUESTION}, max_new_tokens=64)[0]["generated_text"][-1]["content"])',
-        ]  # fmt: skip
-    task, answer = ("text-classification", '["score"]') if scores else ("text-generation", '["generated_text"]')
-    question = '[{"role": "user", "content": "Hello"}]' if chat and not scores else '"Hello"'
-    more, answer = ("", answer) if scores else (", max_new_tokens=64", answer + '[-1]["content"]' * chat)
+def usage(folder: str, scores: bool, chat: bool, written: str = "") -> list[str]:
+    """Lines of Python that load the weights in ``folder`` and use them; for adapters, they also load the base. A folder
+    with a processor contains a model that reads images. ``written`` is the folder as the lines name it.
+    """
+    images = os.path.exists(os.path.join(folder, "processor_config.json"))
+    if images:
+        task, call = "image-text-to-text", f"text={IMAGE_QUESTION}, max_new_tokens=64"
+    elif scores:
+        task, call = "text-classification", '"Hello"'
+    else:
+        task, call = "text-generation", '[{"role": "user", "content": "Hello"}]' if chat else '"Hello"'
+        call += ", max_new_tokens=64"
+    answer = '["score"]' if scores else '["generated_text"]' + '[-1]["content"]' * (chat or images)
+    return [*_loading(folder, written or folder, task, scores), f"print(ask({call})[0]{answer})"]
+
+
+def _loading(folder: str, written: str, task: str, scores: bool) -> list[str]:
+    """The lines that make ``ask`` out of the weights in ``folder``.
+
+    transformers loads most adapters itself, but none of VeRA, and for the adapters of a reward model it takes a base
+    without a head (5.23) or with a head of two labels (4.57).
+    """
+    place, adapters = json.dumps(written), {}
+    with suppress(OSError, ValueError), open(os.path.join(folder, "adapter_config.json"), encoding="utf-8") as file:
+        adapters = json.load(file)
+    if not adapters or not (scores or adapters.get("peft_type") == "VERA"):
+        return ["from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {place})"]
+    loader = "SequenceClassification" if scores else "CausalLM"
     return [
-        "from transformers import pipeline", f"ask = pipeline({json.dumps(task)}, {json.dumps(folder)})",
-        f"print(ask({question}{more})[0]{answer})",
+        f"from peft import AutoPeftModelFor{loader}", "from transformers import AutoTokenizer, pipeline",
+        f"model = AutoPeftModelFor{loader}.from_pretrained({place}{', num_labels=1' * scores})",
+        f"ask = pipeline({json.dumps(task)}, model, tokenizer=AutoTokenizer.from_pretrained({place}))",
     ]  # fmt: skip
 
 
 def complete_cards(
-    folder: str, facts: Mapping[str, Any], bundle: str, sources: Sequence[Mapping[str, Any]], use: Sequence[str]
+    folder: str,
+    facts: Mapping[str, Any],
+    bundle: str,
+    sources: Sequence[Mapping[str, Any]],
+    written: str,
+    kind: tuple[bool, bool],
 ) -> None:
     """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
-    of the ``sources`` (model and data of trainer_args.json), and the lines of ``use``. Raises OSError.
-    """
+    of the ``sources`` (model and data of trainer_args.json), and the lines of `usage`. Raises OSError.
+
+    ``written`` is the folder as the card names it, and ``kind`` the arguments ``scores`` and ``chat`` of `usage`.
+    """  # fmt: skip
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
     for name, card in cards.items():
         known = licence(card) or "its README.md names none" if card else "unknown: no README.md of this source is here"
         licences.append(f"| `{name}` | {known} |")
     verify = f"`xpc verify {os.path.basename(bundle)} --run DIR` compares this folder, DIR, with its bundle."
-    for place, up in (("README.md", ""), ("merged/README.md", "../")):
-        if os.path.isfile(path := os.path.join(folder, place)):
+    for below, up in (("", ""), ("merged", "../")):
+        if os.path.isfile(path := os.path.join(folder, below, "README.md")):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))
+            use = usage(os.path.dirname(path), *kind, os.path.join(written, below).rstrip("/"))
             parts = [*shown, *_rows(facts), *licences, "", "## Use", "", "```python", *use, "```", "", verify, ""]
             with open(path, "a", encoding="utf-8") as handle:
                 handle.write("\n".join(["", "## Result", "", *parts]))

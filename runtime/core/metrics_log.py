@@ -213,9 +213,9 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
             "files": {},  # filled below, when all files are complete
         }
         picture = result["draw"](folder, say)
-        use = [bundle.plan["method"]["scores"], bundle.conversational]
-        stated, sources = result["usage"](bundle.arguments["output_dir"], *use), [bundle.model, *bundle.sources()]
-        result["complete_cards"](folder, facts, bundle.folder, sources, stated)
+        use = bundle.plan["method"]["scores"], bundle.conversational
+        sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
+        result["complete_cards"](folder, facts, bundle.folder, sources, written, use)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         # The seal is the digest of the text without the seal.

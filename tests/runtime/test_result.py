@@ -213,6 +213,21 @@ def test_the_lines_of_use_are_python() -> None:
             assert first == "from transformers import pipeline"
 
 
+def test_the_lines_of_use_load_adapters_that_transformers_does_not_load(tmp_path: Path) -> None:
+    """transformers loads no adapters of VeRA, and gives those of a reward model a base without their head."""
+    for kind, scores, loader in (
+        ("LORA", False, ""),
+        ("VERA", False, "CausalLM"),
+        ("LORA", True, "SequenceClassification"),
+    ):
+        (tmp_path / "adapter_config.json").write_text(f'{{"peft_type": "{kind}"}}')
+        text = "\n".join(result.usage(str(tmp_path), scores, False, "out/x"))
+        compile(text, "use", "exec")
+        assert f"AutoPeftModelFor{loader}.from_pretrained(" in text if loader else "peft" not in text
+        assert ("num_labels=1" in text) == scores
+        assert '"out/x"' in text
+
+
 @pytest.mark.parametrize(
     ("head", "found"),
     [
@@ -246,7 +261,7 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     facts = {"results": {"loss": {name: str(one) if one != one else one for name, one in found["loss"].items()}},
              "tokens": 1234.0, "steps": 2, "sequences": 16, "seconds": 3.0, "measured": {"starts": 2}}  # fmt: skip
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
-    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, result.usage("out", False, True))
+    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, "out", (False, True))
     card = (out / "README.md").read_text()
     assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")
@@ -254,7 +269,9 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     assert "2 steps, 16 sequences, 1,234 tokens in 3 s in 2 starts." in card
     assert 'ask = pipeline("text-generation", "out")' in card
     assert "`xpc verify x.bundle --run DIR`" in card
-    assert "](../picture.svg)" in (out / "merged" / "README.md").read_text()
+    merged = (out / "merged" / "README.md").read_text()
+    assert "](../picture.svg)" in merged
+    assert 'ask = pipeline("text-generation", "out/merged")' in merged
 
 
 # -- picture ----------------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def not_in_the_template(spec: Spec) -> Iterator[Finding]:
             source.label,
             f"{have(tallies[kinds[0]], found, source)} {' and '.join(KINDS[kind][1] for kind in kinds)}, and the "
             f"template {template} {does}",
-            _instead(forms, tallies, {*kinds}) + allow,
+            _instead(chat_templates.forms(), tallies, {*kinds}) + allow,
             (spec.location("model.chat_template") if spec.written("model.chat_template") else spec.model.label,),
         )
 

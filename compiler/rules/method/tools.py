@@ -152,9 +152,7 @@ def template(spec: Spec) -> Iterator[Finding]:
     else:
         return
     template = model.label if used is None else spec.label("model.chat_template", "the template")
-    yield Finding(
-        spec.location(path, "needs a chat template with tool calls"), why, _other_template(spec), (template,)
-    )
+    yield Finding(spec.location(path, "needs a chat template with tool calls"), why, _other_template(spec), (template,))
 
 
 def _other_template(spec: Spec) -> str:

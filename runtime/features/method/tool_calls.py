@@ -1,6 +1,6 @@
 """How tool calls are read out of a completion: the `response_template` of a tokenizer (transformers 5.13).
 
-trl adds one by itself if it knows the exact text of the chat template. This module adds one to every other chat template
+trl adds one by itself if it knows the exact text of the chat template. This module adds one to every other template
 whose calls one of trl's response templates reads, such as the built-in `qwen2.5`.
 """
 
