@@ -1,8 +1,8 @@
 """Golden bundles: `python tests/golden_bundles.py` writes them; the tests compare them and never write.
 
-A golden bundle has the files that the compiler generates for its spec. The copy of runtime/ in trainer/ is left out:
-the golden lists the names of its files, and its bundle.toml omits their digests. Its run.sha256 has these digests, so
-it changes with runtime/. Another test compares trainer/ with runtime/.
+A golden bundle has the files that the compiler generates for its spec. Copies of files of runtime/ are left out: the
+golden lists the names of those in trainer/, and its bundle.toml and run.sha256 omit the digests of all copies. So a
+change of runtime/ changes no golden. Another test compares trainer/ with runtime/.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ VERBATIM = (
     "batched_calls.py", "batched_map.py", "picture.py", "prepare_rows.py", "ray_job.py", "rehearse.py", "result.py",
     "stage.py", "token_places.py",
 )  # fmt: skip
-"""Files that a bundle contains as unchanged copies. The golden's bundle.toml has their digests."""
+"""Files outside of trainer/ that a bundle contains as unchanged copies of files of runtime/."""
 NAMES = "trainer.txt"
 """The file in each golden bundle that lists the file names in trainer/."""
 
@@ -70,11 +70,18 @@ def compilation(name: str) -> tuple[dict[str, bytes], Checked]:
 def decisions(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files of a golden bundle: those of the compiled bundle, without the copies of runtime/ and their digests."""
     trainer = sorted(name for name in files if name.startswith("trainer/"))
-    lines = files["bundle.toml"].decode().splitlines(keepends=True)
-    # the last line of bundle.toml is the digest of the other lines
-    kept = "".join(line for line in lines[:-1] if not line.startswith('"trainer/'))
-    rest = {name: data for name, data in files.items() if name not in (*trainer, *VERBATIM)}
-    return {**rest, "bundle.toml": kept.encode(), NAMES: "".join(f"{name}\n" for name in trainer).encode()}
+    copies = {*trainer, *VERBATIM}
+    rest = {name: data for name, data in files.items() if name not in copies}
+    # The last line of bundle.toml is the digest of the other lines.
+    manifest = files["bundle.toml"].decode().splitlines(keepends=True)[:-1]
+    starts = tuple(f'"{name}" = ' for name in (*copies, "run.sha256"))
+    digests = files["run.sha256"].decode().splitlines(keepends=True)
+    return {
+        **rest,
+        "bundle.toml": "".join(line for line in manifest if not line.startswith(starts)).encode(),
+        "run.sha256": "".join(line for line in digests if line.split()[1] not in copies).encode(),
+        NAMES: "".join(f"{name}\n" for name in trainer).encode(),
+    }
 
 
 def kept(name: str) -> dict[str, bytes]:

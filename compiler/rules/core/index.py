@@ -55,6 +55,7 @@ MODULES: tuple[tuple[str, Condition], ...] = (
     ("rules.adapters.other_kinds", enabled("vera", "loha", "miss")),
     ("rules.adapters.trained_parts", any_of(enabled("freeze", "oft", "vera", "loha", "miss"), written("lora.within", "lora.targets", "lora.block_size", "lora.parameters", "lora.modules_to_save", "lora.lr_ratio", "lora.embedding_lr", "model.tokens"))),
     ("rules.data.evaluation_sets", evaluation_rows),
+    ("rules.data.export_marks", surveyed),
     ("rules.data.folders", data_folders),
     ("rules.data.harness", written("eval.tasks", "eval.allow_code_execution")),
     ("rules.data.images", any_of(pictured, written("data.max_pixels"))),
