@@ -33,6 +33,11 @@ CHOICE = re.compile(r"(?:(?:response|answer|model|option|output|completion)[ _-]
 """Matches the name of one of two answers, such as `A` or `response_b`."""
 PROMPT_ENDS, ANSWER_BEGINS = re.compile(r"[A-Za-z0-9?.!:]\Z"), re.compile(r"[A-Za-z0-9]")
 WITH_PROMPT = ("prompt_completion", "unpaired", "prompt")
+ARGUMENT, SWITCH = "template_argument:", "template_switch:"
+"""Prefixes, before a name, of properties that `export_marks` returns: an argument of the chat template in the row, and
+such an argument whose value is a text such as `false`.
+"""
+SWITCHES = ("true", "false", "yes", "no", "on", "off")
 PLAIN = ("text", "tokens", "images")
 
 
@@ -50,6 +55,7 @@ def export_marks(
     - `choice`: both answers of a pair are names of answers, such as `A` and `B`
     - `joined`: a prompt that ends with a word or a mark, and an answer that begins with a word
     - `last_question`: a conversation that ends with a turn of the user
+    - `template_argument:NAME`, `template_switch:NAME`: an argument of the chat template in `chat_template_kwargs`
     - `negative_margin`: a preference pair whose `margin` is below 0
     """
     found: set[str] = set()
@@ -73,6 +79,10 @@ def export_marks(
         found.update(_of_pair(values[-2:], row))
     if _joined(values, shape):
         found.add("joined")
+    given = row.get("chat_template_kwargs")
+    for name, value in given.items() if isinstance(given, dict) else ():
+        text = isinstance(value, str) and value.strip().lower() in SWITCHES
+        found.add((SWITCH if text else ARGUMENT) + str(name)[:40])
     return found
 
 

@@ -1,5 +1,5 @@
-"""Count what only all rows of a file together show: columns with one value, prompts that return, ends of tokenized rows,
-and the lengths of texts.
+"""Count what only all rows of a file together show: columns with one value, prompts that return, the ends of tokenized
+rows, and the lengths of texts.
 """
 
 from __future__ import annotations

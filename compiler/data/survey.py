@@ -6,7 +6,7 @@ A `Survey` is small, so it can be stored for later commands, which then do not r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from heapq import nsmallest
 
@@ -25,6 +25,8 @@ from xpc.runtime.features.messages.stored_columns import unread
 
 PLACES = ("<image>", "<video>", "<audio>")
 """Texts that mark the place of an image, a video or a sound in a turn (LLaVA's and LLaMA-Factory's rows)."""
+SPOKEN = ("user", "assistant")
+"""Roles that a digest leaves out: those of a prompt and its answer, which other formats do not name."""
 LONG = 512
 """Of a longer row, only this many characters are digested to compare it with the rows of other files."""
 MANY = 256
@@ -118,7 +120,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             kinds.add("repeated", number)
         else:
             seen.add(key)
-            digests.add(_digest(str(same)))
+            digests.add(_digest(same))
         if shape == "unpaired" and isinstance(values[-1], int):
             labels[0 if values[-1] else 1] += 1
         elif shape == "prompt_completion" and isinstance(values[0], str):
@@ -130,16 +132,29 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     if wrong is None and broken is None and texts and read and shape != "unpaired":
         wrong = 0, f"every cell of `{sorted(texts)[0]}` is a number, so the column is not read as text"
     return Survey(
-        read, tuple(keys), broken, wrong, talks, kinds.tallies() | counts.tallies(), roles.tallies(), (labels[0], labels[1]), words,
-        largest if largest[0] >= 0 else None, tuple(nsmallest(SKETCH, digests)), counts.characters,
+        read, tuple(keys), broken, wrong, talks, kinds.tallies() | counts.tallies(), roles.tallies(),
+        (labels[0], labels[1]), words, largest if largest[0] >= 0 else None,
+        tuple(nsmallest(SKETCH, digests)), counts.characters,
     )  # fmt: skip
 
 
-def _digest(text: str) -> int:
-    """A digest of a row that is the same in every process. Of a long row, the two ends and the length are digested."""
-    if len(text) > LONG:
-        text = f"{len(text)}{text[: LONG // 2]}{text[-LONG // 2 :]}"
+def _digest(same: object) -> int:
+    """A digest of a row's texts that is the same in every process, without the roles and however the words are divided
+    by white space. Of a long row, the two ends are digested.
+    """
+    text = " ".join(_texts(same))
+    ends = (text[: 2 * LONG], text[-2 * LONG :]) if len(text) > 2 * LONG else (text, text)
+    begin, end = (" ".join(one.split()).lower() for one in ends)
+    text = begin if len(begin) <= LONG and len(text) <= 2 * LONG else f"{begin[: LONG // 2]}\n{end[-LONG // 2 :]}"
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _texts(same: object) -> Iterator[str]:
+    for one in same if isinstance(same, tuple | list) else (same,):
+        if isinstance(one, tuple | list):
+            yield from _texts(one)
+        elif one not in SPOKEN:
+            yield str(one)
 
 
 def _first_system(turns: object) -> object:
@@ -257,8 +272,8 @@ def _inspect_text(values: list[object], number: int, roles: _Counts) -> tuple[It
 
 
 def _tokens(values: list[object], names: tuple[str, ...]) -> tuple[list[object], int]:
-    """Return a pair for a valid row of tokens: a list of its ids, its labels, whether each token counts in the loss, and its
-    `attention_mask`; and the largest id.
+    """Return a pair for a valid row of tokens: a list of its ids, its labels, whether each token counts in the loss,
+    and its `attention_mask`; and the largest id.
     """
     parts = {part: values[names.index(name)] for part, name in token_columns(names).items()}
     ids, labels = parts["input_ids"], parts.get("labels", parts["input_ids"])

@@ -51,11 +51,13 @@ TOPICS = {
                 "images",
                 "plain_text",
                 "read_columns",
+                "row_arguments",
                 "roles",
                 "rows",
                 "streams",
                 "structure",
                 "survey",
+                "text_rows",
                 "token_rows",
                 "tokens",
             )

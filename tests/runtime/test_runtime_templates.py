@@ -58,6 +58,31 @@ def test_marks_that_nobody_can_put_in():
     assert "no {% generation %} marks" in assistant_masks.missing(tokenizer)[0]
 
 
+@pytest.mark.slow  # builds a tokenizer
+def test_marks_around_other_turns(tmp_path: Path):
+    """Marks around the questions, or around nothing that a row has, are found; marks around the answers are right."""
+    import tiny
+    from transformers import AutoTokenizer
+
+    tiny.build(str(tmp_path))
+    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path))
+    rows = tiny.conversations(2)
+    repeated = [
+        [{"role": "user", "content": "Say hello to all."}, {"role": "assistant", "content": "Say hello to all."}]
+    ]
+    assert assistant_masks.wrong_marks(rows, tokenizer) is None
+    own = tokenizer.chat_template
+    tokenizer.chat_template = MARKED
+    assert "marks a question" in (assistant_masks.wrong_marks(rows, tokenizer) or "")
+    assert assistant_masks.wrong_marks(repeated, tokenizer) is None
+    tokenizer.chat_template = own.replace("'assistant' %}{% generation", "'user' %}{% generation")
+    assert "marks a question" in (assistant_masks.wrong_marks(rows, tokenizer) or "")
+    tokenizer.chat_template = own.replace("'assistant' %}{% generation", "'model' %}{% generation")
+    assert "marks nothing" in (assistant_masks.wrong_marks(rows, tokenizer) or "")
+    tokenizer.chat_template = PLAIN
+    assert assistant_masks.wrong_marks(rows, tokenizer) is None
+
+
 def test_prompts_and_answers_that_part():
     row = {"prompt": "two and two", "completion": " is four"}
     assert not prompts._boundary_moves(row, Words())

@@ -135,6 +135,11 @@ def raw_text(spec: Spec) -> bool:
     return any(one.documents for one in spec.sources) or spec.written("data.documents") or spec.written("data.long")
 
 
+def plain_texts(spec: Spec) -> bool:
+    """True if a source is a local file or folder of plain text."""
+    return any(one.shape == "text" and one.path for one in spec.sources)
+
+
 def token_rows(spec: Spec) -> bool:
     """True if a source has tokenized rows, or has a column of token ids in addition to other columns."""
     return any(one.shape == "tokens" or "input_ids" in (one.found or ()) for one in spec.sources)

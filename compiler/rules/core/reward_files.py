@@ -46,6 +46,17 @@ def signature(code: bytes, name: str) -> tuple[list[str], set[str], bool] | None
     return [*named, *(one.arg for one in given.kwonlyargs)], needs, given.kwarg is not None
 
 
+def optional(code: bytes, name: str) -> set[str]:
+    """The names of a function's parameters whose default is None or an empty text or list."""
+    found = _function(code, name)
+    if found is None:
+        return set()
+    given = found.args
+    pairs = [*zip(given.args[len(given.args) - len(given.defaults) :], given.defaults, strict=True)]
+    pairs += [(one, default) for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default]
+    return {one.arg for one, default in pairs if ast.unparse(default) in ("None", "''", "[]", "()")}
+
+
 def may_log(code: bytes) -> bool:
     """Whether a function of the file may log metrics: the file contains trl's name `log_metric`, or some call passes on
     `**kwargs`, which may contain it.

@@ -214,7 +214,8 @@ def not_answered(spec: Spec) -> Iterator[Finding]:
 @rule("XP185", "answer-joined-to-its-prompt", "warning")
 def joined(spec: Spec) -> Iterator[Finding]:
     """Of plain text, a prompt should end with a space or a line break, or its answer begin with one: `Answer:` and
-    ` Paris`. At least 90 % of the rows, and eight different ones, must lack it. A chat model gets the warning XP186 instead.
+    ` Paris`. At least 90 % of the rows, and eight different ones, must lack it. A chat model gets the warning
+    XP186 instead.
 
     Why it is bad: the two texts are joined as they are, `Answer:Paris`. In use, the model is asked with another
     spelling than the one that it was trained on, and its first token is another one.

@@ -4,7 +4,7 @@ twice (XP540 to XP542, XP610).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xpc.compiler.data.row_counts import available, mixture_rows
 from xpc.compiler.rules.core.conditions import mixture
@@ -119,10 +119,16 @@ def shares_of_split_texts(spec: Spec) -> Iterator[Finding]:
         )
 
 
+OFTEN = 50
+"""From so many uses of a row in an epoch on, its source is too small for its share. Muennighoff et al. 2023
+(arXiv:2305.16264) measured no further gain from about 40 on.
+"""
+
+
 @rule("XP541", "rows-of-a-mixture", "note")
 def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
     """This note states how many rows of each source one epoch uses. xpc computes these numbers from the shares of the
-    mixture.
+    mixture. It is a warning if an epoch uses the rows of a source at least fifty times.
 
     Why it is bad: `exhausted = stop` leaves rows of the larger sources unused, and `exhausted = repeat` trains several
     times on each row of the smaller ones.
@@ -152,7 +158,14 @@ def rows_of_a_mixture(spec: Spec) -> Iterator[Finding]:
         "`exhausted = stop` would end with the first source that has no more rows"
         if repeat
         else "`exhausted = repeat` would use every row, and repeat those of the smaller sources",
+        severity="warning" if _most_repeated(spec.data, used, held) >= OFTEN else None,
     )
+
+
+def _most_repeated(sources: Sequence[DataSource], used: Sequence[int], held: Sequence[int]) -> float:
+    """How often an epoch uses each row of the source whose rows return most often."""
+    rows_left = [(available(source) or 0) - out for source, out in zip(sources, held, strict=True)]
+    return max((count / left for count, left in zip(used, rows_left, strict=True) if left > 0), default=0)
 
 
 def _rows(source: DataSource, used: int, held: int) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from xpc.compiler.data import rows
+from xpc.compiler.data.file_counts import CONSTANT
 from xpc.compiler.data.shapes import SHAPES
 from xpc.compiler.rules.core.conditions import written
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -18,6 +19,9 @@ COLUMN = re.compile(r"\{\{-?\s*([A-Za-z_][A-Za-z0-9_]*)")
 """A pattern for the name of a column in a template, at the beginning of an expression: it finds `question` in `{{
 question | trim }}`.
 """
+
+SEVERAL = 8
+"""In a file with fewer rows, equal columns may be chance."""
 
 
 def _no_prompt(source: DataSource) -> str | None:
@@ -84,9 +88,11 @@ def template_without_prompt(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP771", "prompt-template-of-no-column")
 def template_of_no_column(spec: Spec) -> Iterator[Finding]:
-    """A prompt template must use at least one column of the row: `{{ question }}`.
+    """A prompt template must use at least one column of the row: `{{ question }}`. It should use a column that differs
+    from row to row, and not the column of the answers.
 
-    Why it is bad: a template that uses no column of the row gives every row the same prompt.
+    Why it is bad: a template that uses no column of the row, or only columns that are the same in all rows, gives every
+    row the same prompt. If the prompt contains the answer, the model learns to copy.
 
     Without this rule: the run silently trains on the literal text of a template with `{question}` instead of `{{
     question }}`.
@@ -100,6 +106,26 @@ def template_of_no_column(spec: Spec) -> Iterator[Finding]:
             "the template uses no column of the row",
             "write a column in two braces, such as `{{ question }}`",
         )
+        return
+    used = COLUMN.findall(template) if isinstance(template, str) else []
+    for source in spec.files if used else ():
+        found, names = rows.survey(source), rows.columns(source)
+        if found is None or _no_prompt(source) is not None:
+            continue
+        there = [name for name in used if name in found.columns]
+        answer = next((name for name in there if name in names[1:]), None)
+        same = bool(there) and found.rows >= SEVERAL and all(CONSTANT + name in found.tallies for name in there)
+        if answer is not None or same:
+            yield Finding(
+                spec.location("data.prompt_template", "contains the answer" if answer else "the same for every row"),
+                f"the prompts contain the column `{answer}`, which is learned as the answer"
+                if answer
+                else f"the prompts are the same in all rows of `{source.name[:80]}`, as is `{there[0]}`",
+                "use a column with the question, such as `{{ question }}`",
+                (source.label,),
+                severity="warning",
+            )
+            return
 
 
 @rule("XP772", "prompt-template-column-not-there")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from posixpath import normpath
 
-from xpc.compiler.data.shapes import KEPT, in_words
+from xpc.compiler.data.shapes import in_words
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.language.setting import Path
 from xpc.compiler.rules.core.rule import Finding, rule
@@ -16,14 +16,6 @@ from xpc.grammar.diagnostic import Label
 from xpc.grammar.record import evolve
 
 CONVERSATIONS = ("messages", "conversations")
-PROMPTS = ("prompt", "question", "query", "instruction", "problem")
-SWAPPED = (
-    (PROMPTS, ("completion", "answer", "response", "output", "reply", "solution", "chosen", "rejected")),
-    (("chosen",), ("rejected",)),
-)
-"""Pairs of groups of usual column names: prompts and their answers, chosen and rejected answers. By these names, the
-rule `columns_swapped` finds columns in the wrong order.
-"""
 SPLITS = ("train", "test", "validation", "valid", "val", "dev", "eval", "train_sft", "test_sft")
 """The usual names of splits. If one of them is written as a configuration, it was probably meant as a split."""
 FEW_SHARED = 0.01
@@ -191,44 +183,6 @@ def _keeps_order(stack: Stack) -> bool:
     return "train_sampling_strategy" in stack.fields()
 
 
-@rule("XP545", "columns-swapped", "warning")
-def columns_swapped(spec: Spec) -> Iterator[Finding]:
-    """`columns` lists the dataset's names in the order of the format: the prompt, then the answer; the chosen answer,
-    then the rejected one. If the names suggest the opposite order, such as `columns = [answer, question]`, they are
-    probably swapped. `prompt`, the column with the prompt, should not be a column of answers, such as `solution`.
-
-    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. A prompt that is
-    the solution contains what is rewarded.
-
-    Without this rule: nothing is reported, and the loss falls as in any run.
-
-    Source: the runtime's `prompts.py` maps names by their order; confirmed by running it.
-    """
-    prompt = spec.get("data.prompt")
-    if isinstance(prompt, str) and prompt.lower() in SWAPPED[0][1]:
-        yield Finding(
-            spec.location("data.prompt", "usually the answer"),
-            f"the prompts are read from the column `{prompt}`",
-            "write `prompt = problem`, or the name of the column with the question",
-        )
-    for source in spec.sources:
-        given = [name for name in source.columns or () if source.only and name not in KEPT]
-        for earlier, later in SWAPPED:
-            first = next((i for i, name in enumerate(given) if name.lower() in later), None)
-            last = next((i for i, name in enumerate(given) if name.lower() in earlier), None)
-            if first is None or last is None or first > last or source.shape == "prompt":
-                continue
-            swapped = list(given)
-            swapped[first], swapped[last] = swapped[last], swapped[first]
-            yield Finding(
-                source.label,
-                f"`columns` of `{source.name[:80]}` uses `{given[first]}` as the "
-                f"{'prompt' if earlier is PROMPTS else 'chosen answer'}",
-                f"write `columns = [{', '.join(swapped)}]`, in the order of the format",
-            )
-            break
-
-
 @rule("XP509", "rows-always-shuffled")
 def always_shuffled(spec: Spec) -> Iterator[Finding]:
     """`shuffle = false` needs a sampler that keeps the order of the rows. On trl-0.18 only kto has one, and grpo has
@@ -282,8 +236,8 @@ def two_evaluation_sets(spec: Spec) -> Iterator[Finding]:
 @rule("XP552", "evaluation-on-training-rows", "warning")
 def evaluation_on_training_rows(spec: Spec) -> Iterator[Finding]:
     """Evaluation rows should not be trained on. xpc finds a file that is used for both, a copy of such a file, and rows
-    that a local evaluation file shares with a local training file, in any order. If less than 1 % of the rows are
-    shared, the finding is a note.
+    that a local evaluation file shares with a local training file, also in another order, with other white space or in
+    another format. If less than 1 % of the evaluation rows are shared, the finding is a note.
 
     Why it is bad: the evaluation measures how well rows are remembered.
 
@@ -335,7 +289,7 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
 
     own = None if _partial(source) else rows.survey(source)
     for other in spec.data if own is not None else ():
-        trained = None if _partial(other) or other.shape != source.shape else rows.survey(other)
+        trained = None if _partial(other) or not _comparable(source, other) else rows.survey(other)
         share = 0.0 if own is None or trained is None else own.shared(trained)
         if own is not None and trained is not None and share:
             exact = max(len(own.sketch), len(trained.sketch)) < SKETCH
@@ -348,6 +302,14 @@ def _shared_rows(spec: Spec, label: Label, source: DataSource) -> Iterator[Findi
                 severity="note" if share < FEW_SHARED else None,
             )
             return
+
+
+def _comparable(source: DataSource, other: DataSource) -> bool:
+    """Whether the digests of two files' rows can be equal: of conversations, and of prompts with their answers, the
+    texts are digested.
+    """
+    texts = ("messages", "conversations", "prompt_completion")
+    return source.shape == other.shape or (source.shape in texts and other.shape in texts)
 
 
 def _partial(source: DataSource) -> bool:

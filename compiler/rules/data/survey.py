@@ -189,7 +189,7 @@ def empty_prompt(spec: Spec) -> Iterator[Finding]:
 def repeated_rows(spec: Spec) -> Iterator[Finding]:
     """Rows should not repeat the prompt and the answer of an earlier row. `data { unique }` drops rows that are equal
     in every kept column; this check counts rows that are equal in prompt and answer only. The note becomes a warning if
-    the spec has a holdout.
+    the spec has a holdout; rows with the prompt of an earlier row and another answer are then warned about, too.
 
     Why it is bad: a repeated row is trained on once more in each epoch. If one copy is held out, the evaluation
     measures what was trained on.
@@ -198,6 +198,16 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 
     Source: the rows of the file are compared; confirmed by running it (`tests/proof/violations/data.py`).
     """
+    held = spec.get("data.holdout") is not None
+    for source, found in _shaped(spec):
+        again = found.tallies.get("prompt_again") if held and source in spec.data else None
+        if again is not None and again.count - found.count("repeated") > FEW_DAMAGED * found.rows:
+            yield Finding(
+                source.label,
+                _in_words(again, found, source, "has", "have", "the prompt of an earlier row, which may be held out"),
+                "put all rows of some prompts into a file of their own, and write `eval(data=FILE)` for `holdout`",
+                severity="warning",
+            )
     if spec.flag("data.unique"):
         return
     for source, found in _shaped(spec):

@@ -1,4 +1,4 @@
-"""Rules about tokenized rows, which contain token ids instead of text (XP150 to XP154)."""
+"""Rules about tokenized rows, which contain token ids instead of text (XP150 to XP154, XP157)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from xpc.compiler.data import rows
 from xpc.compiler.rules.core.conditions import token_rows
 from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.rules.data.structure import have
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 from xpc.compiler.stacks import able
@@ -157,3 +158,43 @@ def ids_not_read(spec: Spec) -> Iterator[Finding]:
                 f"`{source.name[:80]}` has token ids that are not read: its rows of {source.shape} are tokenized again",
                 "write `data(format=tokens)` to train on the ids, or leave the column out of the data",
             )
+
+
+MARKS = {
+    "learned_padding": (
+        "four equal tokens at their end, which are learned and are probably padding",
+        "set `attention_mask` to 0 for padding, or leave it out of the rows",
+    ),
+    "dropped_tokens": (
+        "an `attention_mask` of 0 for tokens that differ, and so are no padding: they are dropped",
+        "write -100 into `labels`, or 0 into `completion_mask`, for tokens that are not learned",
+    ),
+    "unlearned_end": (
+        "a beginning that is learned and an end that is not",
+        "write 1 into masks, and the token into `labels`, where a token is learned",
+    ),
+    "various_ends": (
+        "no common end token: less than a tenth of the rows end with the same token",
+        "add the end token to the ids (and labels), or write the rows as texts, which get one",
+    ),
+}
+"""What is probably wrong in tokenized rows (`data/export_marks.py`, `data/file_counts.py`), and what to write."""
+
+
+@rule("XP157", "tokens-learned-otherwise", "warning")
+def learned_otherwise(spec: Spec) -> Iterator[Finding]:
+    """Tokenized rows should end with an end token that is learned, and padding should not be learned. `attention_mask`
+    should be 0 for padding only. At least half of the rows must be otherwise. Rows that all have the same length, such
+    as parts of long texts, need no end token.
+
+    Why it is bad: the model never learns to stop, learns to write padding, or never sees the prompts.
+
+    Without this rule: nothing is reported, except by `xpc preview` for the end token (XP592).
+
+    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py` add no end token to `input_ids`; confirmed by running it.
+    """
+    for source, found in _tokens(spec):
+        for kind, (words, help) in MARKS.items():
+            one = found.tallies.get(kind)
+            if one is not None and 2 * one.count >= found.rows:
+                yield Finding(source.label, f"{have(one, found, source)} {words}", help)

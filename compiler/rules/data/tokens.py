@@ -1,10 +1,11 @@
-"""Rules about whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP513,
-XP557 to XP560, XP567) or the number of its embeddings (XP176).
+"""Rules about whether chat templates, system prompts and special tokens fit the data and the model's vocabulary (XP196,
+XP513, XP557 to XP560, XP567) or the number of its embeddings (XP176).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
@@ -39,8 +40,9 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     """
     from xpc.compiler.registry import chat_templates as templates
 
-    eos = spec.model.eos or templates.base_end(spec.model.name)
-    if eos is None or spec.get("model.eos") is not None or spec.method.shapes[0] == "prompt" or spec.method.scores:
+    stated = spec.get("model.eos")
+    eos = stated if isinstance(stated, str) else spec.model.eos or templates.base_end(spec.model.name)
+    if eos is None or spec.method.shapes[0] == "prompt" or spec.method.scores:
         return
     text = spec.chat_template
     if text is None and spec.model.chat and spec.model.path is None:
@@ -50,10 +52,8 @@ def end_token(spec: Spec) -> Iterator[Finding]:
         return
     if rows.all_texts(spec.data):
         return
-    if spec.model.eos is None and not any(map(_talks, spec.files)):
+    if (stated is not None or spec.model.eos is None) and not any(map(_talks, spec.files)):
         return
-    import re
-
     ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
     # `<|end_header_id|>` ends the name of a role, and not a turn
     token = next(
@@ -61,6 +61,15 @@ def end_token(spec: Spec) -> Iterator[Finding]:
     )
     location = spec.location("model.chat_template")
     more = f'eos = "{token}"'
+    if stated is not None:
+        yield Finding(
+            spec.location("model.eos", "in no row"),
+            f"the chat template never writes `{eos[:40]}`, the end token that the spec states",
+            f'write `eos = "{token}"`, if turns end with it' if token else "name the token that ends a turn",
+            (location if spec.written("model.chat_template") else spec.model.label,),
+            replace=more if token else None,
+        )
+        return
     yield Finding(
         location if spec.written("model.chat_template") else spec.model.label,
         f"the chat template never writes `{eos[:40]}`, the end token of {spec.model.name}",
@@ -96,6 +105,31 @@ def system_never_used(spec: Spec) -> Iterator[Finding]:
             "there is a system prompt, but no row is a conversation",
             "leave `system` out",
             (spec.data[0].label,),
+        )
+
+
+OPEN = re.compile(r"(?<![\\^_}\w])\{\{?\s*[A-Za-z_]\w{2,}\s*\}")
+"""Matches a placeholder such as `{persona}` or `{{ date }}`, but not the arguments of LaTeX commands."""
+
+
+@rule("XP196", "placeholder-in-the-system-prompt", "warning")
+def placeholder(spec: Spec) -> Iterator[Finding]:
+    """The system prompt of the spec should have no placeholders, such as `{persona}` or `{{ date }}`, because nothing
+    fills them.
+
+    Why it is bad: each row gets the same system prompt, with the placeholder as it is written.
+
+    Without this rule: nothing is reported.
+
+    Source: the runtime's `message_fields.py` uses the text as it is; confirmed by running it.
+    """
+    text = spec.get("data.system")
+    found = OPEN.search(text) if isinstance(text, str) else None
+    if found is not None:
+        yield Finding(
+            spec.location("data.system", found[0]),
+            f"the system prompt contains the placeholder `{found[0][:40]}`, which nothing fills",
+            "write the value into the text, or name a column with each row's system prompt: `system_column`",
         )
 
 
@@ -219,8 +253,6 @@ def template_argument(spec: Spec) -> Iterator[Finding]:
     """
     if spec.template is None or not spec.template.arguments:
         return
-    import re
-
     from xpc.compiler.registry.chat_templates import argument_lines
     from xpc.compiler.rules.core.template_blocks import code_of
 

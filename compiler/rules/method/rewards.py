@@ -1,4 +1,4 @@
-"""Rules about the rewards of grpo and rloo (XP612, XP662, XP663, XP674, XP689, XP696)."""
+"""Rules about the rewards of grpo and rloo (XP198, XP612, XP662, XP663, XP674, XP689, XP696)."""
 
 from __future__ import annotations
 
@@ -124,6 +124,50 @@ def uncallable(spec: Spec) -> Iterator[Finding]:
                     evolve(location, text=f"`{reward.function}` has no parameter for {', '.join(extra[:3])}"),
                     f"the reward `{reward.function}` is called with `{extra[0]}`, which it does not accept",
                     f"begin the function with `def {reward.function}({arguments}):`",
+                )
+                break
+
+
+ANSWERS = (
+    "answer", "answers", "solution", "solutions", "ground_truth", "target", "targets", "label", "labels", "reference",
+    "references", "gold", "expected", "test_cases", "tests",
+)  # fmt: skip
+"""Usual names of columns with which a reward compares the completions."""
+
+
+@rule("XP198", "reward-without-its-column", "warning")
+def without_its_column(spec: Spec) -> Iterator[Finding]:
+    """A parameter of a reward function that has the name of a usual column, such as `answer`, and the default None, is
+    probably a column of the rows. Some source must have this column.
+
+    Why it is bad: the parameter is None for each row, so the reward is the same for right and wrong completions.
+
+    Without this rule: nothing is reported.
+
+    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`) pass only the columns that exist; confirmed
+    by running it.
+    """
+    given = spec.stack.facts.reward_given
+    if any(one.found is None for one in spec.data):
+        return
+    for reward in spec.weighted("method.rewards") if any(one.path for one in spec.data) else ():
+        if reward.file is None:
+            continue
+        from xpc.compiler.rules.core.reward_files import optional
+
+        names = optional(spec.bundled.get(reward.file, b""), reward.function or "") - {
+            name for name, _ in reward.arguments
+        }
+        for source in spec.data:
+            _, *rest = source.columns or ("prompt",)
+            columns = rest if source.only else source.found or ()
+            lacks = sorted(one for one in names if one in ANSWERS and one not in (*given, *columns))
+            if lacks:
+                yield Finding(
+                    evolve(spec.location("method.rewards"), text=f"`{lacks[0]}` is always None"),
+                    f"the reward `{reward.function}` reads `{lacks[0]}`, and the rows have no such column",
+                    "rename the parameter or the column: " + ", ".join(f"`{one}`" for one in (source.found or ())[:8]),
+                    (source.label,),
                 )
                 break
 

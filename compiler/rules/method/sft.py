@@ -160,7 +160,7 @@ def no_assistant(spec: Spec) -> Iterator[Finding]:
 @rule("XP603", "prompt-fills-the-sequence", "warning")
 def prompt_fills(spec: Spec) -> Iterator[Finding]:
     """A prompt must be shorter than `seq`. Every word is at least one token, so a prompt of `seq` words leaves no room
-    for an answer. All rows of a local file are checked.
+    for an answer. All rows of a local file are checked, and the system prompt of the spec (`data.system`).
 
     Why it is bad: if the prompt fills the sequence, no token of the completion is left to learn.
 
@@ -169,12 +169,20 @@ def prompt_fills(spec: Spec) -> Iterator[Finding]:
 
     Source: trl 1.16 and 0.18 `sft_trainer.py`; confirmed by running it.
     """
+    seq, system = spec.integer("batch.seq"), spec.get("data.system")
+    words = len(system.split()) if isinstance(system, str) else 0
+    if words >= seq and not spec.flag("batch.packing"):
+        yield Finding(
+            spec.location("data.system", f"{words:,} words, each at least one token"),
+            "the system prompt is longer than `seq`, so every row is cut before its question",
+            f"write `seq = {_next_power(2 * words)}`, or a shorter system prompt",
+            (spec.label("batch.seq", f"{seq:,} tokens"),),
+        )
     masked = spec.get("method.completion_only") is not False
     if not masked or spec.flag("batch.packing"):
         return
     from xpc.compiler.data import rows
 
-    seq = spec.integer("batch.seq")
     for source in spec.files:
         found = rows.survey(source)
         if source.shape != "prompt_completion" or found is None:

@@ -1,11 +1,16 @@
 """Check that the chat template marks the assistant's tokens, for a run that is trained only on them."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...core.feature import Bundle, Feature
 
 UNMARKED = "the chat template has no {% generation %} marks, which assistant_only needs, and trl does not know it; "
+
+MARK = "write {% generation %} and {% endgeneration %} around the assistant's content alone"
+LONG = 8
+"""Shorter contents may be in another turn by chance."""
 
 
 class AssistantMasks(Feature):
@@ -14,6 +19,11 @@ class AssistantMasks(Feature):
     def before_rows(self, bundle: Bundle, tokenizer: Any) -> list[str]:
         """Check that the chat template marks the assistant's tokens."""
         return missing(tokenizer) if tokenizer is not None and tokenizer.chat_template else []
+
+    def check_first_row(self, bundle: Bundle, name: str, row: Mapping[str, Any], tokenizer: Any) -> list[str]:
+        """Check that the template marks the answers of a row, and not its questions."""
+        why = wrong_marks(bundle.row_format().conversations(dict(row)), tokenizer)
+        return [] if why is None else [f"{name}: {why}"]
 
 
 def missing(tokenizer: Any) -> list[str]:
@@ -30,3 +40,27 @@ def missing(tokenizer: Any) -> list[str]:
     except (ImportError, ValueError):
         return [UNMARKED + "name one in model"]
     return []
+
+
+def wrong_marks(conversations: Sequence[Sequence[Mapping[str, Any]]], tokenizer: Any) -> str | None:
+    """Describe how the loss of the conversations is not as `assistant_only` says: a question is within the template's
+    {% generation %} marks, or nothing is. None if the marks are right, or if the template has none, because trl adds
+    them. Only questions of at least `LONG` characters are compared, if no answer repeats them.
+    """
+    template = tokenizer.chat_template
+    if "generation" not in str(template) or missing(tokenizer) or not conversations:
+        return None
+    for turns in conversations:
+        try:
+            made = tokenizer.apply_chat_template(list(turns), return_dict=True, return_assistant_tokens_mask=True)
+        except Exception:  # a template may raise anything, which the check of the first rows reports
+            return None
+        masks = made.get("assistant_masks") or ()
+        learned = tokenizer.decode([one for one, mask in zip(made["input_ids"], masks, strict=False) if mask])
+        spoken = " ".join(str(turn) for turn in turns if turn["role"] == "assistant")
+        questions = [str(turn.get("content") or "").strip() for turn in turns if turn["role"] == "user"]
+        for text in (one for one in questions if len(one) >= LONG and one in learned and one not in spoken):
+            return f"the chat template marks a question as an answer to be learned ({text[:40]!r}); {MARK}"
+        if spoken and not learned:
+            return f"the chat template marks nothing of the assistant's turns, so nothing is learned; {MARK}"
+    return None

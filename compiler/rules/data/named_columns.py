@@ -1,0 +1,99 @@
+"""The rule about names of columns that do not fit their place in `columns` or in `data.prompt` (XP545)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data.shapes import KEPT
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+from xpc.compiler.spec.resources import DataSource
+
+PROMPTS = ("prompt", "question", "query", "instruction", "problem", "source", "input")
+SWAPPED = (
+    (
+        PROMPTS,
+        ("completion", "answer", "response", "output", "reply", "solution", "target", "chosen", "rejected"),
+    ),
+    (("chosen",), ("rejected",)),
+)
+"""Pairs of groups of usual column names: prompts and their answers, chosen and rejected answers. By these names, the
+rule `columns_swapped` finds columns in the wrong order.
+"""
+WORSE = ("rejected", "rejected_response", "rejected_answer", "negative", "bad", "bad_answer", "wrong_answer", "worse")
+"""Usual names of columns with the worse answer of a pair."""
+NUMBERS = ("id", "_id", "uid", "uuid", "guid", "idx", "index", "row_id", "prompt_id", "question_id", "qid")
+"""Usual names of columns that number the rows."""
+
+
+@rule("XP545", "columns-swapped", "warning")
+def columns_swapped(spec: Spec) -> Iterator[Finding]:
+    """`columns` lists the dataset's names in the order of the format: the prompt, then the answer; the chosen answer,
+    then the rejected one. If the names suggest the opposite order, such as `columns = [answer, question]`, they are
+    probably swapped. `prompt`, the column with the prompt, should not be a column of answers, such as `solution`, and
+    none of the columns should number the rows, such as `id`. With sft, the answers should not be the `rejected` ones of
+    pairs. A column that is named twice is an error.
+
+    Why it is bad: the model would learn the question from the answer, or to prefer the worse answer. A prompt that is
+    the solution contains what is rewarded.
+
+    Without this rule: nothing is reported, and the loss falls as in any run.
+
+    Source: the runtime's `prompts.py` maps names by their order; confirmed by running it.
+    """
+    prompt = spec.get("data.prompt")
+    if isinstance(prompt, str) and prompt.lower() in SWAPPED[0][1]:
+        yield Finding(
+            spec.location("data.prompt", "usually the answer"),
+            f"the prompts are read from the column `{prompt}`",
+            "write `prompt = problem`, or the name of the column with the question",
+        )
+    for source in spec.sources:
+        given = [name for name in source.columns or () if source.only and name not in KEPT]
+        found = _misplaced(spec, source, given) or _swapped(source, given)
+        if found is not None:
+            yield found
+
+
+def _misplaced(spec: Spec, source: DataSource, given: list[str]) -> Finding | None:
+    """A finding about a column that is named twice, that numbers the rows, or that has worse answers."""
+    name = f"`{source.name[:80]}`"
+    twice = next((one for one in given if given.count(one) > 1), None)
+    if twice is not None:
+        return Finding(
+            source.label,
+            f"`columns` of {name} names `{twice}` twice",
+            "name a column for each part of the format: the prompt, then the answer",
+            severity="error",
+        )
+    number = next((one for one in given if one.lower() in NUMBERS), None)
+    if number is not None and source.shape != "tokens":
+        return Finding(
+            source.label,
+            f"`columns` of {name} uses `{number}`, which usually numbers the rows, as a text",
+            "name the column with the text, such as `question`",
+        )
+    if spec.text("method") == "sft" and given and given[-1].lower() in WORSE:
+        return Finding(
+            source.label,
+            f"`columns` of {name} uses `{given[-1]}`, usually the worse answer of a pair, as the answer",
+            "name the column with the better answer, such as `chosen`, or write `method dpo`, which compares the two",
+        )
+    return None
+
+
+def _swapped(source: DataSource, given: list[str]) -> Finding | None:
+    for earlier, later in SWAPPED:
+        first = next((i for i, name in enumerate(given) if name.lower() in later), None)
+        last = next((i for i, name in enumerate(given) if name.lower() in earlier), None)
+        if first is None or last is None or first > last or source.shape == "prompt":
+            continue
+        swapped = list(given)
+        swapped[first], swapped[last] = swapped[last], swapped[first]
+        return Finding(
+            source.label,
+            f"`columns` of `{source.name[:80]}` uses `{given[first]}` as the "
+            f"{'prompt' if earlier is PROMPTS else 'chosen answer'}",
+            f"write `columns = [{', '.join(swapped)}]`, in the order of the format",
+        )
+    return None

@@ -1,0 +1,80 @@
+"""Rules about local files of plain text: lines that are no documents, and texts that are cut away (XP188, XP197)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xpc.compiler.data import rows
+from xpc.compiler.rules.core.conditions import plain_texts
+from xpc.compiler.rules.core.rule import Finding, rule
+from xpc.compiler.spec import Spec
+
+WHEN = plain_texts
+
+LETTERS = 6
+"""Characters of a token, at most, in the mean of a text. English has about 4.5, code 3 and Chinese less than 2."""
+SEVERAL = 8
+
+
+@rule("XP188", "lines-that-are-no-documents", "warning")
+def no_documents(spec: Spec) -> Iterator[Finding]:
+    """The lines of a .txt file that is read line by line should be documents. If every line is a JSON object, the file
+    has rows of JSON. If half of the lines have 50 to 100 characters and go on in the next line, which begins with a
+    lowercase letter, the lines are parts of paragraphs.
+
+    Why it is bad: the model learns to write JSON, or to stop after each line of a paragraph.
+
+    Without this rule: nothing is reported.
+
+    Source: datasets 5.2 and 5.0 `packaged_modules/text`, which read a line as a row; confirmed by running it.
+    """
+    for source in spec.files:
+        found = rows.survey(source) if source.shape == "text" and source.documents == "line" else None
+        if found is None or found.wrong is not None or found.rows < SEVERAL:
+            continue
+        name = f"`{source.name[:80]}`"
+        if found.count("objects"):
+            yield Finding(
+                source.label,
+                f"all {found.rows:,} lines of {name} are JSON objects, which are learned as text",
+                "rename the file, such as `rows.jsonl`, so that its columns are read",
+            )
+        elif 2 * found.count("wrapped") >= found.rows:
+            yield Finding(
+                source.label,
+                f"{found.count('wrapped'):,} of the {found.rows:,} lines of {name} go on in the next line",
+                "write `data(documents=paragraph)`, or join the lines of a paragraph",
+            )
+
+
+@rule("XP197", "text-cut-away", "warning")
+def cut_away(spec: Spec) -> Iterator[Finding]:
+    """At least half of the text of a local file should be within `seq`. A text is cut at `seq`, unless `long = chunk`
+    splits it, `max_tokens` drops it, or the rows are packed in another way. xpc check counts characters, six for a
+    token, so the share that is lost is at least the stated one. `data(long=cut)` states that this is intended.
+
+    Why it is bad: most of the text is never trained on.
+
+    Without this rule: only the run prints how many tokens are cut.
+
+    Source: trl 1.16, 0.24 and 0.18 `sft_trainer.py` (`truncate_dataset`); confirmed by running it.
+    """
+    seq = spec.get("batch.seq")
+    if spec.text("method") != "sft" or not isinstance(seq, int) or spec.written("data.long"):
+        return
+    if spec.get("data.long") == "chunk" or spec.get("data.max_tokens") is not None or spec.flag("batch.packing"):
+        return
+    for source in spec.data:
+        for part in source.of_split(source.split):
+            found = rows.survey(part) if part.shape == "text" else None
+            long = {} if found is None else found.characters
+            total = sum(length * count for length, count in long.items())
+            lost = sum(max(0, length - LETTERS * seq) * count for length, count in long.items())
+            if found is not None and 2 * lost > total:
+                yield Finding(
+                    source.label,
+                    f"at least {lost / total:.0%} of the text of `{part.name[:80]}` is cut away at seq = {seq:,}",
+                    "write `data(long=chunk)`, which splits long texts, or a longer `seq`; `data(long=cut)` keeps this",
+                    (spec.label("batch.seq", f"{seq:,} tokens"),),
+                )
+                break
