@@ -17,8 +17,6 @@ TOKEN = re.compile(
     r"|assistant|system|end|eom_id|start_of_role|end_of_role)\|>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>"
 )
 """Matches control tokens of published chat templates."""
-HINTS = ("<|", "INST]", "_of_turn>", "SYS>>")
-"""A text without any of these has no control token. They are found faster than a pattern."""
 SPEAKERS = ("assistant:", "human:", "user:", "chatgpt:", "gpt:", "bot:", "### assistant", "### response:", "### human")
 """Beginnings of an answer that name a speaker, in lowercase."""
 MISSING = ("nan", "NaN", "NAN", "<NA>", "NaT", "[object Object]")
@@ -61,7 +59,10 @@ def export_marks(
     found: set[str] = set()
     thinks = shape in WITH_PROMPT and isinstance(values[0], str) and values[0].rstrip().endswith("<think>")
     for role, text in _spoken(values, shape):
-        if any(hint in text for hint in HINTS) and (token := TOKEN.search(text)):
+        # most texts have none of these, and the pattern is slow
+        if ("<|" in text or "INST]" in text or "_of_turn>" in text or "SYS>>" in text) and (
+            token := TOKEN.search(text)
+        ):
             found.add(CONTROL + token[0])
         if "{" in text and any(name in row for name in PLACE.findall(text)):
             found.add("placeholder")
@@ -81,8 +82,8 @@ def export_marks(
         found.add("joined")
     given = row.get("chat_template_kwargs")
     for name, value in given.items() if isinstance(given, dict) else ():
-        text = isinstance(value, str) and value.strip().lower() in SWITCHES
-        found.add((SWITCH if text else ARGUMENT) + str(name)[:40])
+        is_text = isinstance(value, str) and value.strip().lower() in SWITCHES
+        found.add((SWITCH if is_text else ARGUMENT) + str(name)[:40])
     return found
 
 
@@ -163,7 +164,8 @@ def _tool_names(tools: object) -> set[str]:
         read = json.loads(tools) if isinstance(tools, str) else tools
     except ValueError:
         return set()
-    described = [one.get("function", one) if isinstance(one, dict) else None for one in read or ()]
+    tools = read if isinstance(read, list) else []
+    described = [one.get("function", one) if isinstance(one, dict) else None for one in tools]
     names = [one.get("name") if isinstance(one, dict) else None for one in described]
     return {str(one) for one in names} if all(isinstance(one, str) for one in names) else set()
 

@@ -27,8 +27,8 @@ PLACES = ("<image>", "<video>", "<audio>")
 """Texts that mark the place of an image, a video or a sound in a turn (LLaVA's and LLaMA-Factory's rows)."""
 SPOKEN = ("user", "assistant")
 """Roles that a digest leaves out: those of a prompt and its answer, which other formats do not name."""
-LONG = 512
-"""Of a longer row, only this many characters are digested to compare it with the rows of other files."""
+END = 256
+"""Characters at each end of a row that are digested to compare it with the rows of other files."""
 MANY = 256
 """Maximum number of columns, roles or properties that a survey lists. A file with more is not training data."""
 
@@ -140,20 +140,24 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
 
 def _digest(same: object) -> int:
     """A digest of a row's texts that is the same in every process, without the roles and however the words are divided
-    by white space. Of a long row, the two ends are digested.
+    by white space. Of a long row, the two ends and the number of letters are digested.
     """
-    text = " ".join(_texts(same))
-    ends = (text[: 2 * LONG], text[-2 * LONG :]) if len(text) > 2 * LONG else (text, text)
-    begin, end = (" ".join(one.split()).lower() for one in ends)
-    text = begin if len(begin) <= LONG and len(text) <= 2 * LONG else f"{begin[: LONG // 2]}\n{end[-LONG // 2 :]}"
+    text = same if isinstance(same, str) else " ".join(_texts(same))
+    letters = len(text) - text.count(" ") - text.count("\n") - text.count("\t") - text.count("\r")
+    begin = " ".join(text[:END].split()).lower()[: END // 2]
+    end = " ".join(text[-END:].split()).lower()[-END // 2 :]
+    text = f"{letters}\n{begin}\n{end}"
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
 
 def _texts(same: object) -> Iterator[str]:
     for one in same if isinstance(same, tuple | list) else (same,):
-        if isinstance(one, tuple | list):
+        if isinstance(one, str):
+            if one not in SPOKEN:
+                yield one
+        elif isinstance(one, tuple | list):
             yield from _texts(one)
-        elif one not in SPOKEN:
+        else:
             yield str(one)
 
 
