@@ -153,16 +153,16 @@ def without_its_column(spec: Spec) -> Iterator[Finding]:
     for reward in spec.weighted("method.rewards") if any(one.path for one in spec.data) else ():
         if reward.file is None:
             continue
-        from xpc.compiler.rules.core.reward_files import optional
+        from xpc.compiler.rules.core.reward_files import optional, signature
 
-        names = optional(spec.bundled.get(reward.file, b""), reward.function or "") - {
-            name for name, _ in reward.arguments
-        }
+        code, name = spec.bundled.get(reward.file, b""), reward.function or ""
+        known, stated = signature(code, name), {argument for argument, _ in reward.arguments}
+        takes = {*(() if known is None else known[0])} & {*ANSWERS}
+        lacks = sorted(takes & optional(code, name) - stated - {*given})
         for source in spec.data:
             _, *rest = source.columns or ("prompt",)
-            columns = rest if source.only else source.found or ()
-            lacks = sorted(one for one in names if one in ANSWERS and one not in (*given, *columns))
-            if lacks:
+            # a function may accept several names of one column
+            if lacks and not takes & {*(rest if source.only else source.found or ())}:
                 yield Finding(
                     evolve(spec.location("method.rewards"), text=f"`{lacks[0]}` is always None"),
                     f"the reward `{reward.function}` reads `{lacks[0]}`, and the rows have no such column",
