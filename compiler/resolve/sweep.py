@@ -239,9 +239,10 @@ class _Reader(Reporter):
             # the user wrote a function that draws values, such as `uniform(1e-6, 1e-4)`
             drawn = called is not None and called.name.text not in VALUES
             typed = f"[{', '.join(self.typed(one.span) for one in (called.args if called else (node.value,)))}]"
-            help = "write each value in a list: a sweep has no random values" if drawn else f"write `{typed}`"
+            lacks = "ranges" if ".." in typed else "random values" if drawn else ""  # a range: `1e-5..1e-4`
+            help = f"write each value in a list: a sweep has no {lacks}" if lacks else f"write `{typed}`"
             self.problem("XP880", f"`{node.name.text}` takes a list in a sweep", node.value.span, "",
-                         help, None if drawn else typed)  # fmt: skip
+                         help, None if lacks else typed)  # fmt: skip
             return None
         if not node.value.items:
             from xpc.compiler.suggest.legal import example  # imported late, because only wrong sweeps need it

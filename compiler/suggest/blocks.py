@@ -21,7 +21,7 @@ from xpc.compiler.suggest.joined_values import join_values
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
-from xpc.compiler.suggest.pasted import BODY, as_value, rewrite_options, rewritten
+from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, rewrite_options, rewritten
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -61,7 +61,9 @@ def rewrite_foreign_forms(problems: Sequence[Diagnostic]) -> tuple[list[Diagnost
     """Add what to write instead to findings about another tool's notation. Also returns the settings that other
     tools' blocks stand for.
     """
-    found = [rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)]
+    found = [
+        one if one.message == SHELL else rewrite_first_line(rewrite_number(one)) for one in rewrite_options(problems)
+    ]
     return rewrite_blocks(join_values(rewrite_machines(found)))
 
 

@@ -43,6 +43,13 @@ LENGTHS = {
 }  # fmt: skip
 """Other words for the two units of a run's length, epochs and steps. Only their letters are kept."""
 LENGTH = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z_]*)")
+OF_ATTENTION, OF_MLP = "[q_proj, k_proj, v_proj, o_proj]", "[gate_proj, up_proj, down_proj]"
+BLOCKS = {
+    **dict.fromkeys(("attention", "attn", "self_attn", "self_attention"), OF_ATTENTION),
+    **dict.fromkeys(("mlp", "ffn", "feed_forward"), OF_MLP),
+    "qkv": "[q_proj, k_proj, v_proj]", "qv": "[q_proj, v_proj]",
+}  # fmt: skip
+"""Names for the linear layers of a part of each layer, and their modules in most families."""
 COUNTED = {
     "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10,
     "twelve": 12, "sixteen": 16, "thirty-two": 32, "sixty-four": 64,
@@ -205,6 +212,8 @@ def _targets(text: str) -> str | None:
         return "all-linear"
     if typo_of(text, ("all-linear",)) is not None:
         return "all-linear"
+    if text.lower() in BLOCKS:
+        return BLOCKS[text.lower()]
     names = [part.strip() for part in text.split(",")]
     if len(names) > 1 and all(re.fullmatch(r"[A-Za-z_][\w.]*", part) for part in names):
         return f"[{', '.join(names)}]"

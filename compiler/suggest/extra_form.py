@@ -19,6 +19,8 @@ from xpc.grammar.tree import Value
 
 READERS = {"accelerate": ", which `strategy fsdp` reads", "deepspeed": ", which `strategy zero2` or `zero3` reads"}
 """For accelerate and DeepSpeed, the end of a help: the strategies that read arguments of this library."""
+OF_ZERO3 = ("stage3_", "zero_hpz_", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "mics_")
+"""How the names of DeepSpeed's keys begin that only ZeRO-3 reads."""
 
 
 @record
@@ -47,6 +49,7 @@ def extra_suggestion(unknown: UnknownName, message: str) -> Suggestion | None:
     reader = f", which `method {found.method}` reads" if found.method else READERS.get(found.library, "")
     reader = f", which only `strategy fsdp1` reads; with FSDP2 it is always on, so {unknown.name} is left out" if (
         found.name in ONLY_FSDP1) else reader  # fmt: skip
+    reader = ", which `strategy zero3` reads" if found.name.rpartition(".")[2].startswith(OF_ZERO3) else reader
     edit = found.form if found.fits and not outside else None
     return Suggestion("XP101", message, library, f"write `{found.form}`{outside}{reader}", edit, True)
 

@@ -67,6 +67,10 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
     inside = _of_a_mapping(stack, library, name, item, method)
     if inside is not None:
         return inside
+    elsewhere = None if library == "trl" else _argument_of_trl(name)
+    if elsewhere is not None and elsewhere in extras.legal_names(stack, "trl", method):
+        help = f"write `extra trl({elsewhere}={item.label.source.slice(item.node.span) if item.node else '...'})`"
+        return _finding(stack, library, name, item, help + ": it is an argument of the trainer", elsewhere)
     guess = meaning(name, exact=True)
     key = None if library == "trl" else _near(name, extras.owned_names(stack, library, method))
     # `stage` of deepspeed.json is a setting of the strategy, although a method may have a setting of this name
@@ -84,6 +88,16 @@ def unknown(stack: Stack, library: str, name: str, item: Item, method: str, sugg
     edit = _edit(item, name, near)
     help = f"write `{near if edit is None else edit.text}`" if near else NONE
     return _finding(stack, library, name, item, help, near, edit)
+
+
+def _argument_of_trl(name: str) -> str | None:
+    """The trainer's argument that another tool's name stands for, such as `torch_compile_backend` for
+    `dynamo_backend`.
+    """
+    from xpc.compiler.suggest.extra_form import aliases
+    from xpc.grammar.nearest import letters
+
+    return aliases().get(letters(name))
 
 
 def _of_trl(stack: Stack, name: str, item: Item, method: str) -> Diagnostic | None:

@@ -308,6 +308,8 @@ def choice(row: schema.Setting, text: str) -> str | None:
     if own_reason(f"{row.name} {text}") is not None:
         return None
     inside = {name for name in row.choices if len(name) > 3 and any(c.isdecimal() for c in name) and name in typed}
+    stage = re.search(r"(?:^|[_.-])z(?:ero)?_?([123])(?![0-9])", text.lower()) if row.path == "strategy" else None
+    inside = inside or ({f"zero{stage[1]}"} if stage is not None else set())  # `ds_z3_config.json`
     if len(inside) == 1 and row.path == "strategy" and "offload" in typed:
         return None  # `zero2_offload` says more than `zero2` does, so it is not converted
     if len(inside) == 1:

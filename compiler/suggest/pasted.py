@@ -33,6 +33,13 @@ KWARG = re.compile(rf"[ \t]*(?P<name>[A-Za-z][\w.-]*)[ \t]*=[ \t]*(?P<one>{VALUE
 """A pattern for `name = value` as in Python, TOML or Hydra. Such text is no setting if it ends with a comma, or has
 single quotes or a path without quotes.
 """
+COMMAND = re.compile(
+    r"[ \t]*(?:export[ \t]+(?P<variable>[A-Za-z_]\w*)=(?P<value>[^\s\"']*)"
+    r"|(?P<setup>source|module[ \t]+load|conda[ \t]+activate)[ \t]+[\w./~$-]"
+    r"|(?:srun|sbatch|torchrun|accelerate|deepspeed|python3?|pip|conda|bash)[ \t]+[\w./-])"
+)
+"""A pattern for the beginning of a line of a shell script."""
+SHELL = "a spec has no commands of a shell"
 NAMES = re.compile(r"[A-Za-z_][\w.]*(,[A-Za-z_][\w.]*)+")
 BARE = re.compile(r"[A-Za-z][\w.-]*|\d[\d_]*(\.\d+)?([eE][+-]?\d+)?(%|Ki|Mi|[kMBsmhd]|[KMGT]i?B)?|\[.*\]|\".*\"")
 JSON = r"\"[^\"\n]*\"|\[[^\]\n]*\]|[^\s,{}\"]+"
@@ -73,6 +80,9 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
     source, at = found.primary.source, found.primary.span.start
     text = source.text
     start, end = line_bounds(text, at, at)
+    command = COMMAND.match(text, start, end)
+    if command is not None:
+        return evolve(found, message=SHELL, help=_command_help(command), edits=())
     if text[at : at + 1] == "-":
         options = _flags(text, at, end)
         message = "in a spec, options of a command line become settings without dashes"
@@ -98,6 +108,15 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
         help="; ".join(dict.fromkeys(shown))[:600],
         edits=edits if len(edits) == len(options) < MOST and (header or len(options) == 1) else (),
     )
+
+
+def _command_help(command: re.Match[str]) -> str:
+    """What to write instead of a line of a shell script."""
+    if command["variable"] is not None:
+        return f"write `launch(env=[\"{command['variable'][:60]}={command['value'][:60]}\"])`, if the run needs the variable"
+    if command["setup"] is not None:
+        return "put the line into a file of bash, and write `launch(setup=file(\"env.sh\"))`: launch.sh reads it first"
+    return "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
 
 
 def _keyword(text: str, at: int, start: int, end: int) -> re.Match[str] | None:

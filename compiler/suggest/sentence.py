@@ -30,7 +30,7 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):
         name = guess.path.rpartition(".")[2]
-        value = unknown.typed if name == "take" and unknown.typed else "50%" if name == "share" else "..."
+        value = unknown.typed if name == "take" and unknown.typed else _first_share(unknown) if name == "share" else "..."
         return f"SOURCE({name}={value})"
     if guess.path == "train":
         data_advice = not {"dataset", "datasets", "data", "file"}.isdisjoint(words(unknown.name))
@@ -38,6 +38,13 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
             f"train MODEL on {_named(unknown, 'DATA')}" if data_advice else f"train {_named(unknown, 'MODEL')} on DATA"
         )
     return {"extends": 'extends "base.xp"'}.get(guess.path, guess.path)
+
+
+def _first_share(unknown: UnknownName) -> str:
+    """The share of the first source for the weights of all sources: 70 % for `interleave_probs = [0.7, 0.3]`."""
+    weights = re.findall(r"\d*\.\d+|\d+", unknown.typed or "")[:100]
+    total = sum(map(float, weights))
+    return f"{100 * float(weights[0]) / total:.4g}%" if len(weights) > 1 and total > 0 else "50%"
 
 
 def _named(unknown: UnknownName, nothing: str) -> str:

@@ -17,7 +17,7 @@ from xpc.compiler.suggest.likeness import one_mistake, parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import general_words
-from xpc.grammar.tree import Count, Value
+from xpc.grammar.tree import Count, List, String, Value
 
 
 def near_settings(unknown: UnknownName, clause: str | None) -> list[Meaning]:
@@ -90,6 +90,10 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     found = convert(row, Item(row.path, node, unknown.label))
     if not isinstance(found, InvalidValue):
         return unknown.typed
+    if row.choices and isinstance(node, List):  # several trackers: `report_to = ["wandb", "tensorboard"]`
+        names = [choice(row, one.value if isinstance(one, String) else "") for one in node.items]
+        one_each = row.kind.name == "choices" and all(names) and len(set(names)) == len(names)
+        return f"[{', '.join(filter(None, names))}]" if names and one_each else None
     if row.choices:
         yes = text.lower() in ("true", "1", "yes")
         if yes and row.alone:

@@ -9,6 +9,14 @@ from xpc.compiler.language.items import Collector, Item
 from xpc.grammar.nearest import nearest
 from xpc.grammar.tree import Call, Clause, Name, Ref, Setting, String, Value
 
+OTHERS = {
+    "vllm": "write vLLM's settings in the method: `method grpo(rewards=[accuracy], vllm(gpu_memory=30%))`",
+    "peft": "write the adapter's settings in its clause: `lora(rank=16)`",
+    "bitsandbytes": "write `qlora`, or `lora(bits=8)`: they quantize the base",
+    "wandb": "write `track wandb(project=\"NAME\")`: other options of wandb are variables, `launch(env=[...])`",
+    "slurm": "write `launch slurm(extra_args=[\"--mail-type=END\"])`: options of sbatch belong to `launch`",
+}
+"""What to write instead of `extra` for a library or a program to which `extra` passes nothing on."""
 Part = Setting | Clause | Value
 
 
@@ -23,7 +31,9 @@ def extra(to: Collector, name: Name, body: list[Part]) -> None:
     if not (isinstance(title, Ref) and title.name in schema.EXTRA_TARGETS):
         location = title.span if isinstance(title, Ref | String) else name.span
         near = nearest(to.typed(location), schema.EXTRA_TARGETS) or "trl"
-        help = f"write `extra {near} {{`, and the arguments for {near} on the lines below"
+        help = OTHERS.get(title.name if isinstance(title, Ref) else "") or (
+            f"write `extra {near} {{`, and the arguments for {near} on the lines below"
+        )
         to.problem("XP106", "`extra` goes to trl, accelerate or deepspeed", location, help=help)
         return
     table = to.out.extra.setdefault(title.name, {})

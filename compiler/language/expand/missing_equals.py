@@ -51,7 +51,8 @@ def unmarked_values(clause: str, body: Sequence[Operand], text: str) -> tuple[li
 
 def can_be_value(row: schema.Setting, value: Operand | None) -> bool:
     """Whether the item after a setting's name can only be the setting's value, as in `lr 1e-5` and `dtype bf16`."""
-    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in row.choices)
+    words = TIMES if row.kind.name == "every" else row.choices
+    return isinstance(value, Number | String) or (isinstance(value, Ref) and value.name in words)
 
 
 @record
@@ -66,6 +67,7 @@ class ExtraWord:
     form: str | None
 
 
+TIMES = ("epoch", "never")
 OFF = ("off", "no", "none", "false", "disabled")
 
 

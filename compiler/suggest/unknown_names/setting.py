@@ -15,6 +15,7 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
+from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice
 from xpc.compiler.suggest.sentence import named_by_value, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
@@ -23,6 +24,7 @@ from xpc.grammar.record import evolve, record
 from xpc.grammar.tree import Call, Number, Ref, String
 
 FOUR_BITS = re.compile(r"\b(?:nf4|fp4|int4|4-?bit)\b|nf4")
+ONLINE = ("grpo", "rloo")
 NAMED_THERE = "the first line names the model and the data"
 
 
@@ -50,6 +52,7 @@ def _of_setting(case: Guessed) -> Suggestion:
         _other_beta,
         _done_anyway,
         _kind_of_rows,
+        _scaling_without_its_factor,
         _impossible_value,
         _no_column,
         _adapter_as_a_value,
@@ -100,6 +103,8 @@ def _no_setting(case: Case, guess: Meaning, row: Setting | None) -> Suggestion:
     """Handle a name that means a part of the first line (`num_epochs`), a part of a data source (`subset`), or a clause
     (`evals`).
     """
+    if row is not None and isinstance(case.node, Number) and case.node.value <= 0:  # `max_steps = -1` means no limit
+        return case.says(f"leave `{case.name}` out: the first line has the length of the run, such as `for 3 epochs`")
     form = sentence(case.unknown, guess, row)
     if guess.path.startswith("data."):
         return case.says(f"write `{form}`{_at_a_source(case.clause)}", f"did you mean `{form}`?")
@@ -215,6 +220,12 @@ def _kind_of_rows(case: Guessed) -> Suggestion | None:
     return case.says(f"write {conversations}, or `completion_only` for a prompt and its completion")
 
 
+def _scaling_without_its_factor(case: Guessed) -> Suggestion | None:
+    """Another tool's name for `rope` with a kind of scaling alone: `rope_scaling = yarn`."""
+    bare = case.row.path == "model.rope" and case.text in case.row.choices and len(case.name) > 5
+    return case.says(f"write `rope={case.text}(factor=4)`, with your factor") if bare else None
+
+
 def _impossible_value(case: Guessed) -> Suggestion | None:
     """Handle a value that the setting cannot have: `learning_rate = fast`. It may name the model or the data."""
     if case.value is not None or case.node is None or case.row.kind is BLOCK:
@@ -252,7 +263,9 @@ def _of_another_method(case: Guessed) -> Suggestion | None:
     if case.clause or not row.methods or "sft" in row.methods or row.path.startswith("method.rewards"):
         return None
     form = typed(row, case.value)
-    return case.says(f"write `{form}`, which `method` {', '.join(row.methods[:3])} reads", f"did you mean `{form}`?")
+    # the weight of a KL term belongs to reinforcement: `kl_loss_coef`
+    methods = [one for one in row.methods if one in ONLINE] if "kl" in words(case.name) else row.methods[:3]
+    return case.says(f"write `{form}`, which `method` {', '.join(methods)} reads", f"did you mean `{form}`?")
 
 
 def _in_the_clause(case: Guessed) -> Suggestion | None:
