@@ -45,6 +45,8 @@ def reader(folder: str, typed: str = "") -> Callable[[str], bytes | None]:
         for one in dict.fromkeys((*folders, os.getcwd())):
             root = folders[-1] if one in folders else one
             path = os.path.normpath(os.path.join(one, name))
+            if not os.path.exists(path):  # most names are looked for in several folders
+                continue
             with suppress(OSError, ValueError):  # paths that are missing, too large, or not names of files are skipped
                 foreign = os.path.isabs(name) and name not in typed
                 refused = name.endswith(".py") or foreign or Workspace(one).outside_fault(name)

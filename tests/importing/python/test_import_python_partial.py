@@ -387,3 +387,17 @@ def test_the_script_and_its_modules_are_read_and_parsed_once(tmp_path: Path, mon
     assert len(decisions(found)) == 2
     assert sorted(parsed) == ["sizes.py", "train.py"]
     assert len(opened) == len(set(opened))
+
+
+def test_modules_of_a_large_package_are_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    part = source._part
+    monkeypatch.setattr(source, "_part", lambda text, label: parsed.append(label) or part(text, label))
+    source.parts.cache_clear()
+    (tmp_path / "scripts").mkdir()
+    names = [f"module{n}" for n in range(40)]
+    for n, one in enumerate(names):
+        (tmp_path / "scripts" / f"{one}.py").write_text(f"SIZE = {n}\n")
+    found = script(tmp_path, f"import {', '.join(names)}\n{RANDOM}", "size")
+    assert "seq = 128" in found.text, "the script is interpreted twice, because a condition is undecided"
+    assert len(parsed) == len(set(parsed)) > 40

@@ -15,6 +15,7 @@ from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.branches import MISSING
 from xpc.compiler.importing.python.interpreter.machine import LOOP, RETURN, STOP, Machine
 from xpc.compiler.importing.python.interpreter.operators import truth_of
+from xpc.compiler.importing.python.interpreter.source import unparsed
 from xpc.compiler.importing.python.interpreter.values import Choice, Join, Location, Object, condition
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def _if(machine: Machine, node: ast.If) -> str:
     if truth is None and _only_removes(node):
         truth = True
     if truth is None and not condition(tested):
-        truth = machine.assumed_truth(node, ast.unparse(node.test))
+        truth = machine.assumed_truth(node, unparsed(node.test))
     if truth is None and machine.row_loops and _is_empty_line(node.test):
         # for a condition such as `not line`, the line is assumed to contain text, because an empty line is no row of
         # data
@@ -60,7 +61,7 @@ def _only_removes(node: ast.If) -> bool:
     """Whether a branch only removes the columns that its condition tests, as in `if extra: data =
     data.remove_columns(extra)`. It changes nothing if there are no such columns, so the condition decides nothing.
     """
-    tested = ast.unparse(node.test)
+    tested = unparsed(node.test)
     words = {tested, f"list({tested})"}
     if isinstance(node.test, ast.Compare) and isinstance(node.test.ops[0], ast.In) and tested.endswith("column_names"):
         one = ast.unparse(node.test.left)
@@ -158,7 +159,7 @@ def _while(machine: Machine, node: ast.While) -> str:
     truth = truth_of(machine.evaluate(node.test))
     if truth is False:
         return ""
-    if truth or machine.assumed_truth(node, ast.unparse(node.test)):
+    if truth or machine.assumed_truth(node, unparsed(node.test)):
         return _after_loop(machine.block(node.body))
     return _either(machine, lambda: _after_loop(machine.block(node.body)), lambda: "", machine.location(node))
 

@@ -12,6 +12,7 @@ from xpc.compiler.importing.python.interpreter.assignment import assign
 from xpc.compiler.importing.python.interpreter.attributes import attribute, item
 from xpc.compiler.importing.python.interpreter.machine import Machine
 from xpc.compiler.importing.python.interpreter.operators import binary_chain, boolean, comparison, truth_of, unary
+from xpc.compiler.importing.python.interpreter.source import unparsed
 from xpc.compiler.importing.python.interpreter.texts import joined
 from xpc.compiler.importing.python.interpreter.values import (
     LONGEST,
@@ -131,7 +132,7 @@ def _conditional(machine: Machine, node: ast.IfExp) -> object:
     truth = truth_of(condition_)
     machine.taken_as_empty(condition_)
     if truth is None and not condition(condition_):
-        truth = machine.assumed_truth(node, ast.unparse(node.test))
+        truth = machine.assumed_truth(node, unparsed(node.test))
     if truth is not None:
         return machine.evaluate(node.body if truth else node.orelse)
     join = Join(machine.location(node))

@@ -6,6 +6,7 @@ import ast
 import posixpath
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from xpc.compiler.importing.python.interpreter.values import (
     OPEN,
@@ -176,6 +177,7 @@ ALL_NAMES = re.compile(r"return (?:\w+|(?:list|sorted|set)\(\w+\)|(?:list|sorted
 """Matches a return statement that returns all collected names, such as `return list(names)`."""
 
 
+@lru_cache(maxsize=1024)  # a function of the script may be called thousands of times
 def finds_linear_layers(node: ast.AST) -> bool:
     """Whether a function returns the names of all linear layers except the output layer, as QLoRA's
     `find_all_linear_names` does. A call of such a function means PEFT's `all-linear`. A function that also tests other

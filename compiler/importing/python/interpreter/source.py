@@ -37,7 +37,13 @@ class Part:
     text: str = field(repr=False)
 
 
-@lru_cache(32)  # cached, because `--partial` reads a script and its modules once more for each decision
+@lru_cache(4096)  # a condition in a loop or a function is interpreted again and again
+def unparsed(node: ast.AST) -> str:
+    """The source text of a node, in Python's own layout."""
+    return ast.unparse(node)
+
+
+@lru_cache(256)  # `--partial` reads a script and its modules once more for each decision, also those of a large package
 def parts(text: str, file: str) -> tuple[list[Part], list[str]]:
     """The parsed script or notebook cells, and the labels of cells that are not Python. Raises Unreadable."""
     if not file.endswith(".ipynb") and not _is_notebook(text):
