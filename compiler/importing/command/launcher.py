@@ -16,6 +16,7 @@ def launcher(draft: Draft, line: Line, found: Machines, launch: Entries | None) 
     `accelerate launch` take precedence; None if there are no keys. The numbers of processes and nodes are stored in
     `found`.
     """
+    _launch_file(draft, line.options.get("config_file"), launch)
     table = dict(launch or {})
     extra: dict[str, Entry] = {}
     irrelevant = KEYS.column("irrelevant")
@@ -79,3 +80,22 @@ def _accelerate(draft: Draft, options: dict[str, Entry], table: dict[str, Entry]
         if key not in zero and key not in fsdp and key not in dynamo:
             table[key] = one
     return table
+
+
+def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
+    """Record how accelerate's `--config_file` was imported. The file was read, or the ZeRO stage was taken from its
+    name. If it is missing, an error is reported.
+    """
+    if named is None:
+        return
+    if launch is not None:
+        draft.mark(named, "mapped", "the file was read")
+        draft.read.append(launch)
+    elif named.unset:
+        draft.error(named, f"the script does not set {named.unset}", "`--accelerate FILE` names the file")
+    elif not sharding.missing_launch(draft, named, text(named) or ""):
+        draft.error(
+            named,
+            "the file does not exist, so the import does not know how weights and states are sharded",
+            "`--accelerate FILE` names the file",
+        )

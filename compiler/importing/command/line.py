@@ -22,6 +22,11 @@ PYTHON_SWITCH = re.compile(r"-[uBOsSEIb]+")
 """Options of the Python interpreter that do not change the training, such as `-u`."""
 
 
+CUT = ("text follows the backslash at the end of this line, so the command ends here, without the arguments on the "
+       "next lines", "delete the text after the backslash")  # fmt: skip
+"""The reason and the help of an error about a line such as `--lr 1e-5 \\ # tuned`."""
+
+
 @record
 class Line:
     """A parsed command: the launcher and its options, the program and its arguments, and the positional words
@@ -41,6 +46,11 @@ class Line:
     dropped: tuple[Word, ...] = ()
     file: str = ""
     environment: tuple[Word, ...] = ()
+
+    @property
+    def cut(self) -> Word | None:
+        """The word ` #...` of a comment after a backslash; None without one. The command ends with the comment."""
+        return next((one for one in self.rest if one.text.startswith(" ")), None)
 
     def entry(self, word: Word) -> Entry:
         """A word of the command as an entry: the word is the key, and there is no value."""

@@ -9,7 +9,7 @@ import re
 
 from xpc.compiler.importing.command import programs
 from xpc.compiler.importing.command.launcher import launcher
-from xpc.compiler.importing.command.line import Line
+from xpc.compiler.importing.command.line import CUT, Line
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.overrides import DEFAULT_GPU, Launch, Machines, Overrides
 from xpc.compiler.importing.python.interpreter.functions import TRAINERS, is_library
@@ -88,10 +88,12 @@ def imported(line: Line, entries: Entries, overrides: Overrides) -> Script:
         draft.warn(None, f"`{line.program}` is a path {whose}: the import reads `{program}`")
     draft.messages = [one for one in draft.messages if not one.text.startswith("`command line`")]
     explained = _report_variables(draft, line)
+    # the file that a word names is read by the script itself, as in `python train.py sft.yaml`
+    named = {"config"} if any(str(n) in launch.used for n in range(1, len(line.rest) + 1)) else set()
     _report_words(draft, line, launch.used)
     for key, one in entries.items():
         if (one.file, one.key) not in draft.outcomes and key not in explained:
-            _report_argument(draft, line, key, one, launch.used)
+            _report_argument(draft, line, key, one, launch.used | named)
     return Script(draft, by_names, None, launch.declared)
 
 
@@ -156,6 +158,9 @@ def _report_variables(draft: Draft, line: Line) -> set[str]:
 
 def _report_words(draft: Draft, line: Line, used: set[str]) -> None:
     """Report an error for each positional word that the script does not read, except the names of files."""
+    if line.cut is not None:
+        draft.error(line.entry(line.cut), *CUT)
+        return
     for n, word in enumerate(line.rest, 1):
         if str(n) not in used and not word.text.endswith((".yaml", ".yml", ".json")):
             why = f"`{line.program}` does not read this word", "leave it out if it does not change the training"
@@ -236,7 +241,21 @@ def better(named: Draft, script: Draft | None) -> Draft:
         return script
     _add(named, script)
     _warn_of_more(named, script)
+    _doubt_data(named, script)
     return named
+
+
+def _doubt_data(named: Draft, script: Draft) -> None:
+    """Report an error if the argument for the data is a plain word such as `pure_bad`, and the script makes its rows in
+    a way that is not read: the word is probably a name of the script's own.
+    """
+    unread = next((one.entry for one in script.messages if one.severity == "error" and one.entry is not None
+                   and GUESSED.match(one.entry.key) and not one.entry.key.startswith("model")), None)  # fmt: skip
+    words = [one.ref for one in named.sources if re.fullmatch(r'"[\w-]+"', one.ref)]
+    if unread is not None and words:
+        why = f"the script makes its rows from {words[0]} in a way that the import does not read"
+        named.error(Entry("train_dataset", None, unread.file, unread.line), why, "`--data NAME` names the data")
+        named.sources = [one for one in named.sources if one.ref not in words]
 
 
 def _warn_of_more(named: Draft, script: Draft) -> None:
@@ -280,6 +299,8 @@ def _add(named: Draft, script: Draft) -> None:
             named.settings[path] = written
             named.files.update({name: data for name, data in script.files.items() if f'"{name}"' in written.text})
             named.warn(written.entry, f"the script sets it, and the spec has its value: {path} = {written.text}")
+            if path == "data.holdout":  # the script evaluates on these rows, and not on the split of the arguments
+                named.settings.pop("eval.split", None)
 
 
 def _columns(named: Draft, script: Draft) -> None:

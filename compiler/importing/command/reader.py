@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.command import fastchat, own_script, programs, surroundings, usage
 from xpc.compiler.importing.command.launcher import launcher
-from xpc.compiler.importing.command.line import Line, parsed
+from xpc.compiler.importing.command.line import CUT, Line, parsed
 from xpc.compiler.importing.command.search import chosen, training_commands
 from xpc.compiler.importing.draft import Draft, SettingText
 from xpc.compiler.importing.llamafactory import command as llamafactory_command
@@ -39,7 +38,8 @@ def command(source: SourceFile, overrides: Overrides) -> Draft:
     Raises Unreadable if the script has no training command, or several without `--pick`.
     """
     loops: dict[str, tuple[str, ...]] = {}
-    overrides = evolve(overrides, sets={**surroundings.slurm(source.text), **overrides.sets})
+    cluster = {**surroundings.slurm(source.text), **surroundings.cards(overrides.hardware)}
+    overrides = evolve(overrides, sets={**cluster, **overrides.sets})
     at, training = chosen(source.text, overrides, loops)
     draft = _converted(training, source, overrides)
     numbers = usage.unset(draft) if overrides.partial else set()
@@ -208,7 +208,9 @@ def _by_names(given: Given, script: own_script.Script, overrides: Overrides) -> 
         # FastChat's scripts use `evaluation_strategy`, so they need a version of transformers that has this argument
         source, _ = native({"evaluation_strategy"}, draft.method, None)
     _launched(draft, line, entries, overrides, source)
-    for word in given.rest:
+    if line.cut is not None:
+        draft.error(line.entry(line.cut), *CUT)
+    for word in given.rest if line.cut is None else ():
         why, how = not_set(word.open) if word.open else ("an argument without a key", "")
         draft.error(line.entry(word), why, how)
     return draft
@@ -235,7 +237,6 @@ def _config_file(draft: Draft, given: Given) -> None:
 
 def _launched(draft: Draft, line: Line, entries: Entries, overrides: Overrides, source: Stack) -> None:
     """Import the arguments by TRL's names, together with the options and files of the launcher."""
-    _launch_file(draft, line.options.get("config_file"), overrides.accelerate)
     # without a launcher, `python train.py` starts one process
     found = Machines(each=1 if line.launcher == "python" else None)
     overrides = evolve(overrides, accelerate=launcher(draft, line, found, overrides.accelerate))
@@ -293,25 +294,6 @@ def _mapping(entry: Entry, overrides: Overrides) -> Entry:
         return entry
     inside = {key: evolve(one, key=f"{entry.key}.{key}") for key, one in _file(entry, overrides).items()}
     return Entry(entry.key, inside, entry.file, entry.line)
-
-
-def _launch_file(draft: Draft, named: Entry | None, launch: Entries | None) -> None:
-    """Record how accelerate's `--config_file` was imported. The file was read, or the ZeRO stage was taken from its
-    name. If it is missing, an error is reported.
-    """
-    if named is None:
-        return
-    if launch is not None:
-        draft.mark(named, "mapped", "the file was read")
-        draft.read.append(launch)
-    elif named.unset:
-        draft.error(named, f"the script does not set {named.unset}", "`--accelerate FILE` names the file")
-    elif not sharding.missing_launch(draft, named, text(named) or ""):
-        draft.error(
-            named,
-            "the file does not exist, so the import does not know how weights and states are sharded",
-            "`--accelerate FILE` names the file",
-        )
 
 
 def _unset(draft: Draft, entries: Mapping[str, Entry]) -> None:

@@ -30,6 +30,12 @@ def slurm(text_: str) -> dict[str, str]:
     return out | ({"SLURM_GPUS_ON_NODE": gpus, "SLURM_GPUS_PER_NODE": gpus} if gpus else {})
 
 
+def cards(hardware: str | None) -> dict[str, str]:
+    """The number of GPUs of `--hardware`, such as 4 for `4 x h100-80gb`, as the variable of Slurm with this number."""
+    found = re.match(r"\s*(\d{1,4})\s*x\s", hardware or "")
+    return {} if found is None else {"SLURM_GPUS_ON_NODE": found[1]}
+
+
 def variables(call: Call, commands: Sequence[Call], file: str) -> dict[str, Entry]:
     """The environment variables that the program of a command gets: those that the script exports, and those that stand
     before the program (`X=1 python a.py`).

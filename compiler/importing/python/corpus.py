@@ -12,7 +12,16 @@ from xpc.compiler.importing.python.data import Data, understood
 from xpc.compiler.importing.python.entries import Entries
 from xpc.compiler.importing.python.interpreter.functions import is_library
 from xpc.compiler.importing.python.interpreter.machine import Machine
-from xpc.compiler.importing.python.interpreter.values import Argument, Class, Column, Function, Name, Object, Unknown
+from xpc.compiler.importing.python.interpreter.values import (
+    Argument,
+    Class,
+    Column,
+    Function,
+    Name,
+    Object,
+    Text,
+    Unknown,
+)
 from xpc.compiler.importing.python.sources import KINDS, refuse_arrow, source_of
 from xpc.compiler.importing.text.entries import Entry
 from xpc.compiler.language.methods import METHODS
@@ -228,10 +237,14 @@ def _origin(draft: Draft, machine: Machine) -> str:
         value = given.value if given is not None else None
         if isinstance(value, Unknown):
             unnamed = unnamed or f", of a file that is not known: {value.why}"
+        elif isinstance(value, Object | Text):
+            unnamed = unnamed or ", of a file that is not known"
         elif isinstance(value, str) and one.last == "load_dataset" and value not in KINDS:
             found.append((value, Chain(loaded=one)))
         elif isinstance(value, str) and value.endswith(ROWS) and not NO_ROWS.search(value):
             found.append((value, Chain(file=given)))
+    if unnamed:  # a text such as `last_run.txt` then more likely has the name of the data than its rows
+        found = [one for one in found if not one[0].endswith(".txt")]
     found.sort(key=lambda each: "train" not in each[0].lower())
     for name, chain in found:
         source = source_of(draft, chain, Data())

@@ -27,6 +27,8 @@ r"""A pattern for `echo "$X" | tr ',' '\n' | wc -l`, which counts the items of a
 HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b[^|;&]*")
 """A pattern for `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
 HOSTS_COUNTED = re.compile(HOSTS.pattern + r"\|\s*wc\s+-[lw]\s*")
+CARDS_COUNTED = re.compile(r"nvidia-smi\s+(?:-L|--list-gpus|--query-gpu=)[^|;&]*\|\s*wc\s+-l\s*")
+"""A pattern for `nvidia-smi -L | wc -l`, which counts the GPUs of a node."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 WHOLE = re.compile(r"-?[0-9]{1,18}")
@@ -321,7 +323,8 @@ def _changed(value: str, rest: str, state: Variables, line: int, depth: int) -> 
 def _arithmetic(inside: str, state: Variables, line: int, depth: int) -> tuple[str | None, str]:
     """Compute `$((inside))`. Returns the value (None if unknown) and the unknown variable."""
     text, removed = expand(inside, state, line, depth + 1)
-    text = re.sub(r"[A-Za-z_]\w*", lambda one: state.known.get(one[0], one[0]), text)
+    known = {name: value for name, value in state.known.items() if name not in state.missing}
+    text = re.sub(r"[A-Za-z_]\w*", lambda one: known.get(one[0], one[0]), text)
     unknown = re.search(r"[A-Za-z_]\w*", text)
     if removed or unknown:
         return None, removed or f"${unknown[0] if unknown else ''}"
@@ -343,8 +346,9 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
     if folder is not None:
         text, removed = expand(folder[1], state, line, depth + 1)
         return (None, removed) if removed else (posixpath.normpath(text), "")
-    if HOSTS_COUNTED.fullmatch(inside):
-        return state.known.get("SLURM_NNODES"), "" if "SLURM_NNODES" in state.known else "$SLURM_NNODES"
+    for counted, name in ((HOSTS_COUNTED, "SLURM_NNODES"), (CARDS_COUNTED, "SLURM_GPUS_ON_NODE")):
+        if counted.fullmatch(inside) and name in state.known:
+            return state.known[name], ""
     counted = COUNTED.fullmatch(inside)
     if depth > DEPTH:
         return None, "$(...)"

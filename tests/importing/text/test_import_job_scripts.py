@@ -250,3 +250,100 @@ def test_configuration_that_the_script_makes_of_others(tmp_path: Path, write: st
 def test_configuration_that_the_script_changes_otherwise_is_an_error(tmp_path: Path, change: str) -> None:
     found = job(tmp_path, f"{change}\naccelerate launch --num_processes 2 sft.py --config config.yaml\n")
     assert any(one.startswith("error") and "the script changes this file by" in one for one in found.messages)
+
+
+def test_missing_file_of_accelerate_is_read_by_its_name_also_for_a_script_that_is_read(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    launch = "accelerate launch --num_processes 2 --config_file configs"
+    found = job(tmp_path, f"{launch}/deepspeed_zero3.yaml own.py\n")
+    assert "\nstrategy zero3\n" in found.text
+    assert any("takes the ZeRO stage from its name" in one for one in found.messages)
+    other = job(tmp_path, f"{launch}/mine.yaml own.py\n")
+    assert any(one.startswith("error") and "weights and states are sharded" in one for one in other.messages)
+
+
+CARDS = "GPUS=$(nvidia-smi -L | wc -l)\nNODES=$(hostname)\n"
+
+
+def test_gpus_that_the_script_counts_are_those_of_slurm_or_the_option(tmp_path: Path) -> None:
+    run = f"{CARDS}torchrun --nproc_per_node $GPUS sft.py --config config.yaml --gradient_accumulation_steps "
+    slurm = job(tmp_path, f"#SBATCH --gres=gpu:4\n{run}$((32 / GPUS))\n")
+    assert "hardware 4 x" in slurm.text
+    assert "accum = 8" in slurm.text
+    option = imported(f"{run}$((32 / GPUS))\n", "--hardware", "2 x h100-80gb", name="job.sh", root=str(tmp_path))
+    assert "accum = 16" in option.text
+    unknown = job(tmp_path, f"{run}$((32 / NODES))\n")
+    assert any("the script does not set $NODES" in one for one in unknown.messages), unknown.messages
+
+
+POSITIONAL = """
+import json, sys
+from datasets import load_dataset
+from trl import SFTConfig, SFTTrainer
+config = json.load(open(sys.argv[1]))
+training = SFTConfig(output_dir="o", learning_rate=config["lr"])
+rows = load_dataset(config["data"], split="train")
+SFTTrainer(config["model"], args=training, train_dataset=rows).train()
+"""
+
+
+def test_file_that_a_word_names_is_read_by_the_script(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(POSITIONAL)
+    (tmp_path / "sft.json").write_text(JSON)
+    found = job(tmp_path, "python own.py sft.json\n")
+    assert "lr = 3e-6" in found.text
+    assert not any("changes nothing" in one for one in found.messages), found.messages
+
+
+@pytest.mark.parametrize("program", ["sft.py", "own.py"])
+def test_comment_after_a_backslash_ends_the_command(tmp_path: Path, program: str) -> None:
+    (tmp_path / "own.py").write_text(SHORT)
+    first = "--config=config.yaml" if program == "sft.py" else "--config=sft.json"
+    (tmp_path / "sft.json").write_text(JSON)
+    found = job(tmp_path, f"python {program} {first} \\ # the settings of May\n    --epochs=2\n")
+    errors = [one for one in found.messages if one.startswith("error")]
+    assert len(errors) == 1, errors
+    assert "the command ends here" in errors[0]
+
+
+GETTER = """
+import json
+from dataclasses import dataclass
+from datasets import Dataset, load_dataset
+from transformers import HfArgumentParser
+from trl import ModelConfig, SFTConfig, SFTTrainer
+@dataclass
+class Arguments:
+    dataset_name: str = "good"
+parser = HfArgumentParser((Arguments, SFTConfig, ModelConfig))
+args, training, model = parser.parse_args_into_dataclasses()
+rows = {"bad": load_bad, "good": load_good}[args.dataset_name]()
+SFTTrainer(model.model_name_or_path, args=training, train_dataset=rows).train()
+"""
+
+
+def test_name_that_only_the_script_knows_is_not_the_data(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(GETTER)
+    run = (
+        "accelerate launch --num_processes 2 own.py --output_dir o --model_name_or_path Qwen/Qwen2.5-3B --dataset_name"
+    )
+    found = job(tmp_path, f"{run} other_rows\n")
+    assert not found.draft.sources
+    assert any("the script makes its rows from" in one for one in found.messages), found.messages
+    assert job(tmp_path, f"{run} org/rows\n").draft.sources
+
+
+def test_rows_that_the_script_holds_out_replace_the_split_of_the_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("""
+from datasets import load_dataset
+from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
+parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+args, training, model = parser.parse_args_and_config()
+rows = load_dataset(args.dataset_name, split="train").filter(usable).train_test_split(test_size=0.1)
+trainer = SFTTrainer(model.model_name_or_path, args=training, train_dataset=rows["train"], eval_dataset=rows["test"])
+trainer.train()
+""")
+    (tmp_path / "eval.yaml").write_text(FILES["config.yaml"] + "eval_strategy: epoch\ndataset_test_split: test\n")
+    found = job(tmp_path, "python own.py --config eval.yaml\n")
+    assert "holdout = 10%" in found.text
+    assert "split = test" not in found.text
