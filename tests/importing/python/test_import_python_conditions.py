@@ -90,9 +90,9 @@ def test_name_of_the_tokenizer_may_be_that_of_the_loaded_model(tmp_path: Path) -
 
 def test_text_file_is_not_taken_for_the_rows_of_an_unknown_name(tmp_path: Path) -> None:
     before = (
-        "name = open('last_run.txt').read()\n"
-        "rows = load_dataset(f'runs/{name}')['train']\nrows = [one for one in rows if check(one)]"
+        "with open('last_run.txt') as file:\n    name = file.read()\ntrain, test = load_dataset(f'runs/{name}')\n"
+        "train = train.map(lambda row: {'text': row['prompt'] + row['chosen']})"
     )
-    found = script(tmp_path, before, data="Dataset.from_list(rows)")
+    found = script(tmp_path, before, data="train")
     assert "last_run.txt" not in found.text.partition("# Parts")[0]
     assert any(one.startswith("which data it trains on") for one in decisions(found))
