@@ -90,9 +90,9 @@ def test_name_of_the_tokenizer_may_be_that_of_the_loaded_model(tmp_path: Path) -
 
 def test_text_file_is_not_taken_for_the_rows_of_an_unknown_name(tmp_path: Path) -> None:
     before = (
-        "with open('last_run.txt') as file:\n    name = file.read()\ntrain, test = load_dataset(f'runs/{name}')\n"
-        "train = train.map(lambda row: {'text': row['prompt'] + row['chosen']})"
+        "with open('last_run.txt') as file:\n    name = file.read()\n"
+        "with open(f'runs/{name}.json') as file:\n    rows = json.load(file)\nrows = Dataset.from_list(make(rows))"
     )
-    found = script(tmp_path, before, data="train")
+    found = script(tmp_path, before, data="rows")
     assert "last_run.txt" not in found.text.partition("# Parts")[0]
     assert any(one.startswith("which data it trains on") for one in decisions(found))
