@@ -59,22 +59,7 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
         message = f"expected `epochs` or `steps` after `for {location.word}`"
         return location.error(code, message, _lengths(location.word), at_last=True)
     if "ON" not in since:
-        if location.word == "on":
-            return location.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
-        rest = location.source.text[
-            location.span.end : line_bounds(location.source.text, location.span.end, location.span.end)[1]
-        ]
-        size = location.shown.strip("`")
-        if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:  # `qwen2.5 0.5b`
-            edits = (Edit(Span(location.before.end, location.span.start), "-"),)
-            message = f"a model's name is one word, and `{location.word} {size}` is two"
-            return location.error(code, message, f"write `train {location.word}-{size} on`", edits=edits)
-        data = location.shown.strip("`") if location.met in ("NAME", "REF") and " on " not in rest else "DATA"
-        if data in INSTEAD_OF_ON:
-            data = (rest.split() or ["DATA"])[0]
-        return location.error(
-            code, f"expected `on` and a dataset, found {location.shown}", f"write `train {location.word} on {data}`"
-        )
+        return _before_data(location)
     if location.met == "LSQB":
         if "WITH" not in since:
             remedy = (
@@ -103,6 +88,27 @@ def in_sentence(location: ParserPosition) -> Diagnostic:
             code, f"expected `for`, `with` or the end of the line, found {location.shown}", _help_after_data(location)
         )
     return location.error(code, f"expected a choice, a setting or the end of the line, found {location.shown}")
+
+
+def _before_data(location: ParserPosition) -> Diagnostic:
+    """The error in a first line without `on`."""
+    code = codes.INCOMPLETE_SENTENCE
+    if location.word == "on":
+        return location.error(code, "expected a model after `train`", "write `train MODEL on DATA`", at_last=True)
+    rest = location.source.text[
+        location.span.end : line_bounds(location.source.text, location.span.end, location.span.end)[1]
+    ]
+    size = location.shown.strip("`")
+    if re.fullmatch(r"\d[\d.]*[bBmM]", size) and re.match(r"\s+on\s", rest) and location.before:  # `qwen2.5 0.5b`
+        edits = (Edit(Span(location.before.end, location.span.start), "-"),)
+        message = f"a model's name is one word, and `{location.word} {size}` is two"
+        return location.error(code, message, f"write `train {location.word}-{size} on`", edits=edits)
+    data = location.shown.strip("`") if location.met in ("NAME", "REF") and " on " not in rest else "DATA"
+    if data in INSTEAD_OF_ON:
+        data = (rest.split() or ["DATA"])[0]
+    return location.error(
+        code, f"expected `on` and a dataset, found {location.shown}", f"write `train {location.word} on {data}`"
+    )
 
 
 def _joined_length(location: ParserPosition, amount: str, unit: str, span: Span) -> Diagnostic:

@@ -77,6 +77,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
     filled, counts = False, FileCounts(shape, names)
     number, judged = -1, names[-1] if cells and shape == "unpaired" else ""
     inspect, check, many = INSPECTORS[shape], row_shapes.checker(shape, names, context), False
+    in_prompt = context and (shape != "preference" or len(names) > 2)
     for number, row in enumerate(rows):
         if isinstance(row, Broken):
             broken = row
@@ -87,7 +88,7 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
         if judged:
             row = {**row, judged: _label(row.get(judged))}
         values = [row.get(name) for name in names]
-        if context and isinstance(values[0], str) and (shape != "preference" or len(names) > 2):
+        if in_prompt and isinstance(values[0], str):
             values[0] += f"\n{row.get(context) or ''}"
         if number == 0:
             talks = any(isinstance(value, list | dict) for value in values)  # a dict stands for a single turn
@@ -102,17 +103,9 @@ def _survey(rows: Iterable[Row | Broken], shape: str, names: tuple[str, ...], co
             largest = (highest, number) if highest > largest[0] else largest
         found, same = inspect(values, number, roles)
         marks = export_marks(values, row, shape, names, context) if shape != "tokens" else ()
-        for kind in (*found, *unread(row, shape, names), *damage(values), *marks):
+        for kind in (*found, *unread(row, shape, names), *damage(values), *marks, *_next_to(values, row)):
             kinds.add(kind, number)
         counts.add(row, values)
-        if tools := row.get("tools") or row.get("functions"):
-            kinds.add("tools" if is_tools(tools) else "odd_tools", number)
-            for kind in tool_marks(values[0], tools) if is_tools(tools) else ():
-                kinds.add(kind, number)
-        if isinstance(row.get("system"), str) and row["system"]:
-            kinds.add("system_column", number)
-            if (first := _first_system(values[0])) is not None and first != row["system"]:
-                kinds.add("two_systems", number)
         if row.get("tools") or row.get("system"):  # tools and system prompts are a part of the rendered text
             same = (same, str((row.get("tools"), row.get("system"))))
         key = hash(same)
@@ -159,6 +152,17 @@ def _texts(same: object) -> Iterator[str]:
             yield from _texts(one)
         else:
             yield str(one)
+
+
+def _next_to(values: list[object], row: Row) -> Iterator[str]:
+    """What a row has in addition to the columns of its format: tools and a system prompt."""
+    if tools := row.get("tools") or row.get("functions"):
+        yield "tools" if is_tools(tools) else "odd_tools"
+        yield from tool_marks(values[0], tools) if is_tools(tools) else ()
+    if isinstance(row.get("system"), str) and row["system"]:
+        yield "system_column"
+        if (first := _first_system(values[0])) is not None and first != row["system"]:
+            yield "two_systems"
 
 
 def _first_system(turns: object) -> object:

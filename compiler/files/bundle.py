@@ -121,26 +121,32 @@ def why_foreign(target: str) -> str:
         for name in sorted([*inside, *folders]):
             path = os.path.join(folder, name)
             relative = os.path.relpath(path, target).replace(os.sep, "/")
-            kind = os.lstat(path).st_mode
-            if stat.S_ISDIR(kind) and relative in parents:
+            if relative in parents and stat.S_ISDIR(os.lstat(path).st_mode):
                 continue
-            if relative in MANIFESTS and relative not in known:
-                if not _is_sealed(path):
-                    return f"contains {relative}, which was changed since the compiler wrote it or is of an older xpc"
-                continue
-            if relative not in known:
-                return f"contains {relative}, which the compiler did not write"
-            # the files are not opened, because reading from a pipe or a device might never end
-            if not stat.S_ISREG(kind):
-                return f"contains {relative}, which is not a regular file"
-            found = os.stat(path)
-            if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
-                if found.st_size > LARGEST:
-                    return f"contains {relative}, which is larger than what the compiler writes"
-                read[found.st_dev, found.st_ino] = "sha256:" + sha256(read_file(path)).hexdigest()
-            if read[found.st_dev, found.st_ino] != known[relative]:
-                return f"contains {relative}, which was changed since the compiler wrote it"
+            why = _why_foreign_file(path, relative, known, read)
+            if why:
+                return f"contains {relative}, which {why}"
     return ""
+
+
+def _why_foreign_file(path: str, relative: str, known: Mapping[str, str], read: dict[tuple[int, int], str]) -> str:
+    """The reason for one file inside of the folder. `known` are the digests of the bundle's files, `read` those of the
+    files that were read so far, by device and inode.
+    """
+    if relative in MANIFESTS and relative not in known:
+        return "" if _is_sealed(path) else "was changed since the compiler wrote it or is of an older xpc"
+    if relative not in known:
+        return "the compiler did not write"
+    # the files are not opened, because reading from a pipe or a device might never end
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        return "is not a regular file"
+    found = os.stat(path)
+    if found.st_nlink < 2 or (found.st_dev, found.st_ino) not in read:
+        if found.st_size > LARGEST:
+            return "is larger than what the compiler writes"
+        read[found.st_dev, found.st_ino] = "sha256:" + sha256(read_file(path)).hexdigest()
+    same = read[found.st_dev, found.st_ino] == known[relative]
+    return "" if same else "was changed since the compiler wrote it"
 
 
 def _raise(error: OSError) -> None:

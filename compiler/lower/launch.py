@@ -51,23 +51,6 @@ def launch(spec: Spec) -> str:
     group = distributed or spec.zero_stage > 0  # DeepSpeed needs a process group even if there is only one process
     again = retries(spec)
     ported = group and not (torchrun and not multi)
-    shown = {
-        "XPC_RETRIES": again,
-        "NODE_RANK": multi,
-        "MASTER_ADDR": multi,
-        "MASTER_PORT": ported,
-        "XPC_NODE_WAIT": multi,
-        "XPC_VLLM_HOST": spec.asks_server,
-        "OMP_NUM_THREADS": spec.on_cpu,
-        "OMP_WAIT_POLICY": spec.on_cpu,
-        "PYTORCH_ALLOC_CONF": _has_growing_segments(spec),
-    }
-    facts = {
-        "retries": again,
-        "last": hardware.nodes - 1,
-        "found": "" if multi else " (found if unset)",
-        "threads": 1 if distributed else "all cores",
-    }
     shell = read_sections(__file__, "launch.sh")
     parts = [
         shell["head"].format(
@@ -84,11 +67,7 @@ def launch(spec: Spec) -> str:
             precision=spec.text("precision"),
             hardware=spec.text("hardware"),
             target=spec.stack.name,
-            variables="".join(
-                f"#   {name:18}   {text.format_map(facts)}\n"
-                for name, text in VARIABLES.items()
-                if shown.get(name, True)
-            ),
+            variables=_variables(spec, again, ported),
         ),
         start("launch.sh", "trained", FLAGS, ("--prepare", "--stage")),
     ]
@@ -112,6 +91,31 @@ def launch(spec: Spec) -> str:
         parts.append(shell["segments"])
     parts.append(_torchrun(spec, multi) if torchrun else _accelerate(spec, multi, group))
     return "".join([*parts, shared()["dry_run"], shell["preflight"], RUN])
+
+
+def _variables(spec: Spec, again: int, ported: bool) -> str:
+    """The comments of the script about the environment variables that this run reads."""
+    multi = spec.hardware.nodes > 1
+    shown = {
+        "XPC_RETRIES": again,
+        "NODE_RANK": multi,
+        "MASTER_ADDR": multi,
+        "MASTER_PORT": ported,
+        "XPC_NODE_WAIT": multi,
+        "XPC_VLLM_HOST": spec.asks_server,
+        "OMP_NUM_THREADS": spec.on_cpu,
+        "OMP_WAIT_POLICY": spec.on_cpu,
+        "PYTORCH_ALLOC_CONF": _has_growing_segments(spec),
+    }
+    facts = {
+        "retries": again,
+        "last": spec.hardware.nodes - 1,
+        "found": "" if multi else " (found if unset)",
+        "threads": 1 if spec.hardware.world > 1 else "all cores",
+    }
+    return "".join(
+        f"#   {name:18}   {text.format_map(facts)}\n" for name, text in VARIABLES.items() if shown.get(name, True)
+    )
 
 
 def _has_growing_segments(spec: Spec) -> bool:

@@ -39,8 +39,6 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
     `stated` are the trainer arguments of the bundle. `submit` are the lines of the engine that say how to submit the
     run.
     """
-    hardware = spec.hardware
-    gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
     lines = [
         f"# {cell(spec.name)}",
         "",
@@ -60,6 +58,38 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         *_start_weights(spec),
         *STAGED,
         "",
+        *_facts(spec),
+        "",
+        "## Settings in the spec",
+        "",
+        *_table(spec, written=True),
+        "",
+        "## Defaults and derived settings",
+        "",
+        *_table(spec, written=False),
+    ]
+    if spec.extra:
+        lines += ["", "## Passed on by `extra`", "", "| name | value |", "|---|---|"]
+        lines += [
+            f"| {library}: {cell(name)} | {cell(str(value.value))} |"
+            for library, table in spec.extra.items()
+            for name, value in table.items()
+        ]
+    lines += drift(spec, stated, cell)
+    if spec.problems:
+        lines += ["", "## Warnings and notes", ""]
+        lines += sorted(map(finding, spec.problems))
+    if spec.silenced:
+        lines += ["", "## Silenced in the spec", ""]
+        lines += sorted(f"{finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced)
+    return "\n".join(lines) + "\n"
+
+
+def _facts(spec: CheckedSpec) -> list[str]:
+    """The table of what is trained, on what and how."""
+    hardware = spec.hardware
+    gbs, micro, accum = spec.integer("batch.gbs"), spec.integer("batch.micro"), spec.integer("batch.accum")
+    return [
         "| | |",
         "|---|---|",
         f"| model | {cell(spec.model.location)}{_at(spec.model.revision)} |",
@@ -86,30 +116,7 @@ def readme(spec: CheckedSpec, stated: Mapping[str, Json], submit: Sequence[str])
         ),
         *([f"| hub | {_hub(spec)} |"] if spec.flag("save.hub") else []),
         f"| target | {spec.stack.name}: {cell(spec.stack.title)} |",
-        "",
-        "## Settings in the spec",
-        "",
-        *_table(spec, written=True),
-        "",
-        "## Defaults and derived settings",
-        "",
-        *_table(spec, written=False),
     ]
-    if spec.extra:
-        lines += ["", "## Passed on by `extra`", "", "| name | value |", "|---|---|"]
-        lines += [
-            f"| {library}: {cell(name)} | {cell(str(value.value))} |"
-            for library, table in spec.extra.items()
-            for name, value in table.items()
-        ]
-    lines += drift(spec, stated, cell)
-    if spec.problems:
-        lines += ["", "## Warnings and notes", ""]
-        lines += sorted(map(finding, spec.problems))
-    if spec.silenced:
-        lines += ["", "## Silenced in the spec", ""]
-        lines += sorted(f"{finding(one.finding)} ({cell(one.reason)})" for one in spec.silenced)
-    return "\n".join(lines) + "\n"
 
 
 def finding(one: Diagnostic) -> str:

@@ -10,7 +10,7 @@ States: Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3), with the bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from xpc.compiler.plan import LOW, packed_bytes
 from xpc.compiler.plan.adapters import component, in_backward, in_forward, of_layer, of_token, recomputed_too
@@ -352,14 +352,20 @@ def _phases(load: Load, held: States, layer: float, largest: float) -> dict[str,
         "gradients of tied tables": _tied(load), "activations": float(2 * load.tokens * facts.hidden * load.element),
     }  # fmt: skip
     out["backward"] = max(out["backward"], last, summed, key=lambda parts: sum(parts.values()))
+    out |= _without_backward(load, {**fixed, "gathered weights": held.gathered}, masks, largest)
+    return {name: {what: size for what, size in parts.items() if size} for name, parts in out.items()}
+
+
+def _without_backward(
+    load: Load, fixed: Mapping[str, float], masks: Mapping[str, float], largest: float
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """The phases that only run forward. `fixed` are the components that are the same in all phases."""
+    facts = load.facts
     if load.evaluated:
         half = 10 if load.element == 2 else 12
         head = 0.0 if load.loss == "trl_fused" else float(load.tokens * facts.vocab * half)
         grows = {**masks, "activations": largest, "logits and loss": head}
-        out["evaluate"] = {
-            **fixed, "gathered weights": held.gathered, **{what: load.evaluated * size for what, size in grows.items()},
-        }  # fmt: skip
+        yield "evaluate", {**fixed, **{what: load.evaluated * size for what, size in grows.items()}}
     if load.generates:
         cache = 2.0 * facts.layers * facts.kv_heads * facts.head_dim * 2 * load.generates
-        out["generate"] = {**fixed, "gathered weights": held.gathered, "key-value cache": cache}
-    return {name: {what: size for what, size in parts.items() if size} for name, parts in out.items()}
+        yield "generate", {**fixed, "key-value cache": cache}

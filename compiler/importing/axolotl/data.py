@@ -196,6 +196,12 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
             "if the rows are text, write their `type`, or name them by `--data`",
         )
         return "tokens", ()
+    _unknown_type(draft, word, location)
+    return "", ()
+
+
+def _unknown_type(draft: Draft, word: str, location: Entry) -> None:
+    """Report a dataset type whose rows a spec cannot read."""
     if word == "input_output":
         draft.error(
             location,
@@ -212,7 +218,6 @@ def _shape(draft: Draft, table: Entries, word: str, location: Entry) -> tuple[st
     else:
         why = f"axolotl {axolotl_keys.VERSION} has no type `{word[:40]}`, and an import runs no custom module"
         draft.error(location, why, "known types are chat_template, completion and alpaca")
-    return "", ()
 
 
 PAIRS = {("role", "content"): "messages", ("from", "value"): "conversations"}
