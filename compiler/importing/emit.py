@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
 from xpc.compiler.importing.draft import Draft, Source
@@ -71,27 +72,24 @@ def _lines(draft: Draft, origin: str) -> list[str]:
         out += ["sweep {", *(f"{_swept(path)} = [{', '.join(texts)}]" for path, texts in draft.sweep.items()), "}", ""]
     for library, table in draft.extra.items():
         out += _extra(library, table)
-    if draft.undecided:
-        out += [
-            "# Parts of the imported file that need your decision:",
-            *(f"# {_shown(one)}" for one in draft.undecided),
-        ]
-    if draft.dated:
-        out += [
-            "# Defaults that differ among the versions of TRL for which the imported file may be written:",
-            *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.dated.items()),
-        ]
-    if draft.later:
-        out += [
-            "# Keys of the imported file that this spec does not follow:",
-            *(f"# {_shown(line)}  ({why})" for line, why in draft.later.items()),
-        ]
-    if draft.differences:
-        out += [
-            "# Differences between this spec and what the imported file's own program does:",
-            *(f"# {_shown(name)}: {_shown(why)}" for name, why in draft.differences.items()),
-        ]
+    comments = {
+        "Parts of the imported file that need your decision": map(_shown, draft.undecided),
+        "Defaults that differ among the versions of TRL for which the imported file may be written": _reasons(
+            draft.dated
+        ),
+        "Keys of the imported file that this spec does not follow": [
+            f"{_shown(line)}  ({why})" for line, why in draft.later.items()
+        ],
+        "Differences between this spec and what the imported file's own program does": _reasons(draft.differences),
+    }
+    for title, lines in comments.items():
+        listed = [f"# {one}" for one in lines]
+        out += [f"# {title}:", *listed] if listed else []
     return out
+
+
+def _reasons(named: Mapping[str, str]) -> list[str]:
+    return [f"{_shown(name)}: {_shown(why)}" for name, why in named.items()]
 
 
 def _swept(path: str) -> str:

@@ -121,6 +121,15 @@ def _evaluated(chain: list[File]) -> frozenset[str]:
     return frozenset(names - ({train.data.name} if train is not None and isinstance(train.data, Ref) else set()))
 
 
+def _replace_adapter(out: MergedSpec, written: ParsedFile) -> None:
+    """Remove the adapter of the bases, with the settings that depend on its kind, if the file has another adapter."""
+    for path in (one for one in ADAPTERS if one in written.items):
+        for other in ADAPTERS:
+            if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
+                for setting in (*OF_ONE_KIND, *(("dropout",) if path == "loha" else ())):
+                    out.items.pop(f"lora.{setting}", None)
+
+
 def overlay(out: MergedSpec, written: ParsedFile, kind: str) -> None:
     """Merge the contents of a file into `out`, which already has the contents of the file's bases. The file's settings
     take precedence over theirs.
@@ -134,14 +143,7 @@ def overlay(out: MergedSpec, written: ParsedFile, kind: str) -> None:
         out.over |= {*written.items, *(("model",) if written.train is not None else ())}
     if written.train is not None:
         out.train, out.train_source = written.train, written.source
-    for path in ADAPTERS:
-        if path not in written.items:
-            continue
-        for other in ADAPTERS:  # the adapter of this file replaces the adapter of its base
-            if other not in written.items and out.items.pop(other, None) is not None and OF_KIND.keys() & {path, other}:
-                for setting in (*OF_ONE_KIND, *(("dropout",) if path == "loha" else ())):
-                    # settings that depend on the kind of the base's adapter are dropped
-                    out.items.pop(f"lora.{setting}", None)
+    _replace_adapter(out, written)
     for path, item in written.items.items():
         if path in ("train.epochs", "train.steps"):
             for other in ("train.epochs", "train.steps"):

@@ -17,6 +17,7 @@ from xpc.compiler.registry.linear_layers import (
     shared_parameters,
     tables,
 )
+from xpc.compiler.registry.types import ModelFacts
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.adapter_dtype import adapter_dtype, norms_widened, tables_dtype
 from xpc.compiler.stacks.fused_experts import adapter_layers, expert_parameters, stacked
@@ -63,10 +64,7 @@ def load_of(spec: Spec) -> Load | str:
         tuned, trained = _adapters(spec, stored if deepspeed else 4.0 if kind == "fp32" else 2.0), 0.0
         if spec.bits:
             widened = tables_dtype(spec) == "fp32"
-            embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
-            whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not quantized
-            packed, size = facts.params - embeds - whole, packed_bytes(spec.bits, spec.flag("lora.double_quant"))
-            stored = ((embeds + whole) * (4 if widened else 2) + packed * size) / facts.params
+            stored = _quantized(spec, facts, spec.bits, 4 if widened else 2)
     elif half and engine == "fsdp":
         stored = 4.0  # accelerate upcasts trained weights under mixed precision (accelerator.py, fsdp_utils.py)
     layers, exact = facts.layers, True
@@ -75,12 +73,6 @@ def load_of(spec: Spec) -> Load | str:
 
         part = trained_part(spec, facts)
         trained, layers, exact = part.trained, part.layers, part.exact and spec.text("optimizer") != "muon"
-    copies = spec.method.references(spec.get) * (0 if spec.lora else 1)
-    spread = shard if stage == 3 else 1
-    other_models = copies * facts.params * stored / spread
-    if spec.teacher is not None and spec.teacher.facts is not None:
-        wide = 4 if spec.get("method.teacher_dtype") == "fp32" else 2
-        other_models += spec.teacher.facts.params * wide / spread
     name = spec.text("optimizer")
     own = 4.0 if deepspeed else stored if tuned is None else float(tuned.element)
     micro, length = _batch(spec)
@@ -95,7 +87,8 @@ def load_of(spec: Spec) -> Load | str:
         temporary=own if spec.stack.optimizers.get(name) == "adamw_torch" and not deepspeed else 0.0,
         micro=1 if flattened else micro, length=length * (micro if flattened else 1),
         accumulates=spec.integer("batch.accum") > 1, checkpointing=spec.flag("memory.checkpointing"),
-        attention=attention, loss=_loss(spec), trained=trained, adapters=tuned, frozen=other_models,
+        attention=attention, loss=_loss(spec), trained=trained, adapters=tuned,
+        frozen=_other_models(spec, facts.params * stored) / (shard if stage == 3 else 1),
         evaluated=_evaluated(spec),
         generates=micro * length * spec.integer("batch.accum") if _writes(spec) else 0,
         reserved=_vllm(spec, gpu.memory_gib * 2**30),
@@ -107,6 +100,24 @@ def load_of(spec: Spec) -> Load | str:
         looped=facts.experts > 0 and not stacked(spec.stack, facts), norms_widened=norms_widened(spec),
         fsdp1=strategy == "fsdp1" or (strategy == "hsdp" and spec.stack.facts.hsdp == "fsdp1"),
     )  # fmt: skip
+
+
+def _quantized(spec: Spec, facts: ModelFacts, bits: int, wide: int) -> float:
+    """The bytes of a parameter on average, if the linear layers are quantized to `bits` and the others have `wide`
+    bytes.
+    """
+    embeds = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    whole = expert_parameters(facts) if stacked(spec.stack, facts) else 0.0  # stacked experts are not quantized
+    packed, size = facts.params - embeds - whole, packed_bytes(bits, spec.flag("lora.double_quant"))
+    return ((embeds + whole) * wide + packed * size) / facts.params
+
+
+def _other_models(spec: Spec, size: float) -> float:
+    """The bytes of the models that are not trained: copies of the model, which has `size` bytes, and the teacher."""
+    total = spec.method.references(spec.get) * (0 if spec.lora else 1) * size
+    if spec.teacher is not None and spec.teacher.facts is not None:
+        total += spec.teacher.facts.params * (4 if spec.get("method.teacher_dtype") == "fp32" else 2)
+    return total
 
 
 def _moments(spec: Spec, trained: float, adapters: Adapters | None) -> float:

@@ -220,12 +220,20 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
                 draft.note(one, "the length of the run")
             else:
                 draft.error(one, "a schedule ends with the run", "write `max_steps` with this number, or leave it out")
-        elif inner == "warmup_type" and one.value == "log":
-            draft.note(one, "reported with the schedule")
-        elif inner == "warmup_type" and one.value == "linear":
-            draft.note(one, "the language's warm-up is linear")
+        elif inner == "warmup_type" and one.value in ("log", "linear"):
+            draft.note(one, "reported with the schedule" if one.value == "log" else "the language's warm-up is linear")
         else:
             draft.error(one, "the language's schedules have no such parameter")
+
+
+def _level(draft: Draft, level: Entry | None) -> int | None:
+    """Set the strategy for a ZeRO stage, if the file states one, and return the stage."""
+    found = None if level is None else integer(level)
+    if found is not None and found in STAGES:
+        draft.put("strategy", STAGES[found], level)
+    else:
+        draft.error(level, "it takes 0, 1, 2 or 3")
+    return found
 
 
 def stage(draft: Draft, block: Entry | None) -> None:
@@ -235,12 +243,7 @@ def stage(draft: Draft, block: Entry | None) -> None:
         draft.default("strategy", "ddp", "the DeepSpeed file names no ZeRO stage")
         return
     table = block.mapping
-    level = table.get("stage")
-    number_ = 0 if level is None else integer(level)
-    if level is not None and number_ in STAGES:
-        draft.put("strategy", STAGES[number_ or 0], level)
-    elif level is not None:
-        draft.error(level, "it takes 0, 1, 2 or 3")
+    number_ = _level(draft, table.get("stage"))
     for name, path in KEYS.block("zero_optimization").column("setting").items():
         one = table.get(name)
         if one is not None and one.value == "auto":
@@ -307,13 +310,8 @@ def inline(draft: Draft, block: Entry, value: object = None) -> None:
     `zero_stage`.
     """
     table = block.mapping
-    level = table.get("zero_stage")
-    found = integer(level) if level is not None else None
-    if level is not None and found in STAGES:
-        draft.put("strategy", STAGES[found or 0], level)
-    elif level is not None:
-        draft.error(level, "it takes 0, 1, 2 or 3")
-    elif "deepspeed_config_file" not in table:
+    found = _level(draft, table.get("zero_stage"))
+    if not {"zero_stage", "deepspeed_config_file"} & {*table}:
         draft.default("strategy", "zero2", "not set: accelerate's default")
     offload(draft, table.get("offload_optimizer_device"), table.get("offload_param_device"), found or 0)
     for name, path in (("gradient_accumulation_steps", "batch.accum"), ("gradient_clipping", "optimizer.clip")):

@@ -127,30 +127,20 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
     """Set the adapter and the quantization of its base model. `native` is the default rank, alpha and dropout."""
     use = named.get("use_peft")
     four, eight = named.get("load_in_4bit"), named.get("load_in_8bit")
-    inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
-              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
-    # Only the importer of Python scripts sets the next two keys.
-    begins = named.get("lora.init_lora_weights")
+    # Only the importer of Python scripts sets this key and `lora.init_lora_weights`.
     kind = named.get("adapter.kind")
     if use is None or use.off:
-        for name in ("use_peft", *inside):
-            draft.note(named.get(name), "`use_peft` is not on")
-        draft.note(begins, "`use_peft` is not on")
-        for one in (four, eight):
-            if draft.on(one):
-                draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
+        _without_adapter(draft, named)
         return
     bits = 4 if four is not None and boolean(four) else 8 if eight is not None and boolean(eight) else None
     other = None if kind is None else str(kind.value)
     draft.put(other or ("qlora" if bits == 4 else "lora"), True, kind or use)
     if kind is not None:
         draft.note(use, f"the adapters are {other}")
-    if bits == 4 and other and four is not None:
-        draft.put("lora.bits", 4, four)
-    elif bits == 4 and four is not None:
+    if bits == 4 and not other:
         draft.put("qlora", True, four)
-    elif bits == 8 and eight is not None:
-        draft.put("lora.bits", 8, eight)
+    elif bits:
+        draft.put("lora.bits", bits, four if bits == 4 else eight)
     for one in (four, eight):
         if one is not None and one.off:
             draft.note(one, "it is off")
@@ -166,13 +156,24 @@ def adapter(draft: Draft, named: Entries, native: tuple[int, float, float] = (16
         else:
             targets(draft, modules)
     adapter_options(draft, named, ADAPTER_OPTIONS)
-    initial(draft, begins)
+    initial(draft, named.get("lora.init_lora_weights"))
     task = named.get("lora_task_type")
-    if task is not None and (task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM")):
+    if task is None or task.empty or task.value == ("SEQ_CLS" if draft.method == "reward" else "CAUSAL_LM"):
         draft.note(task, "it follows the method")
-    elif task is not None:
+    else:
         draft.error(task, f"{draft.method} has another task type")
     _quantization(draft, named, bits)
+
+
+def _without_adapter(draft: Draft, named: Entries) -> None:
+    """Note the keys of adapters, which have no effect. A quantized model is an error."""
+    inside = [*LORA, "lora_target_modules", "lora_task_type", "bnb_4bit_quant_type", "bnb_4bit_quant_storage",
+              "use_bnb_nested_quant", "bnb_4bit_compute_dtype", *ADAPTER_OPTIONS]  # fmt: skip
+    for name in ("use_peft", *inside, "lora.init_lora_weights"):
+        draft.note(named.get(name), "`use_peft` is not on")
+    for name in ("load_in_4bit", "load_in_8bit"):
+        one = draft.on(named.get(name))
+        draft.error(one, "quantized weights cannot be trained without an adapter", "write `use_peft: true`")
 
 
 def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> None:
