@@ -85,9 +85,14 @@ def conversational(source: DataSource) -> bool | None:
         return True
     if source.shape in ("text", "tokens") or source.wording is not None:
         return False
-    found = survey(next(iter(source.of_split(source.split)), source))
+    first = next(iter(source.of_split(source.split)), source)
+    found = survey(first)
     if found is not None and found.talks is not None:
         return found.talks
+    if first.keys is not None:  # in a Parquet file, a text has no keys inside it, and messages have
+        names = _with_prompt(source)
+        inside = any(key.partition("[]")[0] in names for key in first.keys if "[]" in key)
+        return True if inside else False if {*names} <= {*first.keys} else None
     if (source.path or "").lower().endswith((".csv", ".txt")):
         return False
     known = find_dataset(source.id) if source.id is not None else None

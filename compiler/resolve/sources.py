@@ -261,7 +261,7 @@ def _local(
         return source, [report("XP114", wrong, label, help="write the file again, or name another one")]
     columns = first_columns(path, head)
     if seen is not None:
-        columns, source = seen[0], evolve(source, rows=seen[1])
+        columns, source = seen[0], evolve(source, rows=seen[1], keys=_keys(path, 0, workspace))
     return _shaped(source, columns, shape, block, named, {} if columnar else turn_columns(head))
 
 
@@ -336,7 +336,7 @@ def _folder(
         evolve(found, path=f"{path}/{one}", found=None, rows=None, keys=_keys(f"{path}/{one}", number, block.workspace))
         for number, one in enumerate(names)
     )
-    return evolve(found, path=node.value, parts=parts, rows=None), problems
+    return evolve(found, path=node.value, parts=parts, rows=None, keys=None), problems
 
 
 MANY = 256
@@ -344,8 +344,8 @@ MANY = 256
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns, with the keys inside them, of the folder's file with this number. None if they cannot be read, or if
-    they are not compared.
+    """The columns, with the keys inside them, of a Parquet file, which has this number in its folder. None if they
+    cannot be read, or if they are not compared.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None

@@ -22,7 +22,7 @@ class DataSource:
     - `stated`: whether the spec states the shape or the prompt's column
     - `found`: the columns of a local file's first row, if it was read
     - `bundled`, `content`: the name and the bytes of the copy in the bundle
-    - `keys`: the columns of a Parquet file in a folder, with the keys inside them, such as `messages[].role`
+    - `keys`: the columns of a Parquet file, with the keys inside them, such as `messages[].role`
     - `context`: a column whose text follows the prompt; `wording`: the name of the format whose fixed words surround
       prompt and context, such as Alpaca's
     - `chat`: whether texts become turns of a conversation

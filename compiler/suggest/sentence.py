@@ -18,6 +18,10 @@ MODELS = ("name", "path", "id", "base", "model", "model_name", "name_or_path", "
 """Keys with which other tools name the model, in a block about the model."""
 
 
+OUTPUT_ROOTS = frozenset(("out", "output", "outputs", "runs", "results", "checkpoints", "ckpt", "ckpts", "saves"))
+"""Folders in which runs usually put their checkpoints."""
+
+
 def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
     """The text to write for a setting that does not belong in a block. The text belongs in the first line (`train MODEL
     on DATA`), next to one data source, or after `extends`.
@@ -54,7 +58,7 @@ def _named(unknown: UnknownName, nothing: str) -> str:
     text = (unknown.typed or "").strip('"')
     if not text or text[:1] in "[{":
         return nothing
-    if FILES.fullmatch(text) or unknown.name in ("path", "dir", "folder"):
+    if FILES.fullmatch(text) or unknown.name in ("path", "dir", "folder") or text.partition("/")[0] in OUTPUT_ROOTS:
         return f'"{text}"'
     known = registry.find_model(text) is not None or registry.find_dataset(text) is not None
     return text if known or REPOSITORY.fullmatch(text) else f'"{text}"'
@@ -70,6 +74,16 @@ OTHER_ROLES = frozenset(
      "template", "save", "output", "resume", "log")
 )  # fmt: skip
 """Words for models, data and folders that the first line never names: a teacher, evaluation data, an output folder."""
+
+
+def output_folder(unknown: UnknownName) -> str | None:
+    """The setting for a name of checkpoints whose value is a folder of outputs: `save "out/x"` for `checkpoint "out/x"`.
+    None for any other name or value.
+    """
+    text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))
+    root, slash, _ = text.removeprefix("./").partition("/")
+    ours = not named.isdisjoint(("checkpoint", "checkpoints")) and named.isdisjoint(OTHER_ROLES - {"save", "output"})
+    return f'save "{text}"' if ours and slash and root.lower() in OUTPUT_ROOTS else None
 
 
 def holdout_share(unknown: UnknownName) -> str | None:

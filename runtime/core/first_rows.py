@@ -20,12 +20,32 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     except RunError as error:
         found.append(str(error))
     found += [one for feature in bundle.features for one in feature.before_rows(bundle, tokenizer)]
+    read: list[Mapping[str, Any]] = []
     for source in bundle.sources():
+        if any(_same_rows(source, one) for one in read):  # rows for training that are also evaluated on
+            continue
+        read.append(source)
         try:
             found += _source(bundle, source, tokenizer)
         except RunError as error:
             found.append(str(error))
     return found
+
+
+def _same_rows(source: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    keys = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
+    return all(source.get(key) == other.get(key) for key in keys)
+
+
+def _title(bundle: Bundle, source: Mapping[str, Any]) -> str:
+    """The name of a source in the line about its first rows: with its configuration and split, such as
+    `org/name:math[test]`, if the run has another source of this name.
+    """
+    name = name_of(source)
+    if all(_same_rows(source, one) for one in bundle.sources() if name_of(one) == name):
+        return name
+    parts = ":".join(str(source[key]) for key in ("split", "slice") if source.get(key))
+    return name + (f":{source['config']}" if source.get("config") else "") + f"[{parts}]"
 
 
 def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
@@ -78,7 +98,7 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
     long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
-    say(f"{name}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
+    say(f"{_title(bundle, source)}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
 
 

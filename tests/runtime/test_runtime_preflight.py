@@ -13,7 +13,7 @@ import pytest
 from run_features import read
 from runtime_bundles import bundle_of, of_method, plan, source, write
 
-from xpc.runtime.core import arguments, machine, preflight
+from xpc.runtime.core import arguments, first_rows, machine, model, preflight
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle, Feature
 
@@ -83,6 +83,19 @@ def test_every_kind_of_finding_is_reported_at_once(tmp_path: Path, monkeypatch: 
     bundle.pins = {"no-such-package": "1"}  # with a wrong stack, GPUs and rows are not checked
     with pytest.raises(RunError, match="3 things stop this run"):
         preflight.check(bundle, 0, 0)
+
+
+def test_rows_for_training_and_evaluation_are_read_once_and_splits_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that is also evaluated on has one line about its first rows, and another split of it has its own."""
+    file = {"id": None, "path": "d.jsonl", "config": None, "split": "train", "slice": None}
+    hub = {"id": "org/d", "path": None, "config": "math", "split": "train", "slice": None}
+    sources = [file, hub, dict(file), {**hub, "split": "test", "slice": "50%"}]
+    bundle: Any = SimpleNamespace(sources=lambda: sources, features=())
+    read_rows: list[str] = []
+    monkeypatch.setattr(model, "load_tokenizer", lambda _: None)
+    monkeypatch.setattr(first_rows, "_source", lambda _, one, __: read_rows.append(first_rows._title(bundle, one)) or [])
+    assert first_rows.rows_and_tokens(bundle) == []
+    assert read_rows == ["d.jsonl", "org/d:math[train]", "org/d:math[test:50%]"]
 
 
 def test_what_a_feature_cannot_access_is_a_finding_of_the_first_process(tmp_path: Path) -> None:

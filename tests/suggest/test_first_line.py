@@ -51,3 +51,18 @@ def test_a_line_whose_parts_are_not_clear_gets_no_edit(typed: str, help: str) ->
     found = [one for one in checked(f"{typed}\n").problems if help in (one.help or "")]
     assert len(found) == 1
     assert not found[0].edits
+
+
+@pytest.mark.parametrize(
+    ("typed", "help"),
+    [
+        ('checkpoint "out/x"', 'write `save "out/x"`'),
+        ('checkpoint_dir = "./runs/x"', 'write `save "./runs/x"`'),
+        ('save(checkpoint="out/x")', 'write `save "out/x"`'),
+        ('model(checkpoint="out/x")', 'write `train "out/x" on DATA`: the first line names the model'),
+        ('checkpoint = "me/model"', "write `train me/model on DATA`: the first line names the model and the data"),
+    ],
+)
+def test_a_folder_of_outputs_is_no_model_of_the_hub(typed: str, help: str) -> None:
+    found = checked(f"train qwen2.5-3b on alpaca\n{typed}\n")
+    assert [one.help for one in found.problems if one.code in ("XP101", "XP102")] == [help]

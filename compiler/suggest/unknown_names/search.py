@@ -13,7 +13,7 @@ from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.meaning import Meaning, nearest_other_name
 from xpc.compiler.suggest.no_equivalent import advice, excluded, without_equivalent
 from xpc.compiler.suggest.registry_names import either
-from xpc.compiler.suggest.sentence import named_by_value
+from xpc.compiler.suggest.sentence import named_by_value, output_folder
 from xpc.compiler.suggest.tables import general_words
 from xpc.compiler.suggest.typed_form import near_settings
 from xpc.compiler.suggest.unknown_names.case import REFERENCE, Case, first_answer, settings_of
@@ -158,7 +158,12 @@ def _similar_last_word(unknown: UnknownName) -> UnknownName | None:
 
 
 def _model_or_data(case: Case) -> Suggestion | None:
-    """Handle a name whose value is a model or a dataset: `policy_checkpoint = "me/model"` belongs to the first line."""
+    """Handle a name whose value is a model or a dataset, such as `policy_checkpoint = "me/model"`, which belongs to the
+    first line; or the folder of outputs: `checkpoint "out/x"`.
+    """
+    folder = output_folder(case.unknown)
+    if folder is not None:
+        return case.says(f"write `{folder}`")
     form = None if case.exact else named_by_value(case.unknown)
     return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
 

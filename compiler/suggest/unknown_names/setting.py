@@ -17,7 +17,7 @@ from xpc.compiler.suggest.converted_values import expected, methods_with, plain
 from xpc.compiler.suggest.legal import ALREADY, AUTO, answer, example, leave_out, unset_advice
 from xpc.compiler.suggest.likeness import words
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice
-from xpc.compiler.suggest.sentence import named_by_value, sentence
+from xpc.compiler.suggest.sentence import named_by_value, output_folder, sentence
 from xpc.compiler.suggest.typed_form import clause_line, decided_value, typed
 from xpc.compiler.suggest.unknown_names.case import Case, first_answer, is_in
 from xpc.grammar.record import evolve, record
@@ -235,6 +235,9 @@ def _impossible_value(case: Guessed) -> Suggestion | None:
 
 def _first_line(case: Case) -> Suggestion | None:
     """Handle a name whose value is a model or a dataset: `base = "me/model"` belongs to the first line."""
+    folder = output_folder(case.unknown)
+    if folder is not None:
+        return case.says(f"write `{folder}`")
     form = named_by_value(case.unknown)
     return None if form is None else case.says(f"write `{form}`: {NAMED_THERE}")
 

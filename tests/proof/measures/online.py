@@ -142,9 +142,12 @@ def called(run: Any) -> dict[str, Any]:
     """
     from trl.chat_template_utils import qwen2_5_chat_template
 
+    from xpc.runtime.features.method import tool_calls
+
     plan, tokenizer = run.plan["method"], run.tokenizer
     file = run.plan["tokenizer"]["chat_template"]
     tokenizer.chat_template = _text(run, file) if file else qwen2_5_chat_template
+    tool_calls.add_parser(tokenizer)
     stated = plan.get("tools") or {"functions": [], "environment": None}
     tools = [_named(run, one) for one in stated["functions"]]
     environment = stated["environment"] and _named(run, stated["environment"])

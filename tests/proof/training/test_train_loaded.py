@@ -41,6 +41,13 @@ print(json.dumps({"tensors": len(saved), "different": different, "drawn": drawn,
     "finite": bool(torch.isfinite(logits).all()), "head": sorted(name for name in saved if "score" in name),
     "numbers": logits.shape[-1]}))
 """
+USED = """\
+import json, sys
+text = open(f"{sys.argv[1]}/README.md").read().partition("## Use")[2]
+lines = text.partition("```python\\n")[2].partition("```")[0].replace("print(", "answer = (")
+exec(lines.replace('"out"', json.dumps(sys.argv[1])))
+print(json.dumps({"answer": type(answer).__name__}))
+"""
 LOADED = [
     (target, method, adapter)
     for target in STACKS
@@ -65,3 +72,11 @@ def test_the_final_folder_loads_with_the_trained_weights(
     assert found["tensors"] > 0, json.dumps(found)
     assert (found["different"], found["drawn"], found["finite"]) == ([], [], True)
     assert (bool(found["head"]), found["numbers"] == 1) == (scores, scores)
+    assert warm.program(target, USED, run.out) == [{"answer": "float" if scores else "str"}]
+
+
+@pytest.mark.parametrize("target", [DEFAULT])
+def test_the_lines_of_the_card_load_adapters_of_vera(warm: Warm, tmp_path: Path, target: str) -> None:
+    text = small("method sft", "vera(rank=8)", method="sft", target=target, save='save "out" every=never')
+    run = warm.train(text, f"loaded-{target}-vera", target, str(tmp_path))
+    assert warm.program(target, USED, run.out) == [{"answer": "str"}]

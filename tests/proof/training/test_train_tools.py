@@ -97,14 +97,16 @@ def caller(location: str) -> None:
     put(location, {"caller/config.json": json.dumps(config)})
 
 
-def trained(warm: Warm, cwd: str, settings: str, name: str) -> tuple[list[dict[str, str]], str, dict[str, float]]:
-    """Train two steps whose first completions call each tool in turn. Return the completions (the text that is trained
-    on, and the tool results), the prompt, and the metrics of the last step.
+def trained(
+    warm: Warm, cwd: str, settings: str, name: str, *more: str
+) -> tuple[list[dict[str, str]], str, dict[str, float]]:
+    """Train two steps whose first completions call each tool in turn; ``more`` are further lines of the spec. Return
+    the completions (the text that is trained on, and the tool results), the prompt, and the metrics of the last step.
     """
     put(warm.location, {"tools.py": TOOLS, "maze.py": MAZE, "watch.py": WATCH})
     caller(warm.location)
     method = f"method grpo(generations=2, max_completion=150, tool_turns=1, {settings})"
-    text = small(method, method="grpo").replace('"tiny"', '"caller"').replace("gbs=8 micro=4", "gbs=2 micro=2")
+    text = small(method, *more, method="grpo").replace('"tiny"', '"caller"').replace("gbs=8 micro=4", "gbs=2 micro=2")
     done = warm.train(text.replace("4 steps", "2 steps"), name, "trl-1.16", cwd, XPC_MADE_UP_TOOL_CALLS="1")
     with open(os.path.join(cwd, "seen.jsonl"), encoding="utf-8") as handle:
         seen = [json.loads(line) for line in handle]
@@ -129,6 +131,17 @@ def test_results_of_tools_are_given_and_not_learned(warm: Warm, tmp_path_factory
     assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
     assert event["rewards/Maze/mean"] == 0.5
     assert event["moved"] > 0  # their rewards differ only because of the environment
+
+
+def test_calls_are_read_from_a_built_in_template(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """TRL does not know the text of the built-in template, so the run says how its calls are read."""
+    settings = 'tools="tools.py:add", rewards="watch.py:constant"'
+    cwd = str(tmp_path_factory.mktemp("built-in"))
+    seen, prompt, event = trained(warm, cwd, settings, "built-in", "model(chat_template=qwen2.5)")
+    (added,) = {one["given"] for one in seen if one["given"]}
+    assert "<tool_response>\n73\n</tool_response>" in added
+    assert "# Tools" in prompt
+    assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (1.0, 0.0)
 
 
 def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
