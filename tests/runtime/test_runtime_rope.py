@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xpc.runtime.core.errors import RunError
-from xpc.runtime.features.model.rope import scale
+from xpc.runtime.features.model.rope import lengthen, scale
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original": None, "parameters": {"beta_fast": 16.0}}
 
@@ -37,6 +37,17 @@ def test_the_dynamic_scaling_keeps_the_context_that_it_computes_from() -> None:
     made = config(rope_scaling=None)
     scale(made, {**YARN, "rope_type": "dynamic", "parameters": {}}, "tiny")
     assert (made.max_position_embeddings, made.rope_scaling) == (512, {"rope_type": "dynamic", "factor": 4.0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "context", "limit", "longer"),
+    [("yarn", 2048, 512, 2048), ("dynamic", 512, 512, 2048), ("yarn", 2048, 256, 256), ("yarn", 2048, 131072, 131072)],
+)
+def test_the_limit_of_the_tokenizer_follows_the_context(kind: str, context: int, limit: int, longer: int) -> None:
+    """A limit below the original context is meant, and stays."""
+    tokenizer = SimpleNamespace(model_max_length=limit)
+    lengthen(tokenizer, context, {**YARN, "rope_type": kind})
+    assert tokenizer.model_max_length == longer
 
 
 @pytest.mark.parametrize(

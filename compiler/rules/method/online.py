@@ -9,7 +9,7 @@ from math import gcd
 
 from xpc.compiler.language.kinds import NEVER
 from xpc.compiler.rules.core.conditions import all_of, grouped, has_value
-from xpc.compiler.rules.core.rule import Finding, rule, write
+from xpc.compiler.rules.core.rule import Finding, rule, with_more, write
 from xpc.compiler.spec import Spec
 
 WHEN = all_of(grouped, has_value("method.generations"))
@@ -152,12 +152,17 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
         else:
             continue
         written = spec.written("method.level")
+        location = spec.location("method.level") if written else spec.location("method.loss", "made for sequences")
+        help, replace = f"write `level = {better}`", f"level = {better}" if written else None
+        if better == "token" and not spec.written("method.loss"):  # nobody chose the loss, which is the target's default
+            help = "write `loss = grpo`, the loss of GSPO's paper, or leave `level` out"
+            replace = with_more(location, "loss = grpo")
         yield Finding(
-            spec.location("method.level") if written else spec.location("method.loss", "made for sequences"),
+            location,
             f"the loss `{one.name}` is not made for {level}-level ratios",
-            f"write `level = {better}`",
+            help,
             (spec.label("method.loss", "the loss") if written else None,),
-            replace=f"level = {better}" if written else None,
+            replace=replace,
         )
 
 

@@ -20,6 +20,10 @@ class Rope(Feature):
         scale(config, bundle.model["rope"], bundle.model_path)
         options["config"] = config
 
+    def trainer_made(self, bundle: Bundle, trainer: Any, tokenizer: Any) -> None:
+        """Lengthen the tokenizer's limit, too: tokenizers truncate there, and vLLM serves no longer sequences."""
+        lengthen(tokenizer, trainer.model.config.max_position_embeddings, bundle.model["rope"])
+
     def made(self, bundle: Bundle, trainer: Any) -> Iterator[tuple[str, object, object]]:
         """Compare the scaling that the model's rotary embedding computes with the bundle's."""
         kinds = {
@@ -28,6 +32,15 @@ class Rope(Feature):
             if getattr(module, "rope_type", None) is not None and hasattr(module, "inv_freq")
         }
         yield "scaling of positions", [bundle.model["rope"]["rope_type"]], sorted(kinds)
+
+
+def lengthen(tokenizer: Any, context: int, rope: Mapping[str, Any]) -> None:
+    """Raise ``model_max_length`` to the scaled context, if it is not below the original one. ``context`` is the
+    configuration's, which `scale` has multiplied already unless the scaling is dynamic.
+    """
+    scaled = int(context * rope["factor"]) if rope["rope_type"] == "dynamic" else context
+    if scaled / rope["factor"] <= tokenizer.model_max_length < scaled:
+        tokenizer.model_max_length = scaled
 
 
 def scale(config: Any, rope: Mapping[str, Any], place: str) -> None:

@@ -37,6 +37,9 @@ def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp
     done = warm.train(spec(yarn, target=target, length="2 steps"), f"rope-{target}", target, str(tmp_path / "rope"))
     assert scaling(done.out) == ("yarn", 4.0, 4 * context)
     assert scaling(plain.out)[2] == context
+    for folder, factor in ((plain.out, 1), (done.out, 4)):
+        with open(os.path.join(folder, "tokenizer_config.json"), encoding="utf-8") as handle:
+            assert json.load(handle)["model_max_length"] == factor * context
     assert "rope_scaling" not in done.complained  # transformers 5 warns if this old name is set
     again = spec(yarn, target=target, save='save "again"').replace('"tiny"', '"out"')
     # The spec has further errors, because the folder with the model does not contain the rows.

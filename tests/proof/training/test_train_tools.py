@@ -141,7 +141,7 @@ def test_calls_are_read_from_a_built_in_template(warm: Warm, tmp_path_factory: p
     (added,) = {one["given"] for one in seen if one["given"]}
     assert "<tool_response>\n73\n</tool_response>" in added
     assert "# Tools" in prompt
-    assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (1.0, 0.0)
+    assert (event["tools/call_frequency"], event["tools/failure_frequency"]) == (0.5, 0.0)
 
 
 def test_a_tool_that_hangs_does_not_hang_the_run(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
