@@ -152,7 +152,7 @@ def _arguments(name: str) -> str:
             if text:
                 lines.append(f"  {target.name} {library}: {text}\n")
         if target.removed.get(name) and not any(reported):
-            lines.append(f"  {target.name}: gone ({target.removed[name]})\n")
+            lines.append(f"  {target.name}: not available ({target.removed[name]})\n")
     if any("`extra " in line for line in lines):
         lines += _rules_about(name)
     return f"{name}: a library's own name\n" + "".join(lines) if lines else ""

@@ -120,12 +120,12 @@ def _refused(stack: Stack) -> str:
         ("rule", "what it checks", "does not apply on"), *rows
     )
     missing = [
-        (f"`{name}`", "transformers has removed it" if why == "no equivalent" else why)
+        (f"`{name}`", "nothing replaces it" if why == "no equivalent" else why)
         for name, why in stack.removed.items()
     ]
     missing = [row for row in missing if row[0].strip("`") not in {arg for one in TABLE for arg in one.args}]
     return text + (
-        "\n\nArguments of older versions that this version has removed:\n\n" + _table(("argument", "why"), *missing)
+        "\n\nArguments of other versions that this version does not have:\n\n" + _table(("argument", "why"), *missing)
         if missing
         else ""
     )

@@ -272,7 +272,7 @@ class Facts:
     """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
     """Whether a run may save every 30 % and evaluate every 10 % of its steps. Otherwise transformers refuses this,
-    because a floating-point error makes 30 % no multiple of 10 %.
+    because with floating-point numbers 30 % is not a multiple of 10 %.
     """
     trackio: bool
     """Whether transformers has a callback for trackio."""

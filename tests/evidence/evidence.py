@@ -34,7 +34,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "tests/proof/violations has no proof of it"
+NO_PROOF = "no proof in tests/proof/violations"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -80,8 +80,8 @@ def effect(proof: Proof) -> str:
     module, _, function = proof.measure.rpartition(".")
     file = f"tests/proof/measures/{module.replace('.', '/')}.py"
     return (
-        f"the refused spec raises no error {{}}, but gives `{function}` in `{file}` another value "
-        "than the accepted spec"
+        f"the refused spec raises no error {{}}, but the value that `{function}` of `{file}` measures differs from "
+        "that of the accepted spec"
     )
 
 

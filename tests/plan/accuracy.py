@@ -113,12 +113,13 @@ def heads() -> list[str]:
 
 
 HEAD_NOTES = (
-    "The rows of 2,048 tokens are from trl#6859, whose losses came before the fused head: `chunked_nll` computes the",
-    "head's gradient chunk by chunk, `cce` makes no logits. They differ only for gemma-3-270m, whose table is 63 % of",
-    "its parameters; no stack has `chunked_nll`, so that row is not comparable. That page writes GB, but means GiB:",
-    "weights, gradients and states of Qwen3-8B (8,190,735,360 parameters) are 61.0 GiB, or 65.5 GB. In models with",
-    "tied tables, the peak is where autograd adds the embedding's gradient to the head's: two gradients and their sum",
-    "exist at once (`tests/plan/test_losses.py` counts them).",
+    "The rows of 2,048 tokens are from trl#6859. It measured two losses that TRL had before its fused head:",
+    "`chunked_nll` computes the head's gradient chunk by chunk, and `cce` never stores the logits. Their peaks differ",
+    "only for gemma-3-270m, whose embedding is 63 % of its parameters; no stack has `chunked_nll`, so that row is not",
+    "comparable. trl#6859 writes GB, but means GiB: weights, gradients and optimizer states of Qwen3-8B (8,190,735,360",
+    "parameters) are 61.0 GiB, or 65.5 GB. If embedding and head are tied, the peak is where autograd adds the",
+    "embedding's gradient to the head's: two gradients and their sum exist at once (`tests/plan/test_losses.py` counts",
+    "them).",
 )
 
 
@@ -129,15 +130,15 @@ def picture() -> str:
 
 
 NOTES = (
-    "The rows of the first line are runs of Llama-3-8B and santacoder from one project. We knew their errors while we",
-    "chose parts of the formulas: the twelve bytes per unit of the MLP's width that the backward pass of a recomputed",
-    "layer keeps, the gathering of quantized layers in their stored",
+    "The first line of the first table (Hugging Face trainers) has runs of Llama-3-8B and santacoder from one project.",
+    "We knew their errors while we chose parts of the formulas: the twelve bytes per unit of the MLP's width that the",
+    "backward pass of a recomputed layer keeps, the gathering of quantized layers in their stored",
     "form, the moment at which the fused head frees its chunk, the loss that is computed in place, and the float32",
-    "logits of QLoRA without autocast. We also found the contradictory rows in this way. So the first line shows that",
+    "logits of QLoRA without autocast. So the first line shows that",
     "the formulas can describe such runs, but not how large the error is for another model; the held-out measurements",
     "above and `make gpu` show that. The bytes that autograd keeps per layer were not fitted: they are counted on real",
-    "models. The formulas also have one block of the size of a mask's copy, derived from the length at which",
-    "gemma-3-1b ran out of memory (TRL 1.15). The verdict is `fits` for at most 80 % of the GPU's memory, and `no` if",
+    "models. The formulas also count a second copy of the attention mask, because of the length at which gemma-3-1b",
+    "ran out of memory (TRL 1.15). The verdict is `fits` for at most 80 % of the GPU's memory, and `no` if",
     "even the lower end of the range (7 % below the prediction, by choice) is above the GPU's memory.",
 )
 
@@ -176,7 +177,7 @@ def speed_groups() -> dict[str, list[float]]:
         assert error is not None
         hugging_face = row["group"] in ("fms_models", "fsdp_zero3_blog")
         (own if not hugging_face else experts if points.sizes(row).experts else dense).append(error)
-    return {**out, "Hugging Face trainers, mixtures of experts": experts, "loops of their own, and DeepSpeed": own}
+    return {**out, "Hugging Face trainers, mixtures of experts": experts, "own training loops, and DeepSpeed": own}
 
 
 def long_rows() -> tuple[float, float]:
@@ -213,8 +214,8 @@ def _time() -> list[str]:
         "For trainers of the Hugging Face libraries, this time is multiplied by a factor: one each for full training,",
         "LoRA and QLoRA, with and without fused kernels, and QLoRA with float32 norms",
         "(compiler/plan/utilisation.json). Each factor is the median of",
-        "fms-hf-tuning's runs on A100. The factor for V100 comes from a single run, so its 133 hours are fitted, not",
-        "predicted.",
+        "fms-hf-tuning's runs on A100. The factor for V100 comes from a single run of 133 hours, so for this run the",
+        "plan's hours are fitted, not predicted.",
         "",
         *_other_chips(),
     ]
@@ -240,11 +241,12 @@ def _other_chips() -> list[str]:
     out = [
         "Other chips of the same generations can do more or fewer operations per byte of memory bandwidth than A100",
         "and H100, so kernels that wait for memory take a different share of time. From the peak alone, L4 would be",
-        "predicted up to three times too fast. Two numbers for all these chips were fitted to published runs with LoRA",
-        f"and QLoRA on five GPUs: bandwidth determines {both[0]:.2f} of the time, and the time shrinks to at",
-        f"least {both[1]:.2f}. Each GPU is also predicted from the other four. There are no runs on A10, A40 and",
+        "predicted up to three times too fast. So the time of these chips is multiplied by",
+        f"1 + {both[0]:.2f} x (r - 1), but at least by {both[1]:.2f}, where r is the chip's ratio of peak operations",
+        "to bandwidth divided by that of the A100 or H100. The two numbers were fitted to published runs with LoRA",
+        "and QLoRA on five GPUs. Each GPU is also predicted from the other four. There are no runs on A10, A40 and",
         "others; those on L40S came later (below).",
-        "", "| card | model | GPUs | time over predicted | from the other cards | by the peak alone |",
+        "", "| GPU | model | GPUs | time over predicted | from the other GPUs | by the peak alone |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for row, other in alone:
@@ -299,9 +301,10 @@ def page() -> str:
             "",
             "![Predicted against measured peaks](plan-accuracy.svg)",
             "",
-            "Of {} peaks of torch's allocator, from trainers that a spec can state (the first line, `peft_t4` and "
-            "`fms_models`), {} are in the range that the plan states; its median width is {:.0%} of the prediction. "
-            "Reserved and nvidia-smi figures have no range.".format(*peaks_in_range()),
+            "The plan states a range for peaks of torch's allocator, not for reserved memory or figures of nvidia-smi. "
+            "We compared {} such peaks of trainers whose settings a spec can express (the first line of the table, "
+            "`peft_t4` and `fms_models`): {} are in the range. The median width of a range is {:.0%} of the "
+            "prediction.".format(*peaks_in_range()),
             "",
             "## The decision",
             "",
@@ -334,13 +337,13 @@ def page() -> str:
             *ranges.section(),
             "## What is left out",
             "",
-            "Rows whose fields contradict each other, before anything is compared:",
+            "These published measurements contradict themselves, so they are not compared with the plan:",
             "",
             "| group | model | tokens | reason |",
             "|---|---|---|---|",
             *left,
             "",
-            "Rows that get no prediction:",
+            "For these measurements the plan has no prediction:",
             "",
             *(f"- {one}" for one in unknown or ["none"]),
             "",

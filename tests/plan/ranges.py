@@ -233,7 +233,8 @@ def section() -> list[str]:
         out.append(f"| {named[kind]} | {len(mine)} | {many} | {low:.2f} to {high:.2f} |")
     out += [
         "",
-        "Does the range hold for a source (of llm-foundry: for a model) that it was not fitted to?",
+        "Each range was also fitted without one source (or without one model of llm-foundry's table), and then tested",
+        "with it:",
         "",
     ]
     out += ["| source | runs | measured / predicted time | in the stated range | in the range of the other sources |"]
@@ -241,7 +242,7 @@ def section() -> list[str]:
     for name, many, least, most, hits, alone in without():
         out.append(f"| {name} | {many} | {least:.2f} to {most:.2f} | {hits} | {alone} |")
     base = range_of(())
-    out += ["", "The same for llm-foundry's rows, if a whole group of rows is left out of the fit:", ""]
+    out += ["", "The same test with llm-foundry's rows, leaving out all rows of a group, such as one model's:", ""]
     out += ["| rows left out together | rows | mean error | nine of ten within | in the range | no fit possible |"]
     out += ["|---|---|---|---|---|---|"]
     for name, part in LEFT.items():

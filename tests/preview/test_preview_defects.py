@@ -89,7 +89,7 @@ DEFECTS = {
     "text_cut_by_the_template": ("plain", "cut_text", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
     "text_in_small_letters": ("plain", "small", "", "XP598", "leaves out the content 'It is 2.' of turn 1"),
     "text_written_twice": ("plain", "written_twice", "", "XP599", "'It is 2.' of turn 1 (assistant) twice"),
-    "date_of_today": ("plain", "dated", "", "XP529", "writes the date of today into the row"),
+    "date_of_today": ("plain", "dated", "", "XP529", "writes today's date into the row"),
     "value_by_chance": ("plain", "drawn", "", "XP529", "writes a random value into the row"),
     "turns_backwards": ("plain", "backwards", "", "XP599", "writes turn 1 (assistant) before turn 0 (user)"),
     "template_without_marks": (

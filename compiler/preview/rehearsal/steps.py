@@ -249,7 +249,7 @@ class Rehearsal:
         location = os.path.dirname(bundle)
         found = launch(bundle, location, {**self.environ, "XPC_DATA_ROOT": location}, at, number)
         if not found.reached and found.status == 0:
-            self.find(name, f"the run ended before {os.path.basename(at or '')} was there", "save.every")
+            self.find(name, f"the run ended before {os.path.basename(at or '')} was written", "save.every")
         elif (at is None and found.status != 0) or not found.reached:
             self.failed(name, found)
             return None

@@ -48,7 +48,7 @@ def changing(session: Session, row: Mapping[str, Any]) -> Iterator[str]:
         module.datetime = real
         random.setstate(state)
     if any(DATE in one for one in texts):
-        yield "the chat template writes the date of today into the row: tomorrow the row has other tokens"
+        yield "the chat template writes today's date into the row: tomorrow the row has other tokens"
     if len(texts) > 1:
         yield "the chat template writes a random value into the row: each time the row has other tokens"
 

@@ -55,7 +55,7 @@ def _few(one: Tally, found: Survey) -> str | None:
 def control_tokens(spec: Spec) -> Iterator[Finding]:
     """The texts of a conversation should not contain control tokens of a chat template, such as `<|im_end|>` or
     `[INST]`, because the template writes them. Plain text may have the control tokens of its model, but no others. If
-    less than 1 % of the rows are so, this is a note.
+    less than 1 % of the rows have such tokens, this is a note.
 
     Why it is bad: the template is applied twice, so the model learns to end its turn within an answer, or to write the
     beginning of a turn. Tokens of another model's template are split into pieces, and learned as text.
@@ -125,7 +125,7 @@ def speaker(spec: Spec) -> Iterator[Finding]:
 def not_closed(spec: Spec) -> Iterator[Finding]:
     """An answer with reasoning should have as many `<think>` as `</think>`. An answer that only closes its reasoning is
     accepted if the chat template splits answers at `</think>`, or if the prompt ends with `<think>`. If less than 1 %
-    of the rows are so, this is a note.
+    of the rows have such an answer, this is a note.
 
     Why it is bad: the model learns to think without an end, or to write a mark that ends nothing. Programs that remove
     the reasoning from an answer find no answer.

@@ -228,8 +228,8 @@ def repeated_rows(spec: Spec) -> Iterator[Finding]:
 @rule("XP519", "prompt-in-the-answer", "warning")
 def prompt_in_the_answer(spec: Spec) -> Iterator[Finding]:
     """An answer should not begin with its complete prompt. The trainer puts the answer after the prompt, so such rows
-    contain the prompt twice. Only texts are compared. The rule applies if at least half of the rows
-    begin in this way.
+    contain the prompt twice. Only texts are compared, and the rule applies if at least half of the
+    answers begin in this way.
 
     Why it is bad: the model learns to repeat each question before it answers.
 

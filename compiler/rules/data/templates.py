@@ -85,7 +85,7 @@ def template_changes(spec: Spec) -> Iterator[Finding]:
     if found := None if given else CLOCK.search(code):
         yield Finding(
             _place(spec),
-            f"{_owner(spec)} writes the date of today (`{found[0].rstrip('( ')}`), so tomorrow each row has other "
+            f"{_owner(spec)} writes today's date (`{found[0].rstrip('( ')}`), so tomorrow each row has other "
             "tokens",
             f'state the date: `chat_template = {template.name}(date_string="8 July 2025")`'
             if known and template is not None
@@ -95,6 +95,6 @@ def template_changes(spec: Spec) -> Iterator[Finding]:
     if found := CHANCE.search(code):
         yield Finding(
             _place(spec),
-            f"{_owner(spec)} writes a value by chance (`{found[0].rstrip('( ')}`), so each rendering of a row differs",
+            f"{_owner(spec)} writes a random value (`{found[0].rstrip('( ')}`), so each rendering of a row differs",
             "write one of the values into the template",
         )

@@ -194,7 +194,7 @@ def vespo(spec: Spec) -> Iterator[Finding]:
     """`vespo` with vLLM needs `vllm_importance_sampling_mode = token_mask` or `token_truncate`, which correct vLLM's
     probability of each token. The default, `sequence_mask`, has one correction for each sequence.
 
-    Why it is bad: vespo itself multiplies the corrections of a sequence's tokens to one weight, so it needs a
+    Why it is bad: vespo itself multiplies the corrections of a sequence's tokens into one weight, so it needs a
     correction for each token.
 
     Without this rule: ValueError in the trainer's constructor, after the model is loaded.

@@ -162,7 +162,7 @@ def always_one(spec: Spec) -> Iterator[Finding]:
     Why it is bad: if completions are used for a single step, the model in this step is still the one that wrote them.
     So every importance ratio is 1, and nothing is ever clipped.
 
-    Without this rule: nothing is reported; the stated range has no effect. A range that is the default is not reported.
+    Without this rule: nothing is reported; the stated range has no effect. The rule does not report the default range.
 
     Source: trl 1.16 `grpo_trainer.py` (`old_per_token_logps`), trl 0.18 likewise; DAPO issue 23.
     """

@@ -41,7 +41,7 @@ WHEN = any_of(
 )  # fmt: skip
 def far_from_published(spec: Spec) -> Iterator[Finding]:
     """A number must not be far outside of the numbers that recipes and papers publish for the same method. For example,
-    AdamW with `eps = 1` is 1,000 times above its range. A comment silences the warning where the value is meant.
+    AdamW with `eps = 1` is 1,000 times above its range. If the value is intended, silence the warning with a comment.
 
     Why it is bad: such a number is nearly always a typing mistake or the number of another method, such as the rate of
     full training for LoRA. The run learns nearly nothing, or its loss diverges.

@@ -245,8 +245,8 @@ def stages(spec: Spec) -> Iterator[Finding]:
 def restarts(spec: Spec) -> Iterator[Finding]:
     """The cycles of `cosine_with_restarts` must have several steps each: a run of 100 steps cannot restart 1,000 times.
 
-    Why it is bad: if a cycle is as short as a step, every step is taken at the peak or at a place of the curve that
-    depends on rounding, and the rate never decays.
+    Why it is bad: if a cycle is as short as a step, every step uses the peak rate, or a rate that depends on rounding,
+    and the rate never decays.
 
     Without this rule: nothing is reported.
 

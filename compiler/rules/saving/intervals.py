@@ -43,8 +43,8 @@ FEW_STEPS, MANY = 10, 100
 @rule("XP709", "interval-past-the-end", "warning")
 def past_the_end(spec: Spec) -> Iterator[Finding]:
     """An interval of `save`, `eval` or `track` must not be longer than the run: a run of 100 steps with `save
-    "out/run" every=500` saves no checkpoint before its end. The same holds for the updates of a moving reference
-    (`sync_reference`) and of a projection (`update_proj_gap`).
+    "out/run" every=500` saves no checkpoint before its end. The intervals at which the reference model
+    (`sync_reference`) and GaLore's projection (`update_proj_gap`) are updated must not be longer than the run either.
 
     Why it is bad: a run that is stopped starts again from the beginning, and there is no curve of its loss or of its
     evaluations, although the spec asks for it. A reference that should move stays the first model.
@@ -85,7 +85,7 @@ def past_the_end(spec: Spec) -> Iterator[Finding]:
 def every_few_steps(spec: Spec) -> Iterator[Finding]:
     """A run should not save hundreds of checkpoints with less than 10 steps between them.
 
-    Why it is bad: a checkpoint contains the weights and the optimizer's states: of full training, 12 bytes or more for
+    Why it is bad: a checkpoint contains the weights and the optimizer's states, in full training 12 bytes or more for
     each parameter. Writing it takes longer than a step, and all GPUs wait. Without `keep`, the checkpoints also fill
     the disk.
 
