@@ -1,5 +1,6 @@
-"""Find rows that show that their file was made wrongly: control tokens of a chat template, speakers' names, values of
-Python, reasoning that is not closed, placeholders that nobody filled, and prompts that run into their answers.
+"""Find rows that were exported wrongly. Signs of this are control tokens of a chat template, a speaker's name before an
+answer, Python literals, a `<think>` without `</think>`, placeholders that nobody filled, and prompts that run into
+their answers.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xpc.compiler.data.turn_order import role_of
 
 CONTROL = "control:"
-"""Some properties that `export_marks` returns consist of this prefix and a control token, such as `<|im_end|>`."""
+"""`export_marks` reports a control token by this prefix and the token: `control:<|im_end|>`."""
 TOKEN = re.compile(
     r"<\|(?:im_start|im_end|im_sep|eot_id|start_header_id|end_header_id|begin_of_text|end_of_text|endoftext|user"
     r"|assistant|system|end|eom_id|start_of_role|end_of_role)\|>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>"
@@ -49,9 +50,9 @@ def export_marks(
     - `missing`, `nothing`: a text that stands for a missing value, such as `nan` or `None`
     - `python_value`, `quoted`: an answer that is a list or dict of Python, or a text in quotation marks
     - `open_thoughts`, `unopened_thoughts`: an answer has more marks `<think>` than `</think>`, or fewer
-    - `placeholder`: a text with a column of the row as a placeholder, such as `{question}`
+    - `placeholder`: a text contains the name of a column in braces, such as `{question}`
     - `choice`: both answers of a pair are names of answers, such as `A` and `B`
-    - `joined`: a prompt that ends with a word or a mark, and an answer that begins with a word
+    - `joined`: no space between a prompt (which ends with a letter, digit or `?.!:`) and its answer
     - `last_question`: a conversation that ends with a turn of the user
     - `template_argument:NAME`, `template_switch:NAME`: an argument of the chat template in `chat_template_kwargs`
     - `negative_margin`: a preference pair whose `margin` is below 0

@@ -1,5 +1,5 @@
-"""Count what only all rows of a file together show: columns with one value, prompts that return, the ends of tokenized
-rows, and the lengths of texts.
+"""Find properties of a file that a single row does not show: columns with the same value in all rows, repeated prompts,
+the last tokens of tokenized rows, and the lengths of texts.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from xpc.compiler.spec.survey import Tally
 
 CONSTANT = "constant:"
-"""The prefix, before a column's name, of a property: all rows have the same text or turns in this column."""
+"""The prefix of a property: `constant:question` means that all rows have the same text or turns in the column
+`question`.
+"""
 ANSWER = "answer"
-"""The name after `CONSTANT` for the last turn of a conversation."""
+"""The name that stands after `CONSTANT` if the last turn is the same in all conversations: `constant:answer`."""
 LONGEST, MANY = 64, 4096
-"""Only so many columns are compared, and so many different last tokens are counted."""
+"""The largest number of columns that are compared, and of different last tokens that are counted."""
 LINE = range(50, 101)
 """The lengths of lines in prose whose lines are broken at a fixed width."""
 MIDDLE = re.compile(r"[a-z,]\Z")
@@ -88,7 +90,7 @@ class FileCounts:
             self._objects += _is_object(text)
 
     def tallies(self) -> dict[str, Tally]:
-        """What the rows have in common, as tallies of all rows:
+        """The properties that the rows together have, as tallies:
 
         - `constant:COLUMN`, `constant:answer`: the same text or turns in every row, of at least two
         - `prompt_again`: rows whose prompt is that of an earlier row

@@ -11,13 +11,13 @@ from xpc.runtime.features.messages.turn_names import CALL_KEYS, MARKS, MASKED, T
 
 PLAIN = {"role", "content", "from", "value"}
 TURN_KEY = "turn_key:"
-"""Some properties that `structure` returns consist of this prefix and the name of a key. They mean that a turn has this
-key: it probably says whether the turn is to be learned, but no trainer reads it.
+"""The prefix of a property: `turn_key:learn` means that a turn has a key `learn`, which probably says whether the turn
+is to be learned, but which no trainer reads.
 """
 
 UNREAD_KEY = "unread_key:"
-"""The prefix, before a key's name, of a property that `structure` returns: a turn has this key with a value, and only a
-chat template can read it.
+"""The prefix of a property: `unread_key:mood` means that a turn has a value under the key `mood`, which only a chat
+template can read.
 """
 READ_KEYS = ("id", "index", "type", "tool_call_id", "tool_calls", "function_call", *TRAINED, *MASKED, *REASONING)
 """Keys of a turn that are not reported as unread: they are read, or their value is not a text to learn."""

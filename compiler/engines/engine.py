@@ -25,7 +25,9 @@ class Engine:
     their own files.
     """
     mounted: str = ""
-    """Where every node mounts the shared folder. Empty if the shared folder has the same path as outside of the run."""
+    """The path at which every node mounts the shared folder. Empty if the engine mounts none, and nodes use the
+    folder's own path.
+    """
 
     def files(self, spec: Spec, pin: str) -> dict[str, str]:
         """The files that the engine adds to a bundle, by name. `pin` is a digest: a job that starts checks that its

@@ -76,8 +76,8 @@ def _dataset(name: str) -> str:
 
 
 def also(name: str, rows: Sequence[Setting]) -> str:
-    """Further meanings of the name of the settings `rows`. The name may also be a keyword, a choice, a reward, or an
-    argument of a library.
+    """The other meanings of a name that is the name of a setting, as text. It may also be a keyword, a choice, a
+    reward, or an argument of a library. `rows` are the settings with this name.
     """
     chosen = bare_choices().get(name)
     output = f"{name}: a choice of `{chosen}`{_of_choice(name)}\n" if chosen is not None else ""

@@ -19,7 +19,7 @@ STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'")
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The tables of a TOML text. Raises ValueError, also for a line of too many dots or a string of several lines."""
+    """The tables of a TOML text. Raises ValueError, also for a line with too many dots or a string of several lines."""
     import tomllib
 
     if text.count(".") > MOST:

@@ -14,8 +14,8 @@ import stat
 from xpc.grammar.record import mutable
 
 SETTLED = 2.0
-"""After a change, another change may leave the times of the file as they are for up to this many seconds, on some file
-systems.
+"""A number of seconds. If a file is changed twice within this time, some file systems record only one time of change,
+so the second change cannot be noticed.
 """
 FACTS = 16
 """Maximum number of facts that are stored about one file."""

@@ -63,8 +63,8 @@ NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([
 values.
 """
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"
-"""A pattern for the name of a run or project that looks like an older key of Weights & Biases. The rule XP791 reports
-such names.
+"""Matches a name of a run or project that looks like an API key of Weights & Biases in its older format (40 hexadecimal
+digits). The rule XP791 reports such names.
 """
 
 

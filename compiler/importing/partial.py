@@ -26,7 +26,9 @@ MODEL = re.compile(r"model(?:_name|_path|_id|_name_or_path)?$")
 DATA = re.compile(r"(?:train_dataset|load_dataset|dataset)\b|(?:dataset_name|dataset_path|data_path|data|train_file)$")
 """Patterns for the keys of errors that explain why the model or the data are missing."""
 COLUMN = re.compile("^the column `[^`]*`: ")
-"""A pattern for the beginning of "the column `x`: why". Columns with the same reason make one decision."""
+"""Matches the beginning of a reason that is about a column, such as "the column `x`: ...". Columns with the same reason
+make one decision.
+"""
 STATUS = 3
 """The exit status of an import that wrote a spec with decisions left for a person."""
 MOST = 18

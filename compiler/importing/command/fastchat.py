@@ -21,7 +21,7 @@ KEYS = ("data_path", "lazy_preprocess", "q_lora", "flash_attn")
 
 
 CONVERSATION = re.compile(r"conversation|get_conv|fastchat", re.IGNORECASE)
-"""A pattern for words in the text of a script that is trained on FastChat's conversations."""
+"""Matches words in a script that show that it formats its data with FastChat's conversation templates."""
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:

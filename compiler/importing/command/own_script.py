@@ -312,7 +312,9 @@ def _columns(named: Draft, script: Draft) -> None:
 
 
 def _contradicts(named: Draft, script: Draft) -> bool:
-    """Whether the script is trained on another dataset or another model than the one that its arguments name."""
+    """Whether the two drafts have different models or different datasets: the draft read from the script (`script`),
+    and the one made from its arguments by name (`named`).
+    """
     if any(one.entry is not None and GUESSED.search(one.entry.key) for one in script.messages
            if one.severity == "error"):  # fmt: skip
         return False  # the script's data or model is only a guess

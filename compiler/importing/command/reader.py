@@ -165,8 +165,9 @@ def _given(line: Line, overrides: Overrides) -> Given:
 
 
 def _present(entry: Entry, overrides: Overrides) -> Entry:
-    """An argument counts as known if it names a file of the repository by a path with an unknown beginning, such as
-    `/home/$USER/repo/sft.json`, or a file that the script itself writes, such as that of `$(mktemp)`.
+    """Return an argument without its mark for an unset variable, if it nevertheless names a file that can be read: a
+    file of the repository after an unknown beginning, such as `/home/$USER/repo/sft.json`, or a file that the script
+    itself writes, such as that of `$(mktemp)`.
     """
     name = text(entry) or ""
     unknown = entry.unset and (name.endswith((".yaml", ".yml", ".json")) or name.startswith("$("))
@@ -257,12 +258,12 @@ OWN_NAMES = {
     "epochs": "num_train_epochs", "grad_accum": "gradient_accumulation_steps",
     "gradient_accumulation": "gradient_accumulation_steps", "grad_accum_steps": "gradient_accumulation_steps",
 }  # fmt: skip
-"""Clear argument names that many custom scripts use, each with TRL's name for the argument."""
+"""Names that many custom scripts give to common arguments, such as `lr`, each with TRL's name for the argument."""
 
 
 def _abbreviated(entries: Mapping[str, Entry]) -> dict[str, str]:
-    """The names of arguments that TRL has under another name, each with TRL's name: abbreviations, such as
-    `--learning_r` for `--learning_rate`, provided that no other name begins in this way, and those in OWN_NAMES.
+    """Map names of arguments that are not TRL's to TRL's names: the names in OWN_NAMES, and abbreviations with which
+    only one name of TRL begins, such as `--learning_r` for `--learning_rate`.
     """
     from xpc.compiler.importing.python.interpreter.parsed_classes import argument_names
 
@@ -288,7 +289,9 @@ def _dropped(draft: Draft, line: Line) -> None:
 
 
 def _mapping(entry: Entry, overrides: Overrides) -> Entry:
-    """The argument `fsdp_config`. If it is the name of a JSON or YAML file, it is replaced by the keys of the file."""
+    """Return the argument `fsdp_config`. If it is the name of a JSON or YAML file, its value is replaced by the keys of
+    the file.
+    """
     name = text(entry) or ""
     if entry.mapping or not name.endswith((".json", ".yaml")) or overrides.read(name) is None:
         return entry

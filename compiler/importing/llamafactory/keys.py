@@ -13,8 +13,8 @@ ADAPTER_OPTIONS = {
     "additional_target": "lora.modules_to_save", "use_rslora": "lora.rslora", "use_dora": "lora.dora",
     "loraplus_lr_ratio": "lora.lr_ratio", "loraplus_lr_embedding": "lora.embedding_lr",
 }  # fmt: skip
-"""The setting for each further key about adapters. `loraplus_lr_ratio` stands before `loraplus_lr_embedding`,
-because the learning rate of the embeddings is only legal with the ratio.
+"""The setting for each key about adapters that needs no code of its own. `loraplus_lr_ratio` stands before
+`loraplus_lr_embedding`, because the learning rate of the embeddings is only legal with the ratio.
 """
 PISSA = ("pissa_init", "pissa_iter", "pissa_convert")
 TUNING_KEYS = (*FROZEN, *LORA, *OFT, *ADAPTER_OPTIONS, *PISSA, "lora_target", "oft_target")

@@ -27,7 +27,7 @@ from xpc.compiler.importing.python.interpreter.values import (
 )
 
 DEPTH = 20
-"""The most nested dicts that are copied."""
+"""Dicts that are nested more deeply than this are not copied."""
 
 
 def _number(convert: type) -> Callable[..., object]:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 LENGTH = "it depends on a length that is not known"
 LESS = "<length without>"
-"""The path that marks an object as the length of a dataset without some of its rows."""
+"""The `path` of an object that stands for the length of a dataset without some of its rows, such as `len(rows) - 50`.
+"""
 OPERATORS: dict[type, Callable[[object, object], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -113,7 +114,9 @@ def _part_of_length(machine: Machine, node: ast.BinOp, left: object, right: obje
 MOST_PIECES = 32
 """The largest number of pieces that a script may join to one list of tokens."""
 TOKENS, MASKED = "<tokens>", "<masked>"
-"""The paths that mark objects as tokens that were joined, or as one label for each token of a text."""
+"""The `path` of an object that stands for joined lists of tokens, and of one that stands for `[-100] * len(tokens)`, a
+label for each token.
+"""
 
 
 def is_tokens(value: object) -> bool:

@@ -45,8 +45,8 @@ class Unknown:
     why: str
     location: Location
     hidden: object = field(default=None, repr=False)
-    """The value from which the unknown value was derived. For a dataset that a function filters which cannot be read,
-    it is the dataset.
+    """The value from which the unknown value was derived. If a dataset is filtered by a function that cannot be read,
+    it is the unfiltered dataset.
     """
 
 
