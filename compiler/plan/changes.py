@@ -1,10 +1,10 @@
 """Find changes of settings that make a run fit its GPUs or make it faster. A change is suggested only after the changed
 run was planned.
 
-No change affects what the model learns: the global batch, the lengths, the rows, the loss and the trained parameters
-stay the same. Changes are tried in tiers, the cheapest tier first: a higher stage of ZeRO, then offloading, which sends
-states over the host's bus, then more nodes. Within a tier, changes are ordered by predicted tokens per second, and this
-speed includes the communication of the strategy.
+With one exception (see `fitting`), no change affects what the model learns: the global batch, the lengths, the rows,
+the loss and the trained parameters stay the same. Changes are tried in tiers, the cheapest tier first: a higher stage
+of ZeRO, then offloading, which sends states over the host's bus, then more nodes. Within a tier, changes are ordered by
+predicted tokens per second, and this speed includes the communication of the strategy.
 """
 
 from __future__ import annotations

@@ -344,8 +344,8 @@ MANY = 256
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:
-    """The columns, with the keys inside them, of a Parquet file, which has this number in its folder. None if they
-    cannot be read, or if they are not compared.
+    """The columns, with the keys inside them, of the file with this index in a folder. None if they cannot be read, or
+    if they are not compared.
     """
     if not path.lower().endswith(".parquet") or number >= MANY:
         return None

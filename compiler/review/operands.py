@@ -108,7 +108,9 @@ class Run:
 
     @property
     def stale(self) -> tuple[str, ...]:
-        """Files that differ from the manifest: their digest is another one, or only disk or manifest has the file."""
+        """Files that do not agree with the manifest: their digest differs, they are missing on disk, or the manifest
+        does not list them.
+        """
         if self.tree is None:
             return ()
         found = self.tree.listed

@@ -68,7 +68,9 @@ class Model:
     unknown: list[Unknown] = field(factory=list)
     steps: list[Object] = field(factory=list)
     seen: list[Object] = field(factory=list)
-    """The values that all calls return, from the one that loads the model to the one that creates the trainer."""
+    """The model after each call: the value that the loading call returns, and those of the calls that wrap or change it
+    before the trainer is created.
+    """
 
 
 def trainer_of(machine: Machine, found: list[Object], pick: int | None = None, partial: bool = False) -> Object:
@@ -121,8 +123,8 @@ def argument(trainer: Object, name: str) -> Argument | None:
 
 
 def revealed(value: object) -> object:
-    """The value before the operation or condition that made it unknown. For a config that one branch changes, it is the
-    unchanged config.
+    """For an unknown value, the value from which it was derived: the unchanged config, if only one branch changes a
+    config. A known value is returned as it is.
     """
     for _ in range(MOST):
         if not isinstance(value, Unknown) or value.hidden is None:

@@ -195,7 +195,9 @@ def _draft(text: str, file: str, overrides: Overrides, assumed: Mapping[Location
 
 
 def _interpreted(found: list[Part], overrides: Overrides, assumed: Mapping[Location, bool]) -> Machine:
-    """Interpret the script on the GPUs of `--hardware`, with the command that starts it."""
+    """Interpret the script for the type and number of GPUs that `--hardware` states, and with the arguments of the
+    command that starts it.
+    """
     gpu = registry.find_gpu((overrides.hardware or DEFAULT_GPU).rpartition(" ")[2])
     bf16 = gpu is None or gpu.bf16_tflops is not None
     count, several, _ = (overrides.hardware or "").partition(" x ")
@@ -219,7 +221,7 @@ def _arguments(draft: Draft, entries: Entries, source: Stack, overrides: Overrid
 
 
 def _at(key: str, location: Location) -> Entry:
-    """A key without a value, for a message about a place of the script."""
+    """An entry with a file and a line but no value, so that a message can refer to this line of the script."""
     return Entry(key, None, location.file, location.line)
 
 

@@ -170,8 +170,8 @@ def _copied(labels: object, call: Object) -> bool:
 
 
 def _has_other_items(labels: Object) -> bool:
-    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. An item that the script only reads is
-    an object whose receiver is `labels`, and does not count.
+    """Whether the script sets items of a row's labels, as in `labels[i] = -100`. Items that the script only reads, as
+    in `labels[i]`, do not count; they are objects whose receiver is `labels`.
     """
     return any(
         name.startswith("[") and not name.startswith("['") and getattr(one, "receiver", None) is not labels

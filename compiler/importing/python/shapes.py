@@ -144,8 +144,8 @@ def _text(shape: Shape, key: str, value: object, masked: bool) -> None:
 
 
 def _ended(shape: Shape, key: str, ended: bool | str) -> None:
-    """Report a missing eos token, or one that the script writes literally, while the spec uses the tokenizer's eos
-    token.
+    """Report a difference at the end of texts: a run of the spec adds the tokenizer's eos token, and the script adds
+    none, or the string `ended` instead.
     """
     shape.end(key, bool(ended))
     if isinstance(ended, str):

@@ -30,7 +30,7 @@ the weight decay is 0.001.
 """
 GROUPED: dict[str, object] = {"num_generations": 8}
 SINCE_0_19: dict[str, object] = {"beta": 0.001, "loss_type": "bnpo"}
-"""Defaults of GRPO that TRL changed in 0.19 and Unsloth did not follow."""
+"""Defaults of GRPO that TRL changed in 0.19, and that Unsloth has left at these values."""
 REPLACED: dict[str, dict[str, object]] = {
     "dapo": {"mask_truncated_completions": True, "epsilon_high": 0.28},
     "dr_grpo": {"scale_rewards": False},

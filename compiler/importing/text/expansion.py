@@ -67,9 +67,9 @@ class Budget:
 class Variables:
     """The variables of a shell script: strings (`known`), arrays, and associative arrays (`tables`).
 
-    `missing` has, for a variable whose value is not completely known, the reason, such as `$1`, and under `NAME[@]` why
-    the number of an array's items is not known. `positional` are the
-    arguments of the function that is running.
+    `missing` maps the name of a variable whose value is not completely known to the unset variable that is the cause,
+    such as `$1`. The name `NAME[@]` stands for the number of items of the array NAME. `positional` are the arguments of
+    the function that is running.
     """
 
     known: dict[str, str] = field(factory=dict)

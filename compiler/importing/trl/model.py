@@ -44,11 +44,11 @@ ADAPTER_OPTIONS = {
     "lora_modules_to_save": "lora.modules_to_save",
     "lora_target_parameters": "lora.parameters",
 }
-"""Settings for further adapter keys of TRL's ModelConfig."""
+"""The setting for each key of TRL's ModelConfig about adapters that needs no code of its own."""
 
 
 CACHE = {"model": "models--", "dataset": "datasets--"}
-"""How the folders of models and of datasets begin in the hub's cache."""
+"""The prefixes of the names of folders in the hub's cache: `models--org--name` is a model."""
 FOLDERS = (
     "checkpoint", "checkpoints", "ckpt", "ckpts", "output", "outputs", "out", "result", "results", "run", "runs",
     "model", "models", "saved_models", "data", "dataset", "datasets", "artifacts", "adapters", "weights", "saves",
