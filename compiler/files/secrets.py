@@ -59,7 +59,7 @@ def find(text: str) -> list[tuple[int, int, str]]:
 
 
 NAMED = r"(?i)[A-Z0-9_-]*(?:TOKEN|[_-]KEY|PASSWORD|SECRET)[A-Z0-9_]*\s*=\s*\"?([^\s\",)\]}]+)"
-"""A pattern for a variable or an option with a name such as `API_KEY`, and its value. The rule XP911 reports such
+"""Matches a variable or an option with a name such as `API_KEY`, and its value. The rule XP911 reports such
 values.
 """
 KEY = r"(?:name|project)\s*=\s*\"?([0-9a-f]{40})(?![0-9a-f])"

@@ -1,4 +1,5 @@
-"""Read all files that a spec names through one class, so that every file that affects a bundle is hashed.
+"""Read the files that a spec names. All of them are read by one class, so that each file that affects a bundle gets a
+digest.
 
 The compiler asks a `Workspace` for a file by its name in the spec, which is relative to the file that contains the
 name. It gets the contents of the file, or a sentence that says what is wrong. Names in results are relative to the

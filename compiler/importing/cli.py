@@ -108,7 +108,7 @@ def _one(source: SourceFile, options: argparse.Namespace, overrides: Overrides, 
 def _show(
     draft: Draft, text: str, options: argparse.Namespace, found: list[Diagnostic], errors: list[Diagnostic]
 ) -> None:
-    """Print the report of an import, or the spec, and what `xpc check` says about the spec."""
+    """Print either the report of an import or the spec, and then the findings of `xpc check` for the spec."""
     from xpc.compiler.importing import partial
 
     out = options.output

@@ -22,7 +22,7 @@ value or add a note.
 """
 
 EXPONENT = re.compile(r"(?<=\de)(-)0(?=\d)")
-"""A pattern for the zero in an exponent as Python writes it: `1e-05` becomes `1e-5`."""
+"""Matches the zero in an exponent as Python writes it: `1e-05` becomes `1e-5`."""
 NULL = "null: the tool's own default"
 SUGGESTED = 40
 """The largest number of unknown keys that get a spelling suggestion. A file with more unknown keys belongs to no tool

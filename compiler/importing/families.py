@@ -197,8 +197,8 @@ def _offloaded_optimizer(draft: Draft) -> None:
 
 
 def _dropout(draft: Draft, family: Family, tool: str) -> None:
-    """Set the dropout of adapters to 0 if experts that are one stacked tensor get adapters. peft refuses dropout on
-    such experts, and axolotl omits it.
+    """Set the dropout of adapters to 0 if they are on experts whose weights are one stacked tensor. peft refuses
+    dropout on such experts, and axolotl leaves it out.
     """
     written, targets = draft.settings.get("lora.dropout"), draft.settings.get("lora.targets")
     if written is None or float(written.text) == 0 or targets is None:

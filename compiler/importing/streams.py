@@ -10,7 +10,7 @@ from xpc.compiler.importing.text.entries import Entry, integer
 LIBRARY = 1000
 """The default size of the buffer, in rows, of `IterableDataset.shuffle` in the datasets library."""
 SLICE = re.compile(r"\[[^\]]*:")
-"""A pattern for a part of a split, as in `org/name[train:10%]`."""
+"""Matches a part of a split, as in `org/name[train:10%]`."""
 
 
 def stream(draft: Draft, entry: Entry | None, buffer: Entry | None, usual: int | None, tool: str) -> None:

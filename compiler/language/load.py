@@ -25,9 +25,9 @@ class MergedSpec:
     """The merged contents of a spec and its bases. `kinds` says for each path whether its value comes from the spec or
     a base ("spec" or "base").
 
-    `files` are the spec and its bases, the spec first. `broken` is true if a part of them could not be read, so that
-    this part may contain a setting that seems to be missing. `intended` are the settings that unknown names probably
-    stand for; no finding reports them as missing. `advisor` gives suggestions.
+    `files` are the spec and its bases, the spec first. `broken` is true if a part of them could not be read. A setting
+    that seems to be missing may be in this part. `intended` are the settings that unknown names probably stand for; no
+    finding reports them as missing. `advisor` gives suggestions.
 
     `sweep` is the sweep block of the first file that has one. `stated` are the other settings of that file, and `over`
     are the settings of the files that extend it. For a run of a sweep, `member` is the name of the run, and

@@ -21,7 +21,7 @@ UNITS: Mapping[str, Units] = {
 }
 """For each encoding that an editor can choose, the function that counts the code units of a text."""
 HALF = re.compile("[\ud800-\udfff]")
-"""A pattern for a lone surrogate, which is half of a character that is being typed. It is legal in JSON, but not in
+"""Matches a lone surrogate, which is half of a character that is being typed. It is legal in JSON, but not in
 UTF-8.
 """
 

@@ -1,4 +1,4 @@
-"""Write `accelerate.yaml` from a table of plain values, which may contain blocks in two levels."""
+"""Write `accelerate.yaml`: a table of plain values, in which blocks may be nested two levels deep."""
 
 from __future__ import annotations
 

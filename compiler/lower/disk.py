@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 UNKNOWN_SAVES = 2
-"""The number of checkpoints that is assumed for a run that deletes none, if their number depends on an unknown number
-of rows.
+"""The assumed number of checkpoints of a run that deletes none, if the real number depends on an unknown number of
+rows.
 """
 
 

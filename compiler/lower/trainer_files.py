@@ -35,10 +35,10 @@ ELSEWHERE = ("core/payload.py", "core/payload_data.py", "core/conditions.py")
 CHOSEN = ("features", "library_internals")
 """Folders of runtime/ from which a bundle contains only those files that another file imports."""
 IMPORTS = re.compile(rb"^ *from (\.+)([\w.]*) import (.+)$", re.MULTILINE)
-"""A pattern for an import of one runtime file by another, including imports inside functions."""
+"""Matches an import of one runtime file by another, including imports inside functions."""
 
 TOUCHED = re.compile(rb"^\| `(\w+\.py)` \|.*\n", re.MULTILINE)
-"""A pattern for a row of the table in README.md. Each row is about a module of library_internals/."""
+"""Matches a row of the table in README.md. Each row is about a module of library_internals/."""
 
 
 def trainer_files(plan: Payload, evaluates: bool = False) -> dict[str, bytes]:

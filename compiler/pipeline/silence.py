@@ -248,8 +248,8 @@ def _misspelt(file: File, word: str, span: Span) -> Diagnostic | None:
 
 @lru_cache
 def _likelier(code: str, given: tuple[str, ...]) -> str | None:
-    """The known code that is most similar to an unknown one. Of several equally similar codes, this is one that the
-    spec's findings have, if any. Codes of syntax errors are never suggested, because errors cannot be silenced.
+    """The known code that is most similar to an unknown one. Of several equally similar codes, the code of a finding in
+    the spec is preferred. Codes of syntax errors are never suggested, because errors cannot be silenced.
     """
     from xpc.grammar.nearest import nearest
 

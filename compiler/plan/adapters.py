@@ -79,7 +79,7 @@ def _of_an_input(load: Load) -> float:
 
 
 def _computed(load: Load) -> float:
-    """Bytes of one number that an adapter computes."""
+    """The bytes of one number in the dtype in which adapters compute."""
     return 2.0 if load.amp or load.element == 2 else 4.0
 
 

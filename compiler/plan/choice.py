@@ -238,7 +238,7 @@ def _open_micros(spec: Spec, settings: Settings) -> list[int]:
     if share < 1 or rest:
         return []
     if settings.get("strategy", spec.text("strategy")) == "zero2" and not spec.stack.facts.zero2_accumulates:
-        return [share]  # zero2 cannot accumulate gradients on this stack, so a rule refuses it
+        return [share]  # zero2 cannot accumulate gradients on this stack
     return divisors(share, share)
 
 

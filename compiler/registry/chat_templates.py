@@ -65,7 +65,7 @@ BASE_ENDS = (
 beginnings of their aliases.
 """
 TUNED = re.compile(r"-(instruct|it|chat|sft|thinking|qlora|checkpoints|rope|constitutional)\b")
-"""A pattern for the aliases of models that were tuned on chats. Such a model has learned to end its turns."""
+"""Matches the aliases of models that were tuned on chats. Such a model has learned to end its turns."""
 NO_SYSTEM = ("gemma", "mistral")
 """Built-in templates that raise an exception for a system prompt, as the published templates do."""
 

@@ -16,7 +16,7 @@ from xpc.compiler.files.secrets import pinned
 NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 VERSION = r"[0-9A-Za-z]+(?:[.!+_-][0-9A-Za-z]+)*"
 PACKAGE = re.compile(rf"({NAME})(?:\[{NAME}(?:,{NAME})*\])?==({VERSION})")
-"""A pattern for `NAME==VERSION`, where the name may have extras, as in requirements files and pip's output."""
+"""Matches `NAME==VERSION`, where the name may have extras, as in requirements files and pip's output."""
 REPOSITORY = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)?", re.ASCII)
 BRANCH = re.compile(r"(?!.*\.\.)[\w][^\s\\?*\[\]~^:#]*", re.ASCII)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

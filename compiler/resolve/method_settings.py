@@ -1,5 +1,5 @@
-"""Check settings of methods and adapters in ways that their types do not: that names of losses and reward functions
-exist, and that there is only one adapter.
+"""Check what the types of settings do not express: that the losses and reward functions that a spec names exist, and
+that it has only one adapter.
 
 Imported only for a spec with a method, a method's setting, or an adapter.
 """

@@ -25,9 +25,9 @@ CONVERSATION = re.compile(r"conversation|get_conv|fastchat", re.IGNORECASE)
 
 
 def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides) -> bool:
-    """Whether a program is one of FastChat's scripts, or a copy of one: its path contains `fastchat`, or it has an
-    argument of FastChat and its source, if it is in the repository, uses a FastChat conversation. The argument
-    `data_path` alone is not enough, because many other scripts have it.
+    """Whether a program is one of FastChat's scripts, or a copy of one. Its path contains `fastchat`, or it has an
+    argument of FastChat. In the second case, its source must use a FastChat conversation, if the source is in the
+    repository. The argument `data_path` alone is not enough, because many other scripts have it.
     """
     text = programs.found(program, overrides)[1]
     return "fastchat" in program or (
@@ -36,8 +36,8 @@ def is_fastchat(program: str, entries: Mapping[str, Entry], overrides: Overrides
 
 
 def fastchat(draft: Draft, entries: dict[str, Entry], program: str, overrides: Overrides) -> dict[str, Entry]:
-    """Import the arguments that only FastChat's scripts have, and what these scripts always do: their chat template,
-    the loss on answers, their LoRA defaults and their attention. Returns the other arguments, which have
+    """Import the arguments that only FastChat's scripts have. Also set what these scripts do without an argument: their
+    chat template, the loss on answers, their LoRA defaults and their attention. Returns the other arguments, which have
     TRL's names.
     """
     draft.stack = load(overrides.target or DEFAULT)

@@ -31,14 +31,14 @@ from xpc.grammar.record import evolve, field, record
 PROCESSES = ("nproc_per_node", "num_gpus", "num_processes")
 """Options of torchrun, deepspeed and accelerate launch that state the number of processes of a node."""
 GUESSED = re.compile(r"^(?:train_dataset|load_dataset|dataset)\b|^model\b")
-"""A pattern for the keys of errors that say that the data or the model of a script is unknown."""
+"""Matches the keys of errors that say that the data or the model of a script is unknown."""
 WHOLE = re.compile(r"[0-9]{1,6}")
 ADAPTER = re.compile(r"resume_adapter|adapter_(?:path|dir|name_or_path)|lora_(?:path|weights|dir|ckpt)")
 """The names of arguments with which scripts load an existing adapter, such as `--lora_weights`."""
 MOST = 8
 """The largest number of warnings about what a script does in addition to its arguments."""
 ROWS = re.compile(r"rows\.|dataset|train_dataset|data_collator|load_")
-"""A pattern for the keys of errors about the data. These errors are reported first."""
+"""Matches the keys of errors about the data. These errors are reported first."""
 CLASSES = re.compile(r"(?:Hf|H4)ArgumentParser|TrlParser")
 """Parsers that fill in TRL's configuration classes. The arguments of a script that uses one of them
 have TRL's names.
@@ -140,8 +140,8 @@ NOT_GIVEN = re.compile(
 
 
 def _report_variables(draft: Draft, line: Line) -> set[str]:
-    """Change the reason of each error about an argument that the program requires and that the command states by an
-    unset variable, as in `--model $1`: the reason is that variable. Returns the keys of these arguments.
+    """If the command gives a required argument by a variable that is not set, as in `--model $1`, name this variable as
+    the reason in each error about the argument. Returns the keys of these arguments.
     """
     unset = {key: one.unset for key, one in line.arguments.items() if one.unset}
     found: set[str] = set()

@@ -14,11 +14,11 @@ from xpc.compiler.importing.text.shell import Call, Word, calls
 from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
-"""A pattern for a training command inside of a string."""
+"""Matches a training command inside of a string."""
 OTHER = re.compile(r"eval|infer|generat|bench|merge|serve|test|preprocess|convert|upload|push_to|download")
-"""A pattern for words in the names of programs that do not train."""
+"""Matches words in the names of programs that do not train."""
 TRAINS = re.compile(r"train|sft|dpo|grpo|finetun|fine_tun", re.I)
-"""A pattern for words in the names of programs that probably train, even if the program only calls a module that
+"""Matches words in the names of programs that probably train, even if the program only calls a module that
 trains.
 """
 WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "podman", "singularity", "apptainer",
@@ -28,7 +28,7 @@ WRAPPERS = ("srun", "nohup", "env", "time", "uv", "poetry", "exec", "docker", "p
 PRINTING = ("echo", "printf", "cat")
 """Commands that only print the text of a command."""
 PYTHON = re.compile(r"\$\{?\w*PY\w*\}?", re.I)
-"""A pattern for variables that contain the path of the Python interpreter, such as `$PYTHON`."""
+"""Matches variables that contain the path of the Python interpreter, such as `$PYTHON`."""
 MOST_PROGRAMS = 40
 """The largest number of a script's programs that are looked for in the repository."""
 MOST_WRAPPED = 40

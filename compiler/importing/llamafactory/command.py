@@ -22,7 +22,7 @@ SCRIPTS = ("train_bash.py", "train.py", "run_exp.py", "train_sft.py")
 contain `finetuning_type`, too.
 """
 STARTED = re.compile(r"^[ \t]*from llamafactory\.train\.tuner import .*\brun_exp\b", re.MULTILINE)
-"""A pattern for a line of a Python script that starts LLaMA-Factory and passes on the words of its own command."""
+"""Matches a line of a Python script that starts LLaMA-Factory and passes on the words of its own command."""
 PROCESSES, NODES = ("nproc_per_node", "num_processes", "num_gpus"), ("nnodes", "num_machines")
 OPTIONS = {
     **dict.fromkeys(PROCESSES, "hardware"), **dict.fromkeys(NODES, "nodes"), "config_file": "the file was read",

@@ -17,7 +17,7 @@ PASSES = 6
 before.
 """
 UNUSUAL = re.compile(r"resum|checkpoint|debug|dry_run|smoke|\bdistributed|world_size|multi_?gpu|deepspeed")
-"""A pattern for conditions that are false in a usual run, which starts from scratch on one GPU: `if args.resume:`."""
+"""Matches conditions that are false in a usual run, which starts from scratch on one GPU: `if args.resume:`."""
 NAMED = re.compile(r"\(([^()\s][^()]*):([0-9]+)\)")
 
 

@@ -37,7 +37,7 @@ COLLATORS = (
 NO_ROWS = re.compile(
     r"state|metric|config|result|report|manifest|summary|args|card|stats|schema|eval|test", re.IGNORECASE
 )
-"""A pattern for the names of files that a training script opens for another purpose than to read training rows, such as
+"""Matches the names of files that a training script opens for another purpose than to read training rows, such as
 `metrics.json`.
 """
 ROWS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")

@@ -55,7 +55,7 @@ LIFE = (
 learned.
 """
 IDENTITY = re.compile("TOKEN|KEY|SECRET|RANK|WORLD_SIZE|WANDB|MLFLOW|SWANLAB|CLEARML|HF_|CUDA|MASTER_")
-"""A pattern for environment variables about accounts, trackers and launchers. They do not change what is learned."""
+"""Matches environment variables about accounts, trackers and launchers. They do not change what is learned."""
 UNREAD = (
     "run_name", "logging_dir", "output_dir", "hub_model_id", "hub_token", "report_to", "dataset_num_proc",
     "local_rank", "dataloader_num_workers", "project", "trackio_space_id",

@@ -112,6 +112,8 @@ def _is_end(value: object, name: str) -> bool:
 
 
 def _column(value: object) -> object:
-    """The column of an answer that consists of one column, or of an f-string that contains only this column."""
+    """If the answer is an f-string that contains only one column, as in `f"{answer}"`, return this column. Any other
+    answer is returned unchanged.
+    """
     parts = value.parts if isinstance(value, Text) else ()
     return parts[0] if len(parts) == 1 and isinstance(parts[0], Column) else value

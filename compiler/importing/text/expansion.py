@@ -16,23 +16,23 @@ OWN_FOLDER = re.compile(
     r"""(?:cd\s+)?"?\$\(\s*dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?\s*\)((?:/\.\.)*)"?"""
     r"""(?:\s*(?:>\s*/dev/null\s*)?(?:2>&1\s*)?(?:&&|;)\s*pwd(?:\s+-P)?)?\s*"""
 )
-"""A pattern for `cd "$(dirname "$0")/.." && pwd`, which gives the folder of the script, or a folder above it."""
+"""Matches `cd "$(dirname "$0")/.." && pwd`, which gives the folder of the script, or a folder above it."""
 FOLDER = re.compile(r"""cd\s+(?:--\s+)?["']?([^"'&;|]+?)["']?\s*&&\s*pwd(?:\s+-P)?""")
-"""A pattern for `cd "$DIR/.." && pwd`, which gives the absolute path of a folder."""
+"""Matches `cd "$DIR/.." && pwd`, which gives the absolute path of a folder."""
 SELF = re.compile(r"""dirname\s+(?:--\s+)?["']?\$\{?(?:BASH_SOURCE(?:\[0\])?|0)\}?["']?""")
 COUNTED = re.compile(r"""echo\s+(?:-n\s+)?"?(.+?)"?\s*\|\s*"""
                      r"""(?:tr\s+["']?,["']?\s+["']?(?:\\n| )["']?\s*\|\s*wc\s+-[lw]"""
                      r"""|awk\s+-F\s*["']?,["']?\s+["']\{\s*print\s+NF\s*\}["'])""")  # fmt: skip
-r"""A pattern for `echo "$X" | tr ',' '\n' | wc -l`, which counts the items of a list with commas."""
+r"""Matches `echo "$X" | tr ',' '\n' | wc -l`, which counts the items of a list with commas."""
 HOSTS = re.compile(r"scontrol\s+show\s+hostnames?\b[^|;&]*")
-"""A pattern for `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
+"""Matches `scontrol show hostnames $SLURM_JOB_NODELIST`, which prints the name of each node on a line."""
 HOSTS_COUNTED = re.compile(HOSTS.pattern + r"\|\s*wc\s+-[lw]\s*")
 CARDS_COUNTED = re.compile(r"nvidia-smi\s+(?:-L|--list-gpus|--query-gpu=)[^|;&]*\|\s*wc\s+-l\s*")
 """A pattern for `nvidia-smi -L | wc -l`, which counts the GPUs of a node."""
 OPERATION = re.compile(r"(?P<hash>#)?(?P<each>!)?(?P<name>\w+)(?:\[(?P<index>[^\]]*)\])?(?P<rest>.*)", re.S)
 VARIABLE = re.compile(r"\$(\d|[A-Za-z_]\w*|[@*])")
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-"""A pattern for an integer of at most 18 digits. Such a number fits in the 64 bits of the shell's integers."""
+"""Matches an integer of at most 18 digits. Such a number fits in the 64 bits of the shell's integers."""
 DEPTH = 12
 """The maximum nesting of `${...}` and `$(...)` in each other."""
 LOGIN = ("USER", "HOME", "LOGNAME", "PWD", "HOSTNAME", "TMPDIR", "SCRATCH", "SLURM_JOB_ID", "SLURM_SUBMIT_DIR")
@@ -99,7 +99,9 @@ class Variables:
             self.missing[name] = missing
 
     def nodes(self, name: str) -> None:
-        """Set an array to the names of the job's nodes, which are unknown; their number is that of Slurm, if known."""
+        """Set an array to the names of the job's nodes. The names are unknown; their number is SLURM_NNODES, if this is
+        known.
+        """
         count = self.known.get("SLURM_NNODES", "")
         names = ["$(scontrol)"] * (int(count) if WHOLE.fullmatch(count) and 0 < int(count) <= MOST_NODES else 1)
         self.known.pop(name, None)

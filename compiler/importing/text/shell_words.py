@@ -10,7 +10,7 @@ from xpc.grammar.record import field, mutable, record
 
 ENDS = ";&|\n"
 WORDS_GIVEN = re.compile(r"\$(?:[@*]|\{[@*](?::\d+)?\})")
-"""A pattern for `$@` and `$*`, the arguments of the script. In an import, they are empty."""
+"""Matches `$@` and `$*`, the arguments of the script. In an import, they are empty."""
 ARRAY = re.compile(r"\$\{(!?)(\w+)\[[@*]\]\}")
 HOSTS_LISTED = re.compile(rf"\s*\$\(\s*{HOSTS.pattern}\)\s*")
 UNQUOTED = re.compile(r"\$\(|`")
@@ -18,13 +18,13 @@ ARRAY_BEGIN = re.compile(r"(\w+)(\+?)=\(")
 PART = re.compile(r"(?:\$\((?:[^()]|\([^()]*\))*\)|\S)+")
 ITEM = re.compile(r"\[([^\]]+)\]=(.*)", re.S)
 BRACES = re.compile(r"(?<![$\\])\{(?:(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?|([\w.+/=-]*(?:,[\w.+/=-]*)+))\}")
-"""A pattern for brace expansions, such as `{1..3}`, `{0..8..2}` and `{a,b}`."""
+"""Matches brace expansions, such as `{1..3}`, `{0..8..2}` and `{a,b}`."""
 MOST_WORDS = 100
 """The maximum number of words of one brace expansion."""
 HEREDOC = re.compile(r"<<(-?)\s*(?:'(\w+)'|\"(\w+)\"|\\?(\w+))")
 FUNCTION = re.compile(r"[ \t]*(?:function\s+([\w.:-]+)\s*(?:\(\s*\))?|([\w.:-]+)\s*\(\s*\))\s*\{(?=\s)")
 REDIRECTION = re.compile(r"[0-9&]?(?:>>?|<)&?([^\s<>]*)")
-"""A pattern for a redirection such as `>FILE` or `2>&1`. If the group is empty, the next word is the
+"""Matches a redirection such as `>FILE` or `2>&1`. If the group is empty, the next word is the
 name of the file.
 """
 ASSIGNMENT = re.compile(r"(\w+)(\+?)=(.*)", re.S)

@@ -28,7 +28,7 @@ PUBLISHERS = {
 meta-llama.
 """
 FOLDERS = r"(?:Meta-Llama|Llama|CodeLlama|Mistral|gemma|[Pp]hi|Qwen)-?[\w.\-]*"
-"""A pattern for the names of the folders into which `tune download PUBLISHER/NAME` writes."""
+"""Matches the names of the folders into which `tune download PUBLISHER/NAME` writes."""
 FUSED = ("phi3", "phi4")
 """Families in torchtune.models whose published checkpoints have fused layers, qkv_proj and gate_up_proj."""
 

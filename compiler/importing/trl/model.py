@@ -20,13 +20,13 @@ CACHED = re.compile(
     r"(?:models|datasets)--([A-Za-z0-9_][A-Za-z0-9_.]*(?:-[A-Za-z0-9_.]+)*)--([A-Za-z0-9_.\-]+)"
     r"(?:/snapshots/([0-9a-f]{40}))?/?"
 )
-"""A pattern for a folder of the hub's cache, such as `models--org--name/snapshots/COMMIT`. The groups are the owner,
+"""Matches a folder of the hub's cache, such as `models--org--name/snapshots/COMMIT`. The groups are the owner,
 the name and the commit.
 """
 PATTERN = re.compile(
     r"[\w.\\*]*layers\\?\.(?:\[\\d\]\+|\\d\+)\\?\.(?:\([\w]+\\?\.\)\?)?\([\w|]+\)\\?\.\(([\w|]+)\)(_\w+)?"
 )
-r"""A pattern for regular expressions that only list the names of modules, for every layer:
+r"""Matches regular expressions that only list the names of modules, for every layer:
 `model.layers.\d+.mlp.(up|down)_proj`.
 """
 SECRETS = "a spec has no environment variables: write the path"
@@ -233,7 +233,7 @@ def initial(draft: Draft, entry: Entry | None) -> None:
 
 
 SHAPE = ("rank", "block_size", "alpha", "dropout", "targets", "rslora", "dora", "parameters", "modules_to_save")
-"""Settings that a continued adapter brings with it, so that the spec must not state them."""
+"""Settings that are read from the folder of a continued adapter, so that the spec must not state them."""
 
 
 def continued(draft: Draft, entry: Entry | None) -> None:

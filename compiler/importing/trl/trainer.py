@@ -19,7 +19,9 @@ from xpc.compiler.stacks import Stack
 PLAIN_KINDS = (kinds.INT, kinds.TOKENS, kinds.REAL, kinds.FLAG, kinds.TEXT, kinds.NAME, kinds.MODEL, kinds.PATH,
                kinds.DURATION, kinds.SHARE)  # fmt: skip
 COMBINED = ("train.steps", "batch.packing.eval", "save.full_state", "method.vllm.mode", "save.hub")
-"""Settings of a single argument that another function of this folder imports, so that `simple` skips them."""
+"""Settings that follow from a single argument, but are imported by another function of this folder. `simple` skips
+them.
+"""
 MAPPINGS = ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs", "lr_scheduler_kwargs",
             "accelerator_config")  # fmt: skip
 """Arguments whose value is a mapping. On a command line, it is a string of JSON."""

@@ -35,9 +35,8 @@ def _is_repository(value: Value) -> bool:
 
 
 class Clauses(Collector):
-    """Reads the clauses of one file. `blocks` are functions that read blocks that contain other things than settings,
-    such as `data`. `advisor` suggests corrections of mistakes. `header` is true while the settings after `with` are
-    read.
+    """Reads the clauses of one file. `blocks` are the functions for blocks such as `data`, which contain more than
+    settings. `advisor` suggests corrections of mistakes. `header` is true while the settings after `with` are read.
     """
 
     def __init__(self, file: File, advisor: GetAdvisor, blocks: Mapping[str, BlockReader]) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xpc.compiler.spec.resources import DataSource, Model
 
 SPECIAL = re.compile(r"<[|｜]?[A-Za-z0-9_▁]+[|｜]?>|\[/?INST\]")
-"""A pattern for the control tokens in the text of a chat template."""
+"""Matches the control tokens in the text of a chat template."""
 STOCK_FAMILY = "llama"
 ROUNDS = 20
 """If a rule refuses settings on a CPU, at most this many of them are omitted or replaced."""

@@ -32,7 +32,7 @@ DONE, FAILED, SKIPPED = "done", "failed", "not here"
 WEIGHTS = ("model", "adapter_model", "pytorch_model")
 """Beginnings of the names of files with weights."""
 ADDED = re.compile(r"(?:-[0-9a-f]{8})+(?=\.\w+)")
-"""A pattern for the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
+"""Matches the digest that a bundle adds to the name of a copied file: `-1a2b3c4d` in `reward-1a2b3c4d.py`."""
 DECIDED = (
     (re.compile(r"^the reward |^\S+\.py "), "method.rewards", "call the function with a row: `xpc preview --rewards`"),
     (
@@ -125,7 +125,7 @@ class Rehearsal:
                               error=one["severity"] == "error")  # fmt: skip
         excluded = [row["excluded"] for row in found["rows"] if row["excluded"]]
         if len(excluded) == len(found["rows"]):
-            # no row is left, so one error replaces the warnings about the single rows
+            # the run would drop all rows: report this once, instead of a warning for each row
             self.findings = [one for one in self.findings if one.step != "rows and masks"]
             why = self.named(excluded[0]) if excluded else "there is none"
             raise UsageError(f"no row is trained on: {why}")

@@ -10,7 +10,9 @@ from .reading import Capture, TokenSequence, sequences
 from .session import Session
 
 ALL_DROPPED = "there are no rows to train on"
-"""The end of the runtime's error if it drops every row because of its length. It is raised for one row, too."""
+"""The end of the error message of the runtime if it has dropped all rows because of their length. In a preview of a
+single row, this is the only row.
+"""
 
 
 def prepared(

@@ -38,8 +38,8 @@ def model_changes(one: Run, other: Run) -> tuple[Change, ...]:
 
 
 def without_digests(one: Run, other: Run) -> str:
-    """Find a local model whose files have digests in one run, while the other run is a bundle without digests of them.
-    Return the path of one of these files, or "".
+    """The path of a file of a local model that cannot be compared, because one run is a bundle on disk whose manifest
+    has no digests of the model's files. "" if there is no such file.
     """
     for was, now in _shared(one, other):
         if (one.tree is not None and now and not was) or (other.tree is not None and was and not now):
@@ -48,8 +48,8 @@ def without_digests(one: Run, other: Run) -> str:
 
 
 def unused_digest(one: Run, other: Run) -> str:
-    """The first file with different digests in the two manifests that does not belong to a local model of the run. The
-    launch does not check the digest of such a file. "" if there is none.
+    """The first file whose digests in the two manifests differ, although it belongs to no local model that the run
+    uses. The launch does not check the digest of such a file. "" if there is none.
     """
     was, now = (
         {name: stated for name, stated in run.models.items() if not name.startswith(_folders(run))}
@@ -63,8 +63,8 @@ def _folders(run: Run) -> tuple[str, ...]:
 
 
 def _shared(one: Run, other: Run) -> Iterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Yield a pair of mappings for each local model that both runs use. For each run, the mapping has the files of the
-    model with their digests in bundle.toml (`sha256:...`), or with their paths.
+    """Yield a pair of mappings for each local model that both runs use. The first mapping is about `one`, and the
+    second about `other`. It maps each file of the model to its digest in bundle.toml (`sha256:...`), or to its path.
     """
     for folder in local_models(one.spec):
         if folder in local_models(other.spec):

@@ -55,8 +55,8 @@ class Journal:
 
     @contextmanager
     def branch(self) -> Iterator[Writes]:
-        """Interpret a branch inside `with`, and undo its changes at the end. The yielded `Writes` then has the branch's
-        new values.
+        """A context in which a branch is interpreted. At its end, the changes of the branch are undone, and the yielded
+        `Writes` has the branch's new values.
         """
         writes = Writes({})
         self.branches.append(writes)

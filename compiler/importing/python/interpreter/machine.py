@@ -43,7 +43,7 @@ MAX_DEPTH = 60
 TRUE = ("1", "true", "yes", "on")
 """Values of `--set` that mean true."""
 IMAGES = re.compile(r"vision|multi_?modal|image|pixel_values|(?:\b|_)vlm")
-"""A pattern for conditions whether the model reads images, such as `config.model_type in vision_models`."""
+"""Matches conditions that test whether the model reads images, such as `config.model_type in vision_models`."""
 PRESENT = "<present>"
 """The value of a flag that the command gives without a value, such as `--packing`."""
 RETURN, STOP, LOOP = "return", "stop", "loop"
@@ -243,8 +243,8 @@ class Machine:
 
     @contextmanager
     def over_rows(self) -> Iterator[None]:
-        """Interpret a function over rows in a `with` block. No outcomes of conditions are assumed in it, because they
-        depend on the row.
+        """A context in which a function over rows is interpreted. No outcomes of conditions are assumed in it, because
+        they depend on the row.
         """
         self.row_functions += 1
         try:

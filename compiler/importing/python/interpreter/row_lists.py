@@ -70,7 +70,9 @@ def shuffled(machine: Machine, value: list[object], node: ast.AST) -> list[objec
 
 
 def _moved(value: object, source: Object, depth: int = 0) -> object:
-    """Replace the source of a row, or of the columns in a value that is made of them."""
+    """Replace the file or dataset (`source`) from which a row comes. In a value that is made of a row's columns,
+    replace it for each column.
+    """
     if isinstance(value, Column):
         return Column(value.name, value.batch, source)
     if depth > DEPTH:

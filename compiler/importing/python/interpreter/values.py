@@ -208,7 +208,7 @@ class Class:
     attributes: dict[str, object] = field(factory=dict)
     locations: dict[str, Location] = field(factory=dict)
     fields: list[str] = field(factory=list)
-    """Names with an annotation, which are a dataclass's fields."""
+    """The names that have an annotation. In a dataclass, these are the fields."""
     required: dict[str, Location] = field(factory=dict)
     kinds: dict[str, Class] = field(factory=dict)
     """For each field that is annotated with a class of the script: this class."""
