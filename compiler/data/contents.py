@@ -13,8 +13,8 @@ from xpc.grammar.diagnostic import Diagnostic
 from xpc.grammar.record import evolve
 
 FEW = 64
-"""If a folder has more files than this, their surveys are not stored, because they would displace the entries of other
-folders.
+"""If a folder has more files than this, the surveys of its files are not stored, because they would displace the stored
+surveys of other files.
 """
 
 

@@ -12,7 +12,7 @@ TEMPFAIL = 75
 RETRIES = 3
 """The default of `retries`."""
 ONCE = "export XPC_RETRIES=0 # the cluster restarts a failed run, on all nodes\n"
-"""A shell line with which launch.sh does not restart a failed run. Engines that restart runs themselves use it."""
+"""A shell line that keeps launch.sh from restarting a failed run, for engines that restart runs themselves."""
 
 
 def restart_blocker(spec: Spec) -> Path | None:

@@ -20,7 +20,7 @@ LINE = re.compile(
     r"""(?:(?P<text>"[^"\\\x00-\x1f\x7f]*")|"""
     r"""(?P<value>"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt])*"|0|[1-9][0-9]{0,17}|true|false))"""
 )
-"""A line of a manifest. A text without escapes is a group of its own, because these are most values."""
+"""A line of a manifest. Most values are texts without escapes, so these have a separate group."""
 DATA = "data"
 
 

@@ -343,7 +343,7 @@ TABLE: tuple[Setting, ...] = (
 CHOICE_REFUSED = {
     ("lora.init", "corda"): "write eva: CorDA needs a program that passes over the data before the run",
 }
-"""Choices that the libraries have and the language refuses. Each has a help that says why."""
+"""Choices that the libraries have and the language refuses, each with a help text that says why."""
 
 BY_PATH: Mapping[str, Setting] = {row.path: row for row in TABLE}
 CLAUSES = (*dict.fromkeys(row.path.partition(".")[0] for row in TABLE), "extra")

@@ -207,8 +207,8 @@ def _choices(row: Setting, item: Item, node: Value | None) -> object:
 
 
 def plain_text(value: str) -> str | None:
-    """The reason why a text cannot be used as a name or a path, or None if it can. It must have a single line and must
-    not be empty.
+    """The reason why a text cannot be used as a name or a path, or None if it can. A name or a path has a single line
+    and is not empty.
     """
     if not value.strip():
         return "it is empty"

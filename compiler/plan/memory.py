@@ -260,8 +260,8 @@ def _attended(load: Load) -> float:
 def _working(load: Load, layer: float) -> float:
     """The temporary memory of one layer's backward pass, for gradients as wide as the inside of the MLP.
 
-    With a gate, twelve bytes per element of the inner width and token exist at once in half precision. If experts are
-    computed one after the other, only one expert counts, with an even share of the tokens.
+    In half precision, an MLP with a gate needs twelve bytes at once for each token and each element of its inner width.
+    If experts are computed one after the other, only one expert counts, with an even share of the tokens.
     """
     facts, per = load.facts, load.element / 2
     width = facts.intermediate * max(1, facts.experts_per_token) / (facts.experts if load.looped else 1)

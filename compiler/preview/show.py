@@ -30,7 +30,7 @@ SPACE = "\u00b7"
 SHOWN = 2000
 """The largest number of characters of a text that are printed. For a longer text, the middle is left out."""
 CUT = 300
-"""The largest number of characters that are printed of the text that truncation cuts off."""
+"""Of the text that truncation cuts off, at most this many characters are printed."""
 WIDTH = 116
 """Width of a line of tokens, in characters."""
 NAMES = {"text": "", "answer": "the answer", "chosen": "chosen", "rejected": "rejected", "prompt": "the prompt"}

@@ -340,7 +340,7 @@ def _folder(
 
 
 MANY = 256
-"""The most Parquet files of a folder whose columns are compared."""
+"""The columns of at most this many Parquet files in a folder are compared."""
 
 
 def _keys(path: str, number: int, workspace: Workspace) -> tuple[str, ...] | None:

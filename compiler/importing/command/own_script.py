@@ -125,7 +125,7 @@ def _processes(line: Line) -> int:
     """The number of processes of one node that the launcher's options state; 0 if they state none."""
     key = next((one for one in PROCESSES if one in line.options), "")
     count, nodes = (_whole(line, one) for one in (key, "num_machines"))
-    # accelerate's number is that of all nodes together
+    # accelerate's `--num_processes` counts the processes of all nodes
     return count // nodes if key == "num_processes" and nodes and count % nodes == 0 else count
 
 

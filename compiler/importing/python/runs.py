@@ -10,7 +10,7 @@ from xpc.compiler.importing.python.interpreter.values import Argument, Name, Obj
 from xpc.compiler.language.methods import METHODS
 
 MOST = 1_000
-"""The largest number of values that are compared of one trainer's settings."""
+"""At most this many values of a trainer's settings are compared."""
 LISTED = 8
 """The largest number of runs that a message lists."""
 ARGUMENTS = (

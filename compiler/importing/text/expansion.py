@@ -203,8 +203,8 @@ def expand(text: str, state: Variables, line: int = 0, depth: int = 0) -> tuple[
 
 
 def first_missing(one: str, other: str) -> str:
-    """The unknown variable to report of two in a word: the first, but rather `$1` than a variable that every login
-    sets, such as `$USER`.
+    """If a word contains two unknown variables, the one to report. It is the first, unless that is a variable which
+    every login sets, such as `$USER`.
     """
     return other if other and (not one or one.strip("${}") in LOGIN) else one
 

@@ -18,7 +18,9 @@ SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
 """Characters with a meaning in a regular expression of sed, except the full stop, which is read as itself."""
 CONFIGURATIONS = (".yaml", ".yml", ".json")
 READING = ("cat", "tee", "envsubst", "sed")
-"""Commands that read a file by `< FILE`, the here-document or what the command before them printed."""
+"""Commands that read standard input: from `< FILE`, from a here-document, or through a pipe from the command before
+them.
+"""
 
 
 @mutable

@@ -66,14 +66,14 @@ OMITTED: dict[str, str] = {
     "track.name": "nothing is sent to a tracker",
     "track.project": "nothing is sent to a tracker",
 }
-"""Settings that a rehearsal omits, together with the settings nested in them. Each has the reason."""
+"""Settings that a rehearsal omits, together with the settings nested in them; each with the reason."""
 KEPT_ON_CPU = {"model.attn": ("sdpa", "eager")}
 """Values with which a setting in OMITTED is not omitted, because a CPU supports them."""
 LAUNCHED_HERE = ("launcher",)
 """Settings of `launch` that affect a local run, too."""
 FALLBACKS = {"optimizer": "adamw", "strategy": "ddp", "precision": "fp32"}
-"""Settings that get another value if a rule refuses the spec's value on a CPU. Each has the value that a rehearsal uses
-instead.
+"""Settings for which a rehearsal uses another value if a rule refuses the spec's value on a CPU, each with this other
+value.
 """
 
 

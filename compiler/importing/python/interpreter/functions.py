@@ -83,7 +83,7 @@ BUILTINS = {
     "__import__",
 }
 MAX_ITEMS = 256
-"""The largest number of iterations that are interpreted of one loop."""
+"""At most this many iterations of a loop are interpreted."""
 CONFIGS = ("Config", "Arguments", "TrainingArgs")
 TRAINERS = {
     "SFTTrainer": "sft",

@@ -39,8 +39,8 @@ FROM_VALUES = ("parse_dict", "parse_json_file", "parse_yaml_file")
 
 
 def filled(machine: Machine, parser: Object, node: ast.AST, call: Object) -> object:
-    """The objects that a parser makes: the classes with the command's arguments, or with the values of a dict or a
-    file, otherwise with their defaults.
+    """The objects that a parser returns, one for each of its classes. A field has the value of the command's argument,
+    or that in a dict or a file; otherwise it has its default.
     """
     given = first(parser.positional, parser.keywords, "dataclass_types")
     kinds = given if isinstance(given, list | tuple) else [given]
