@@ -191,7 +191,7 @@ def _character(location: ParserPosition, text: str) -> Diagnostic:
         before = location.word if location.before and location.before.end == at else ""
         path = (before if re.fullmatch(r"[\w./-]+", before) else "") + begun[0]
         return location.error(code, f"unexpected `{character}`", f'write `"{path}"`: a path needs double quotes')
-    return location.error(code, f"unexpected `{character}`", "put text that is not a name in double quotes")
+    return location.error(code, f"unexpected `{character}`", "text that is not a name needs double quotes")
 
 
 def _token(location: ParserPosition, text: str) -> Diagnostic:

@@ -179,7 +179,7 @@ def wrong_columns(source: DataSource, columns: tuple[object, ...]) -> list[Diagn
     return [
         report(
             "XP124",
-            f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, and {len(given)} are named",
+            f"rows of {source.shape} have {len(need)} column{'s' * (len(need) > 1)}, but `columns` names {len(given)}",
             source.label,
             help=f"write `columns = [{listed}]` with the dataset's own names, or another `format`",
         )

@@ -53,9 +53,9 @@ def another_launcher(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP891", "requeue-from-nothing", "warning")
 def requeue_from_nothing(spec: Spec) -> Iterator[Finding]:
-    """`requeue` restarts a stopped run, `retries` a failed one. A restarted run needs a checkpoint to continue from. So
-    both should stay off, as they are by default, if the run saves no checkpoints, if its checkpoints lack the
-    optimizer's state, or with `resume = never`.
+    """`requeue`, which restarts a stopped run, and `retries`, which restarts a failed one, need checkpoints from which
+    the run can continue. Both should stay off, as they are by default, if the run saves no checkpoints, if its
+    checkpoints lack the optimizer's state, or with `resume = never`.
 
     Why it is bad: the run starts from the beginning each time.
 
@@ -101,7 +101,7 @@ def no_shared_folder(spec: Spec) -> Iterator[Finding]:
     if paths:
         yield Finding(
             spec.location("launch", "mounts no folder"),
-            f"{paths[0][:60]} is not in the bundle, and no folder of the nodes has it",
+            f"{paths[0][:60]} is neither in the bundle nor in a folder that the nodes share",
             answer,
         )
     elif spec.hardware.nodes > 1:

@@ -59,7 +59,7 @@ def clause_page(name: str) -> str:
     for row in _rows(name):
         lines += _section(row)
     if name == "data":
-        lines += ["## A source", "", "A row of a `data` block is a source and takes:", ""]
+        lines += ["## A source", "", "Each row of a `data` block names a source and takes these settings:", ""]
         lines += ["| setting | takes | |", "|---|---|---|"]
         lines += [f"| `{name}` | {row.kind.phrase} | {row.doc} |" for name, row in SOURCE_SETTINGS.items()]
         lines += [""]

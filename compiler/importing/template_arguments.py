@@ -51,7 +51,7 @@ def template_arguments(draft: Draft, entry: Entry | None, location: str) -> None
             arguments.append((key, one.value))
             draft.mark(one, MAPPED, "model.chat_template")
         else:
-            draft.error(one, "a template takes names with one value each")
+            draft.error(one, "each argument of a template takes one value: true, false, a number or a text")
     if template is not None and arguments:
         why = "" if written is None else written.why
         draft.put("model.chat_template", Template(template.file, tuple(arguments), template.name), entry, why)

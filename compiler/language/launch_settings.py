@@ -59,7 +59,7 @@ LAUNCH = (
     Setting("launch.volume", k.NAME, "folder of the run, shared by all nodes: a PersistentVolumeClaim (k8s), a "
             "volume or a bucket as s3://name (sky), an absolute path (ray)", inner=True,
             engines=("k8s", "sky", "ray")),
-    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, as HF_TOKEN",
+    Setting("launch.secret", k.NAME, "Kubernetes secret whose keys are environment variables, such as HF_TOKEN",
             inner=True, engines=("k8s",)),
     Setting("launch.pull_secret", k.NAME, "Kubernetes secret with the password of the image's registry", inner=True,
             engines=("k8s",)),

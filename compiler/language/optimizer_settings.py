@@ -25,9 +25,9 @@ OPTIMIZER = (
             "peak learning rate of embeddings, head, norms and biases, which AdamW trains (muon)", low=0, high=1,
             inner=True),
     Setting("optimizer.adjust_lr", k.CHOICE,
-            "factor of a matrix's rate in Muon: 0.2 x sqrt(longer side), for rates as with AdamW (match_rms_adamw), "
-            "or sqrt(rows / columns), at least 1 (original)", choices=("match_rms_adamw", "original"), inner=True,
-            bare=False),
+            "factor by which Muon scales the learning rate of a matrix: 0.2 x sqrt(longer side), which suits AdamW's "
+            "rates (match_rms_adamw), or sqrt(rows / columns), at least 1 (original)",
+            choices=("match_rms_adamw", "original"), inner=True, bare=False),
     Setting("schedule", k.CHOICE, "shape of the learning rate", default="linear", head=True,
             choices=("linear", "cosine", "constant", "wsd", "polynomial", "inverse_sqrt", "cosine_with_restarts",
                      "reduce_lr_on_plateau", "greedy"), args=("lr_scheduler_type",)),

@@ -74,7 +74,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("model.pickle", k.FLAG, "read pickled weights if there are no safetensors; a hub model needs a pinned "
             "commit", default=False, inner=True),
     Setting("model.revision", k.NAME, "branch, tag or commit of the model", inner=True, args=("model_revision",)),
-    Setting("model.config", k.FILE, "config.json with the architecture of an unregistered model"),
+    Setting("model.config", k.FILE, "file config.json with the architecture of a model that is not in the registry"),
     # adapters
     Setting("lora", k.FLAG, "train low-rank adapters; the model's own weights are frozen", head=True),
     Setting("qlora", k.FLAG, "train low-rank adapters over a 4-bit base", head=True),
@@ -213,7 +213,7 @@ TABLE: tuple[Setting, ...] = (
             'functions of files, as `file("rewards.py:right", weight=0.5)`',
             args=("reward_weights",)),
     _of_methods("method.vllm", k.FLAG, "generate with vLLM instead of transformers", args=("use_vllm",)),
-    _of_methods("method.vllm.mode", k.CHOICE, "vLLM inside the training processes, or a separate server",
+    _of_methods("method.vllm.mode", k.CHOICE, "where vLLM runs: inside the training processes, or as a separate server",
             choices=("colocate", "server"), bare=False, inner=True, args=("vllm_mode",)),
     _of_methods("method.vllm.gpu_memory", k.SHARE, "share of each GPU that a colocated vLLM takes", inner=True,
             args=("vllm_gpu_memory_utilization",)),
@@ -273,8 +273,8 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",)),
     _of_methods("batch.padding_free", k.FLAG, "flatten the micro-batch instead of padding it", default=False,
             args=("padding_free",)),
-    Setting("batch.mean", k.CHOICE, "tokens over which a step's loss is averaged: of all processes, or of each",
-            bare=False, choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
+    Setting("batch.mean", k.CHOICE, "tokens over which the loss of a step is averaged: those of all processes "
+            "together, or of each process", bare=False, choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
     *OPTIMIZER,
     # memory
     Setting("memory.liger", k.FLAG, "Liger's fused Triton kernels", default=False, args=("use_liger_kernel",)),
@@ -336,7 +336,7 @@ TABLE: tuple[Setting, ...] = (
     *LAUNCH,
     Setting("seed", k.INT, "seed of weights, dropout and data order", default=42, low=0, high=2**32 - 1, head=True,
             args=("seed",)),
-    Setting("target", k.NAME, "stack for which the bundle is written", head=True),
+    Setting("target", k.NAME, "stack (set of library versions) for which the bundle is written", head=True),
     Setting("sweep", k.BLOCK, "several runs from one spec: a list of values for each varied setting", head=True),
 )  # fmt: skip
 

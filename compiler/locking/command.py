@@ -53,7 +53,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if len(files) != 1:
         parser.error("give exactly one spec")
     if options.names and not options.update:
-        parser.error(f"`{options.names[0]}` is not a spec; names need --update")
+        parser.error(f"`{options.names[0]}` is not a spec; names of packages or repositories need --update")
     options.file = files[0]
     return options
 

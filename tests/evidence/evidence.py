@@ -34,7 +34,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "no proof in tests/proof/violations"
+NO_PROOF = "not shown in tests/proof/violations"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -74,15 +74,16 @@ def proofs() -> dict[str, list[Proof]]:
 
 
 def effect(proof: Proof) -> str:
-    """The effect that a proof shows, such as `ValueError {}`. The caller replaces `{}` by the stage of the run."""
+    """The effect that a proof shows, such as `ValueError {}`. The caller replaces `{}` by a stage of the run, such as
+    `when the model is loaded`, and `{after}` by `after the model is loaded`.
+    """
+    module, _, function = proof.measure.rpartition(".")
+    measure = f"`{function}` of `tests/proof/measures/{module.replace('.', '/')}.py`"
+    if proof.raises and proof.measure:
+        return f"{proof.raises} in {measure}, called {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
-    module, _, function = proof.measure.rpartition(".")
-    file = f"tests/proof/measures/{module.replace('.', '/')}.py"
-    return (
-        f"the refused spec raises no error {{}}, but the value that `{function}` of `{file}` measures differs from "
-        "that of the accepted spec"
-    )
+    return f"no error {{}}, but {measure} returns another value for the rejected spec than for the accepted one"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:
@@ -96,10 +97,11 @@ def proof_of(outcome: TableRow, code: str) -> str:
         if not proof.needs:
             stacks = moments.setdefault(effect(proof), {}).setdefault(STAGES[proof.at], [])
             stacks += [stack] if (stack := proof.target or DEFAULT) not in stacks else []
-    lines = [
-        shown.format(any_of(map(moment, sorted(by_stage.items(), key=order)))) for shown, by_stage in moments.items()
-    ]
-    lines += dict.fromkeys(f"{NO_PROOF}: it needs {proof.needs}" for proof in own if proof.needs)
+    lines = []
+    for shown, by_stage in moments.items():
+        when = any_of(map(moment, sorted(by_stage.items(), key=order)))
+        lines.append(shown.format(when, after=when.replace("when ", "after ").replace("during ", "after ")))
+    lines += dict.fromkeys(f"{NO_PROOF}: a proof needs {proof.needs}" for proof in own if proof.needs)
     return "; ".join(lines) or f"{NO_PROOF}: {outcome.unproven}"
 
 

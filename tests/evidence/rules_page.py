@@ -191,8 +191,8 @@ def conditions() -> str:
         lines += [f"## {title}", "", about, ""]
         lines += _listed(outcome for outcome in rows.values() if outcome.kind == kind)
     lines += ["## Checked, but not proven here", "",
-              "The effect of these conditions is known from the libraries' source code. Showing it needs what the last "
-              "column lists.", ""]  # fmt: skip
+              "The source code of the libraries shows the effect of these conditions. No proof in "
+              "tests/proof/violations shows it, for the reason in the last column.", ""]  # fmt: skip
     lines += _needing(rows)
     lines += ["## Bans that no longer hold", "",
               "Other tools or older versions refuse these. They work today, so xpc accepts them.", ""]  # fmt: skip
@@ -235,13 +235,13 @@ def explained(one: Entry, rows: list[TableRow], holds: Mapping[str, list[str]]) 
 
 
 def _needing(rows: Mapping[str, TableRow]) -> list[str]:
-    """The table of rows that the compiler checks but no proof shows, each with what a proof would need."""
-    lines = ["| row | | codes | needs |", "|---|---|---|---|"]
+    """The table of rows that the compiler checks but no proof shows, each with the reason."""
+    lines = ["| row | | codes | why |", "|---|---|---|---|"]
     for outcome in rows.values():
         found = proofs().get(outcome.row, [])
         if outcome.kind == outcomes.IMPLEMENTED and all(one.needs for one in found):
-            needs = "; ".join(dict.fromkeys(one.needs for one in found)) or outcome.unproven
-            lines.append(f"| {outcome.row} | {cell(outcome.name)} | {', '.join(outcome.codes)} | {cell(needs)} |")
+            why = "; ".join(dict.fromkeys(f"a proof needs {one.needs}" for one in found)) or outcome.unproven
+            lines.append(f"| {outcome.row} | {cell(outcome.name)} | {', '.join(outcome.codes)} | {cell(why)} |")
     return [*lines, ""]
 
 

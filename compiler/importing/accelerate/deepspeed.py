@@ -213,7 +213,7 @@ def _scheduler(draft: Draft, block: Entry | None) -> None:
         elif inner == "cos_min_ratio" and (least := number(one)) is not None:
             draft.put("schedule.min_lr", Amount("share", least), one)
         elif inner == "last_batch_iteration" and number(one) == -1:
-            draft.note(one, "-1 begins at the first step, as a run of the spec does")
+            draft.note(one, "-1 starts the schedule at the first step, as a bundle does")
         elif inner == "total_num_steps" and integer(one) is not None:
             steps = draft.settings.get("train.steps")
             if steps is not None and steps.text == str(integer(one)):
@@ -276,7 +276,7 @@ def offload(draft: Draft, optimizer: Entry | None, param: Entry | None, level: i
         if word in ("cpu", "none"):
             on[name] = word == "cpu"
         else:
-            draft.error(device or block, "states are offloaded to the cpu only", "write `cpu` or `none`")
+            draft.error(device or block, "these can be offloaded only to the CPU", "write `cpu` or `none`")
         for inner, one in block.mapping.items():
             if inner == "pin_memory" and on.get(name) and boolean(one):
                 draft.note(one, "a bundle states the same")
@@ -357,4 +357,4 @@ def ulysses(draft: Draft, block: Entry | None) -> None:
         elif name in ("cp_size", "tp_size") and value is not None and value > 1:
             draft.error(one, "under DeepSpeed only `sp_size` splits sequences")
         else:
-            draft.note(one, "a bundle sets the value that its target needs")
+            draft.note(one, "a bundle sets this value itself")

@@ -55,7 +55,7 @@ def _belonging(draft: Draft, one: Entry, name: str) -> None:
     if name == "backend" and word in TORCHAO:
         draft.mark(one, "mapped", "precision = fp8", "by torchao")
     elif name == "backend":
-        draft.error(one, f"a bundle has no {OTHERS.get(word, word)}", "write `torchao`, which needs no other package")
+        draft.error(one, f"a bundle has no {OTHERS.get(word, word)}", "write `torchao`, which needs no further package")
     elif name == "enable_fsdp_float8_all_gather":
         draft.note(one, GATHERED)
     elif name == "pad_inner_dim":
@@ -63,7 +63,7 @@ def _belonging(draft: Draft, one: Entry, name: str) -> None:
     elif one.off:
         draft.note(one, "it is off")
     else:
-        draft.error(one, "torchao's recipe of accelerate has no such key", "leave it out")
+        draft.error(one, "accelerate's settings of torchao have no such key", "leave it out")
 
 
 def _obstacle(draft: Draft) -> str:

@@ -112,7 +112,7 @@ def mesh(draft: Draft, block: Entry | None) -> None:
         ):
             draft.note(one, "a bundle derives the size of this group from the strategy and the number of processes")
         elif key.startswith(("cp_", "sp_")) and key not in ("sp_size",):
-            draft.note(one, "a bundle sets the value that its target needs")
+            draft.note(one, "a bundle sets this value itself")
         else:
             draft.error(one, "the language has no tensor parallelism, and Ulysses parallelism only under ZeRO")
 
@@ -138,7 +138,7 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if unexpected or len(old) > 1:
         draft.error(
             entry,
-            f"it takes one way of sharding, `auto_wrap` and `offload`, not `{unexpected[0] if unexpected else old[1]}`",
+            f"it takes one sharding strategy, and with it `auto_wrap` and `offload`, but not `{unexpected[0] if unexpected else old[1]}`",
         )
         return
     name, kept = SHARDING[(old or ["full_shard"])[0].upper()]

@@ -127,7 +127,7 @@ def _system(draft: Draft, system: Entry | None) -> None:
 def _report_turns(draft: Draft, marks: TrainedTurns, entry: Entry) -> None:
     """Report that the spec's template does not mark the turns that the file trains on."""
     if marks.roles != EVERYONE:
-        draft.error(entry, "a spec learns such turns with the templates chatml, llama3 and gemma only")
+        draft.error(entry, "a bundle can train on these turns only with the templates chatml, llama3 and gemma")
     else:
         draft.differs(
             "train_on_inputs",

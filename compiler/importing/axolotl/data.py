@@ -279,7 +279,7 @@ def _chat_template(draft: Draft, word: str, location: Entry, texts: bool) -> Non
 def _unpaired(draft: Draft, word: str, location: Entry) -> tuple[str, ...]:
     last = word.rpartition(".")[2]
     if not isinstance(location.value, str) or last == "argilla_chat":
-        draft.error(location, "a spec has no shape for such rated answers",
+        draft.error(location, "a spec cannot read rows of this type",
                     "write the rows as `prompt`, `completion` and `label`")  # fmt: skip
         corpus.everything(draft, location, "the type is refused")
         return ()
@@ -292,8 +292,8 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
           rejected: Entry | None) -> tuple[str, ...]:  # fmt: skip
     head, _, last = word.rpartition(".")
     if not isinstance(location.value, str) and location.key.endswith("type"):
-        draft.error(location, "a spec has no custom prompt for pairs",
-                    "write its text into rows with `prompt`, `chosen` and `rejected`")  # fmt: skip
+        draft.error(location, "a spec cannot add a custom prompt to preference pairs",
+                    "write the text into the prompts of rows with `prompt`, `chosen` and `rejected`")  # fmt: skip
         corpus.everything(draft, location, "the type is refused")
         return ()
     if draft.method == "orpo" or last in CONVERSATIONS:
@@ -319,7 +319,7 @@ def _pair(draft: Draft, word: str, location: Entry, messages: Entry | None, chos
     if last not in ("default", "chatml", "llama3", ""):
         draft.error(
             location,
-            f"the type `{word[:40]}` of pairs is not known",
+            f"the type `{word[:40]}` of preference pairs is not known",
             "write the rows as `prompt`, `chosen` and `rejected`",
         )
     if head or last in ("chatml", "llama3"):

@@ -42,7 +42,7 @@ def known(draft: Draft, entries: Entries, of: str = "") -> Entries:
     return {key: entry for key, entry in entries.items() if key in all_names}
 
 
-KERNEL = "a kernel: another build of the same arithmetic"
+KERNEL = "it chooses a kernel, which computes the same result"
 LANGUAGE_MODEL = {
     "model.language_model.*", "^model.language_model.*", "lm_head.*", "^lm_head.*", "lm_head", "embed_tokens",
 }  # fmt: skip
@@ -93,13 +93,13 @@ def _unfrozen(draft: Draft, entry: Entry | None) -> None:
         return
     names = {text(one) for one in entry.items}
     if entry.empty or (names <= LANGUAGE_MODEL and any("language_model" in str(name) for name in names)):
-        draft.note(entry, "every weight of the language model")
+        draft.note(entry, "it names all weights of the language model")
     elif any(map(draft.has, ADAPTERS)):
         draft.error(
             entry, "adapters freeze every weight of the model", "`lora_modules_to_save` trains complete modules"
         )
     elif not all(names) or any(str(one).endswith("]") and ":" in str(one) for one in names):
-        draft.error(entry, "the language names complete parameters, not a range of their rows")
+        draft.error(entry, "a spec names complete parameters, not a range of rows of one")
     else:
         draft.put("freeze", True, entry)
         draft.put("freeze.except_parameters", tuple(str(text(one)) for one in entry.items), entry)

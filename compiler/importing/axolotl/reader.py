@@ -95,7 +95,7 @@ def _base_config(draft: Draft, named: Entries) -> None:
     """Report an error if `base_model_config` names another model than the base model."""
     config, base = named.get("base_model_config"), named.get("model_name_or_path")
     if config is not None and (config.empty or (base is not None and config.value == base.value)):
-        draft.note(config, "the configuration of the base model")
+        draft.note(config, "it is the configuration of the base model, which a spec always uses")
     elif config is not None:
         why = "a spec uses the configuration that is saved with the model"
         draft.error(config, why, "save this configuration with the model")

@@ -44,4 +44,4 @@ def trackers(draft: Draft, named: Entries) -> None:
     if run is not None and "wandb" in on and not run.empty and not draft.has("track.name"):
         draft.setting("track.name", run)
     elif run is not None:
-        draft.note(run, "an id of one run, which a spec does not state")
+        draft.note(run, "a spec does not state the id of a run")

@@ -176,7 +176,7 @@ def _report_argument(draft: Draft, line: Line, key: str, one: Entry, used: set[s
     elif one.unset:
         draft.error(one, *not_set(one.unset))
     elif ADAPTER.search(key) and isinstance(one.value, str) and not one.empty and not draft.has("lora.from"):
-        draft.error(one, "the script may continue this adapter, and the spec begins a new one",
+        draft.error(one, "the script may continue training this adapter, but the spec starts a new one",
                     "`lora { from = \"FOLDER\" }` continues it")  # fmt: skip
     elif key in used:
         draft.mark(one, "mapped", f"an argument of `{line.program}`")

@@ -223,7 +223,7 @@ def _of_the_file(draft: Draft, entry: Entry) -> None:
         word, ""
     )
     if not shape:
-        draft.error(how or entry, "a spec has no shape for such rows", "write the rows as messages")
+        draft.error(how or entry, "a spec cannot read rows of this shape", "write the rows as messages")
     if found is not None:
         draft.sources.append(
             evolve(found, format=shape if how is not None else "", chat=shape == "alpaca", location=how)

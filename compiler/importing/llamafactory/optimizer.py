@@ -33,7 +33,7 @@ def older(draft: Draft, named: Entries) -> None:
         if scaled is not None and scaled.value == "channel":
             draft.note(scaled, "a bundle does the same")
         elif scaled is not None:
-            draft.error(scaled, "the language scales APOLLO by channels")
+            draft.error(scaled, "a spec's APOLLO scales by channel")
         inside = [named[key] for key in PROJECTED if key.startswith(kind) and key in named]
         if use is None or use.off:
             for one in [*([use] if use is not None else []), *inside]:

@@ -40,7 +40,7 @@ def _balance(draft: Draft, entry: Entry | None) -> None:
     if entry.off or not number(entry):
         draft.note(entry, "no loss is added")
     elif known is not None and known.model_type not in FAMILIES:
-        draft.note(entry, f"LLaMA-Factory balances no experts of {known.model_type}")
+        draft.note(entry, f"LLaMA-Factory adds no load-balancing loss for {known.model_type}")
     elif not draft.keep_in_extra("trl", "router_aux_loss_coef", entry):
         draft.error(entry, f"{draft.stack.name} has no load-balancing loss for {draft.method}")
 

@@ -61,7 +61,7 @@ def _bits(draft: Draft, named: Entries, word: str) -> int | None:
     if bit is not None and bit.empty:
         draft.note(bit, "nothing is quantized")
     if bit is not None and bits is not None and (bits not in (4, 8) or word not in ("lora", "oft")):
-        draft.error(bit, "the language trains adapters over a base of 4 or 8 bits")
+        draft.error(bit, "a quantized base needs 4 or 8 bits, and lora or oft")
     way = named.get("quantization_method")
     if way is not None and str(way.value).lower() in ("bnb", "bitsandbytes"):
         draft.note(way, "bitsandbytes, as a bundle quantizes")
@@ -75,7 +75,7 @@ def _bits(draft: Draft, named: Entries, word: str) -> int | None:
     if twice is not None and bits == 4:
         draft.setting("lora.double_quant", twice)
     elif twice is not None:
-        draft.note(twice, "the base does not have 4 bits")
+        draft.note(twice, "the base is not quantized to 4 bits")
     return bits
 
 

@@ -256,7 +256,7 @@ def _assumptions(draft: Draft, machine: Machine, entries: Entries, overrides: Ov
     for each in machine.defaulted:
         draft.error(
             _at(each.name, each.location),
-            f"nothing in the script gives this parameter; the spec has the defaults of its class `{each.kind}`",
+            f"nothing in the script passes this parameter; the spec has the defaults of its class `{each.kind}`",
             "import the script that calls this function",
         )
 

@@ -269,7 +269,7 @@ def _changed_globals(draft: Draft, machine: Machine, label: str, copied: set[str
                 Entry(f"reward_functions.{name}", None, where, node.lineno),
                 f"`{node.name}` sets this global variable of the reward functions before the training, but their file "
                 "has the variable's first value",
-                "write the variable's value at the training in the file of the rewards",
+                "write the value that the variable has during training into the file of the reward functions",
             )
 
 

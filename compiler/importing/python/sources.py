@@ -91,7 +91,7 @@ def _part_of_file(draft: Draft, chain: Chain, data: Data, found: Entry, limit: i
     if "data_files" not in call.keywords and "/" not in name and "." not in name:
         draft.error(
             found,
-            "it is a name of the hub without its owner, and a spec reads it as a file",
+            "it is a name on the hub without its owner, which a spec would read as the name of a file",
             f"`--data OWNER/{name}` names the data set as the hub lists it now",
         )
         return limit

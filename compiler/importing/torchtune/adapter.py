@@ -19,7 +19,7 @@ def adapter(draft: Draft, entries: Entries, alone: bool) -> None:
     if not name.startswith(("lora_", "qlora_")):
         for key, one in inside.items():
             if key != "_component_":
-                draft.error(one, "the architecture is the model's own")
+                draft.error(one, "a spec takes the architecture from the model's config.json")
         return
     quantized = inside.get("quantize_base")
     four = name.startswith("qlora_") or (quantized is not None and boolean(quantized) is True)

@@ -106,7 +106,7 @@ def _source(draft: Draft, entry: Entry, shapes: list[Rows]) -> None:
     name = (text(made) or "").rpartition(".")[2] if made is not None else ""
     rows = components().get(name)
     if made is None or rows is None:
-        draft.error(made or entry, "the language reads no such data set of torchtune.datasets",
+        draft.error(made or entry, "a spec has no equivalent of this builder in torchtune.datasets",
                     "`--data` names the rows")  # fmt: skip
         return
     rows = _columns(draft, rows, inside)

@@ -194,7 +194,7 @@ def adapter_options(draft: Draft, named: Entries, paths: Mapping[str, str]) -> N
         elif not names:
             draft.error(entry, "it takes a list of names")
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
-            draft.error(entry, "the language names modules, and does not have patterns")
+            draft.error(entry, "a spec names modules, and cannot match them by a pattern")
         else:
             draft.put(path, tuple(names), entry)
 
@@ -286,7 +286,7 @@ def targets(draft: Draft, entry: Entry | None, linear: tuple[str, ...] = ("all-l
         elif any(re.search(r"[\\^$*+?()|]|\[", one) for one in names):
             draft.error(
                 entry,
-                "the language names modules, and does not have patterns",
+                "a spec names modules, and cannot match them by a pattern",
                 "write `lora_target_modules: all-linear`",
             )
         else:
@@ -312,7 +312,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
     for name in ("bnb_4bit_quant_storage", "bnb_4bit_compute_dtype"):
         one = named.get(name)
         if one is not None and (one.empty or bits != 4):
-            draft.note(one, NULL if one.empty else "the base does not have 4 bits")
+            draft.note(one, NULL if one.empty else "the base is not quantized to 4 bits")
         elif one is not None:
             wanted = (
                 draft.settings.get("precision") if name.endswith("compute_dtype") else draft.settings.get("model.dtype")
@@ -330,7 +330,7 @@ def _quantization(draft: Draft, named: Entries, bits: int | None) -> None:
         draft.setting("lora.double_quant", nested)
         draft.default("lora.double_quant", False, "not set: TRL's default")
     elif nested is not None:
-        draft.note(nested, "the base does not have 4 bits")
+        draft.note(nested, "the base is not quantized to 4 bits")
 
 
 def loaded_as(draft: Draft) -> None:

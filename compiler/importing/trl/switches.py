@@ -213,7 +213,11 @@ def packing(draft: Draft, named: Entries) -> None:
         if not on:
             draft.note(strategy, "nothing is packed")
         elif name not in BY_PATH["batch.packing.strategy"].choices:
-            draft.error(strategy, "no target packs in this way", "write `bfd`, `bfd_split` or `wrapped`")
+            draft.error(
+                strategy,
+                "no version of TRL that xpc supports has this packing strategy",
+                "write `bfd`, `bfd_split` or `wrapped`",
+            )
         elif name == "ffd" and name not in draft.stack.packing:
             draft.put("batch.packing.strategy", "bfd", strategy, "TRL never had the strategy `ffd`; bfd is its default")
             draft.warn(

@@ -27,7 +27,7 @@ GRPO = Method(
     ("prompt",),
     ("method.loss", *REINFORCEMENT),
     (
-        Setting("method.tools", k.FUNCTIONS, "functions of files that the model may call while it generates",
+        Setting("method.tools", k.FUNCTIONS, "functions that the model may call while it generates, as FILE:NAME",
                 methods=("grpo",)),
         Setting("method.environment", k.FUNCTIONS, "class in a file, with methods that the model may call; each "
                 "completion has its own instance: `reset` starts it, and `get_reward` may return its reward",

@@ -164,7 +164,7 @@ def reference_without(spec: Spec) -> Iterator[Finding]:
     other = able(lambda one: method in one.facts.adapter_references)
     yield Finding(
         spec.location("lora.from", "the policy starts from this adapter"),
-        f"{method} compares with the base without the adapter",
+        f"{method} uses the base model without the adapter as its reference",
         "merge the adapter (`save(merge)` of its run) and train the merged model with `lora`"
         + (f", or write `target {other}`" if other else ""),
         (spec.label("method", "the method"), spec.label("target", "the target")),

@@ -117,7 +117,7 @@ def divided(spec: Spec) -> Iterator[Finding]:
     if init == "loftq" and spec.bits != 4:
         yield Finding(
             spec.location("lora.init", "corrects the rounding to 4 bits"),
-            f"loftq corrects a base of 4 bits, and this base {'has 8 bits' if spec.bits else 'is not rounded'}",
+            f"loftq corrects a base of 4 bits, and this base {'has 8 bits' if spec.bits else 'is not quantized'}",
             "write `bits = 4`, or leave `init` out"
             if spec.bits
             else "leave `init` out: only the base of qlora is rounded",

@@ -89,6 +89,6 @@ def swapped(spec: Spec) -> Iterator[Finding]:
         if found is not None:
             yield Finding(
                 spec.location(path, f"`{found[:40]}` is usually the {role}"),
-                f"the speaker `{found[:40]}` gets the role of the other side",
+                f"the speaker `{found[:40]}` gets the role of the other speaker",
                 f"write `{role}_roles = [{listed([found])}]`",
             )

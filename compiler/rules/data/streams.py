@@ -113,8 +113,9 @@ def epochs(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP194", "loader-of-a-stream")
 def loader(spec: Spec) -> Iterator[Finding]:
-    """A stream is read by the training process, in the order of the stream. So a spec with a stream cannot set
-    `dataloader_num_workers`, `train_sampling_strategy`, `group_by_length`, `ignore_data_skip` or `context_parallel`.
+    """A spec with a stream cannot set `dataloader_num_workers`, `train_sampling_strategy`, `group_by_length`,
+    `ignore_data_skip` or `context_parallel`: the training process reads the stream itself, from its first row to its
+    last.
 
     Why it is bad: each worker process would read the complete stream, so every row would be trained on once for each
     worker. Sampling and grouping need all rows, so they have no effect on a stream. With `ignore_data_skip`, a resumed

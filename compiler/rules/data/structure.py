@@ -156,9 +156,9 @@ def _count(one: Tally, found: Survey) -> str:
 
 @rule("XP538", "template-not-compared", "note")
 def not_compared(spec: Spec) -> Iterator[Finding]:
-    """`xpc check` knows what the built-in templates write. With another template, it does not check whether the
-    template writes the tool calls, tools and reasoning of the rows; the run compares rows with their rendered text
-    before its first step.
+    """`xpc check` did not check whether the chat template writes the tool calls, tools and reasoning of the rows,
+    because it knows only what the built-in templates write. The run compares rows with their rendered text before its
+    first step.
 
     Why it is bad: content that the template leaves out is found only when the run starts.
 
@@ -187,9 +187,9 @@ def masks_answers(spec: Spec) -> bool:
 
 @rule("XP539", "turn-not-to-be-learned")
 def not_to_be_learned(spec: Spec) -> Iterator[Finding]:
-    """Rows may mark turns as not to be learned: `weight` of 0, `train`, `train_turn`, `training` or `loss` of false, or
-    `mask` or `masked` of true. Only `method sft(assistant_only)` reads these keys, in the answers of a conversation; no
-    other run can leave out a turn.
+    """Rows in which a turn is marked as not to be learned need `method sft(assistant_only)`. The marks are a `weight`
+    of 0, a `train`, `train_turn`, `training` or `loss` of false, or a `mask` or `masked` of true. Only `assistant_only`
+    reads them, in the answers of a conversation; no other run can leave a turn out of the loss.
 
     Why it is bad: a wrong answer would be learned, although its row says that it must not be.
 

@@ -230,7 +230,7 @@ def smoothing(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP750", "nothing-is-pushed", "warning")
 def nothing_pushed(spec: Spec) -> Iterator[Finding]:
-    """`hub_always_push` needs `hub`, because it only changes when a run that pushes to the hub does so.
+    """`hub_always_push` needs `hub`, because it only decides at which moments a run pushes to the hub.
 
     Why it is bad: nothing is pushed.
 

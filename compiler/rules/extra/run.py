@@ -197,7 +197,7 @@ def columns_of_rewards(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP695", "columns-kept-anyway")
 def columns_kept(spec: Spec) -> Iterator[Finding]:
-    """`remove_unused_columns = true` has no effect in some trainers: they need columns that are no arguments of the
+    """`remove_unused_columns = true` has no effect in some trainers: they need columns that are not arguments of the
     model, so they set it to false again.
 
     Why it is bad: the run uses another value than the spec states.

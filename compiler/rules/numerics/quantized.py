@@ -187,10 +187,10 @@ def _stays(spec: Spec) -> str | None:
 
 @rule("XP168", "dtype-of-stored-weights")
 def stored_dtype(spec: Spec) -> Iterator[Finding]:
-    """A model that is stored in fp8 also has weights that are not quantized. `dtype` must be the dtype of these
-    weights, which the model's config.json states. For a model in MXFP4 on trl-0.24, `dtype` must be bf16. Neither limit
-    applies to a run in which both `dtype` and `precision` are fp32 or fp16: there the bundle's runtime converts bf16
-    weights to `dtype`.
+    """For a model that is stored in fp8, `dtype` must be the dtype of the weights that are not quantized, such as its
+    embeddings. The model's config.json states this dtype. For a model in MXFP4 on trl-0.24, `dtype` must be bf16.
+    Neither limit applies to a run in which both `dtype` and `precision` are fp32 or fp16: there the bundle's runtime
+    converts bf16 weights to `dtype`.
 
     Why it is bad: transformers converts unpacked weights to `dtype`, but leaves the embeddings and norms of an fp8
     checkpoint in the dtype in which they are stored; transformers 4.57 unpacks MXFP4 to bf16 only.

@@ -108,7 +108,9 @@ def initialize_from_weights(plan: Mapping[str, Any], layers: Mapping[str, Any], 
         weight = layer.get_base_layer().weight
         small = min(getattr(weight, "ds_shape", weight.shape))
         if small < plan["rank"]:
-            raise RunError(f"{plan['init']} finds {small} directions of {name}, and the rank is {plan['rank']}")
+            raise RunError(
+                f"{plan['init']} finds only {small} directions in {name}, fewer than the rank {plan['rank']}"
+            )
         with torch.no_grad(), torch.random.fork_rng(), gathered(weight):
             torch.manual_seed(seed)  # peft's approximate SVD starts from random numbers, so set the seed
             if plan["init"] == "olora":

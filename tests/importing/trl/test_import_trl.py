@@ -93,7 +93,7 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
         ("learning_rate: fast", 3, "it takes a number"),
         ("save_strategy: best", 3, "steps, epochs and never"),
         ("deepspeed: ds.json", 3, "the file does not exist"),
-        ("packing: true\npacking_strategy: magic", 4, "no target packs in this way"),
+        ("packing: true\npacking_strategy: magic", 4, "no version of TRL that xpc supports has this packing strategy"),
         ("lr_scheduler_kwargs: {min_lr_rat: 0.1}", 3, "no schedule of the language has this argument"),
         ("bf16: true\nfp16: true", 4, "is on, too"),
         ("max_length: 10\nmax_seq_length: 20", 4, "is the same setting"),
