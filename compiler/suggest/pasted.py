@@ -113,9 +113,11 @@ def _rewritten(found: Diagnostic) -> Diagnostic:
 def _command_help(command: re.Match[str]) -> str:
     """What to write instead of a line of a shell script."""
     if command["variable"] is not None:
-        return f"write `launch(env=[\"{command['variable'][:60]}={command['value'][:60]}\"])`, if the run needs the variable"
+        return (
+            f'write `launch(env=["{command["variable"][:60]}={command["value"][:60]}"])`, if the run needs the variable'
+        )
     if command["setup"] is not None:
-        return "put the line into a file of bash, and write `launch(setup=file(\"env.sh\"))`: launch.sh reads it first"
+        return 'put the line into a file of bash, and write `launch(setup=file("env.sh"))`: launch.sh reads it first'
     return "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
 
 

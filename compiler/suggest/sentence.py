@@ -34,7 +34,9 @@ def sentence(unknown: UnknownName, guess: Meaning, row: Setting | None) -> str:
         return f"for {value_of(row, unknown)} {row.name}"
     if guess.path.startswith("data."):
         name = guess.path.rpartition(".")[2]
-        value = unknown.typed if name == "take" and unknown.typed else _first_share(unknown) if name == "share" else "..."
+        value = (
+            unknown.typed if name == "take" and unknown.typed else _first_share(unknown) if name == "share" else "..."
+        )
         return f"SOURCE({name}={value})"
     if guess.path == "train":
         data_advice = not {"dataset", "datasets", "data", "file"}.isdisjoint(words(unknown.name))

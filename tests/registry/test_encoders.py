@@ -69,6 +69,8 @@ def test_an_encoder_of_the_hub_is_refused_by_its_name(name: str):
     assert "XP157" not in errors(checked(scored))
 
 
-@pytest.mark.parametrize("name", ["org/robert-7b", "jhu-clsp/ettin-decoder-bert", "EleutherAI/gpt-j-6b", "me/bertin-gpt-j"])
+@pytest.mark.parametrize(
+    "name", ["org/robert-7b", "jhu-clsp/ettin-decoder-bert", "EleutherAI/gpt-j-6b", "me/bertin-gpt-j"]
+)
 def test_a_name_that_only_sounds_like_one_is_not(name: str):
     assert registry.encoder(None, name) is None

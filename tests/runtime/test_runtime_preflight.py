@@ -93,7 +93,9 @@ def test_rows_for_training_and_evaluation_are_read_once_and_splits_have_names(mo
     bundle: Any = SimpleNamespace(sources=lambda: sources, features=())
     read_rows: list[str] = []
     monkeypatch.setattr(model, "load_tokenizer", lambda _: None)
-    monkeypatch.setattr(first_rows, "_source", lambda _, one, __: read_rows.append(first_rows._title(bundle, one)) or [])
+    monkeypatch.setattr(
+        first_rows, "_source", lambda _, one, __: read_rows.append(first_rows._title(bundle, one)) or []
+    )
     assert first_rows.rows_and_tokens(bundle) == []
     assert read_rows == ["d.jsonl", "org/d:math[train]", "org/d:math[test:50%]"]
 

@@ -85,8 +85,7 @@ def template_changes(spec: Spec) -> Iterator[Finding]:
     if found := None if given else CLOCK.search(code):
         yield Finding(
             _place(spec),
-            f"{_owner(spec)} writes today's date (`{found[0].rstrip('( ')}`), so tomorrow each row has other "
-            "tokens",
+            f"{_owner(spec)} writes today's date (`{found[0].rstrip('( ')}`), so tomorrow each row has other tokens",
             f'state the date: `chat_template = {template.name}(date_string="8 July 2025")`'
             if known and template is not None
             else "write a date into the template in place of the call",

@@ -123,7 +123,9 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
     if gpu is not None and _colocated(spec) and gpu.capability >= BLACKWELL and _version(torch) < FOR_BLACKWELL:
         newer = able(lambda one: _version(one.requirements(vllm=True)["torch"]) >= FOR_BLACKWELL)
         yield Finding(
-            spec.location("method.vllm", f"vLLM {vllm_version(spec)} needs torch {torch}, without kernels for {gpu.name}"),
+            spec.location(
+                "method.vllm", f"vLLM {vllm_version(spec)} needs torch {torch}, without kernels for {gpu.name}"
+            ),
             f"the vLLM of {spec.stack.name} cannot run on {gpu.name}",
             f"write `target {newer}`, or leave `vllm` out; transformers then generates",
             (spec.label("hardware", "the GPU"), spec.label("target")),

@@ -51,7 +51,9 @@ def quantized_by_its_name(spec: Spec) -> Iterator[Finding]:
     if found is None:
         return
     kind = found[1].upper()
-    never = kind in ("GGUF", *FOREIGN) or (kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases))
+    never = kind in ("GGUF", *FOREIGN) or (
+        kind == "FP8" and (spec.flag("save.merge") or not spec.stack.facts.fp8_bases)
+    )
     plain = (spec.model.id or "")[: found.start()].removesuffix("-quantized")
     if spec.lora and not never:
         if spec.bits == 8 if kind == "BNB-4BIT" else spec.bits is not None:
