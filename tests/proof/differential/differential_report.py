@@ -130,14 +130,14 @@ name that the libraries call deprecated or ignore.
 compiled without the rule and tried in the same way. If the libraries raise no exception, or another one, the rule is
 a *suspected false refusal*. Other rules are judged by their proofs alone ([rules.md](rules.md)).
 
-**Training steps.** Some accepted specs train for two steps in the bundle's own program. Then the trainer is compared
-with the bundle: the dtypes of weights, adapters and optimizer states; which weights have gradients, and which
-changed; every argument; the attention; the evaluation; whether all processes have the same weights. A loss of 0 or
-nan is a finding. In a packed row, a token of one document is replaced, and no logit of another document may change.
-The loss and the gradient of a step are computed a second time, by a separate implementation, from the tokens of the
-batch. That implementation also computes which tokens count in the loss (from the rows), the optimizer's group and the
-weight decay of each trained weight (from its name), the learning rate of each step (from the schedule's formula), and
-the weights that are saved.
+**Training steps.** Some accepted specs train in the bundle's own program, for one step, or for two if they have a
+warm-up. Then the trainer is compared with the bundle: the dtypes of weights, adapters and optimizer states; which
+weights have gradients, and which changed; every argument; the attention; the evaluation; whether all processes have the
+same weights. A loss of 0 or nan is a finding. In a packed row, a token of one document is replaced, and no logit of
+another document may change. The loss and the gradient of a step are computed a second time, by a separate
+implementation, from the tokens of the batch. That implementation also computes which tokens count in the loss (from the
+rows), the optimizer's group and the weight decay of each trained weight (from its name), the learning rate of each step
+(from the schedule's formula), and the weights that are saved.
 
 **GPUs are simulated.** The libraries are shown the GPU's capability and the number of processes of the spec. A step
 of such a spec runs on a tiny model of its family on the CPU, with accumulation, bf16, ZeRO, quantized bases (if
@@ -150,13 +150,13 @@ Not covered:
   attention's backward pass, offloading, context parallelism, running out of memory; more than two processes, FSDP1
   and copies of shards; accumulation beyond 4 and a micro-batch other than 2
 - quantized bases on trl-0.18, whose environment here has no bitsandbytes
-- errors after the second step, or after resuming from a checkpoint; other tests cover these
-  ([recovery.md](recovery.md))
+- errors after the first step (with a warm-up, the second), or after resuming from a checkpoint; other tests cover
+  these ([recovery.md](recovery.md))
 - the method `cpo`, which was added after the runs below; `tests/proof/training/test_cpo_loss.py` compares its losses
   with the published formulas
-- the second computation of the loss for `grpo`, `rloo` and `distill`, for runs with dropout, NEFTune, ZeRO-3 or FSDP,
-  and for `sft` with label smoothing, Liger, a balancing loss of experts, or a loss other than the cross-entropy; that
-  of the gradient with any ZeRO or a quantized base; packed rows under ZeRO-3 and FSDP
+- a second computation of the loss for `grpo`, `rloo` and `distill`, for runs with dropout, NEFTune, ZeRO-3 or FSDP,
+  and for `sft` with label smoothing, Liger, a balancing loss of experts, or a loss other than the cross-entropy; a
+  second computation of the gradient under ZeRO or with a quantized base; packed rows under ZeRO-3 and FSDP
 - labels of methods other than `sft`, of mixtures, of `assistant_only` and of packed completions; groups and saved
   weights with ZeRO and FSDP; rates of schedules other than linear, cosine and constant; what is saved over a quantized
   base, and the weights that several processes save
@@ -175,14 +175,14 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
     lines += [
         *(f"`{command} --accepted {run['wanted']} --steps {run['wanted_steps']} --seed {run['seed']}`:"
           f" {run['accepted']:,} specs constructed in {run['seconds_constructing'] / 60:.0f} minutes,"
-          f" {run['stepped']} steps trained in {(run['seconds'] - run['seconds_constructing']) / 60:.0f}, on two cores"
+          f" {run['stepped']} specs trained in {(run['seconds'] - run['seconds_constructing']) / 60:.0f}, on two cores"
           " shared with other work.\n" for run in report["runs"]),
         *(f"- {name}: " + ", ".join(f"{package} {number}" for package, number in pins.items())
           for name, pins in report["versions"].items()), "",
         "| | |", "|---|---|",
         *(f"| {name} | {number:,} |" for name, number in (
             ("specs generated", report["drawn"]), ("accepted, and constructed by the libraries", report["accepted"]),
-            ("rejected", report["rejected"]), ("trained a step", report["stepped"]),
+            ("rejected", report["rejected"]), ("accepted, and trained", report["stepped"]),
             ("rejected, and constructed without the rule", report["looked_past"]),
             ("rejected, and trained without the rule", report["stepped_past"]),
             ("**false accepts**", report["false_accepts_in_all"]),
@@ -191,7 +191,7 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         )), "",
         f"Accepted: {counted(report['by_target'])}; {counted(report['by_method'])}; {counted(report['by_strategy'])}."
         f" {len(report['written'])} settings occur in one or more of them.",
-        "", f"Specs that were stepped, by setting: {counted(report['steps_of'])}.", "",
+        "", f"Specs that were trained, by setting (a spec has several): {counted(report['steps_of'])}.", "",
         f"Rejected, by code (a spec may have several): {counted(report['codes'])}.", "",
         f"Errors of names and units, for which no bundle can be written: {counted(report['of_language'])}. "
         "Rules without a proof: " + (counted(report["unproven"]) or "none") + ". Proofs that need more than a CPU: "
@@ -223,7 +223,8 @@ def page(report: Mapping[str, Any], found: str = "") -> str:
         lines += [
             "## Found by earlier runs, and fixed",
             "",
-            "Each line has the settings of the spec, the error or effect, and what xpc does now.",
+            "Each line names settings that xpc once handled wrongly, what happened in the libraries (in brackets), and "
+            "what xpc does now.",
             "",
         ]
         lines += [f"- {one['what']}. Now: {one['outcome']}." for one in entries]
