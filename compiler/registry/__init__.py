@@ -119,8 +119,8 @@ def multimodal(name: str) -> bool:
 
 
 def encoder(model_type: str | None, name: str) -> str | None:
-    """The family of an encoder such as BERT, by its `model_type`; if that is unknown, by a word in its hub name. None for
-    other models.
+    """The family of an encoder such as BERT, by its `model_type`; if that is unknown, by a word in its hub name. None
+    for other models.
     """
     known = _table("families")["encoders"]
     if model_type is not None:

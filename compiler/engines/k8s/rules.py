@@ -78,8 +78,8 @@ def no_token(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a pod does not get the variables of the shell that submits the job.
 
-    Without this rule: the preflight in the pod stops the run because no token may write to the hub; wandb asks for a key
-    and ends the run.
+    Without this rule: the preflight in the pod stops the run because no token may write to the hub; wandb asks for a
+    key and ends the run.
 
     Source: the JobSet that `launch k8s` writes (`envFrom`); wandb's documentation of WANDB_API_KEY.
     """

@@ -59,8 +59,9 @@ hub's owner `checkpoints`.
 
 
 def reference(draft: Draft, entry: Entry, what: str) -> str | None:
-    """The name of a model or tokenizer as a spec writes it: a Hub name unchanged, a folder in the hub's cache as its Hub
-    name with the commit, a local path in quotes. None, after reporting an error, for an empty name or one with a `$`.
+    """The name of a model or tokenizer as a spec writes it: a Hub name unchanged, a folder in the hub's cache as its
+    Hub name with the commit, a local path in quotes. None, after reporting an error, for an empty name or one with a
+    `$`.
     """
     name = text(entry)
     if not name:
