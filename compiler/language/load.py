@@ -70,7 +70,7 @@ def load(source: Source, workspace: Workspace, advisor: GetAdvisor = Advisor) ->
         label = Label(last.source, last.extends.span)
         if len(chain) > MAX_DEPTH:
             out.problems.report(
-                "XP115", f"`extends` is more than {MAX_DEPTH} deep", label, help="inline one of the bases"
+                "XP115", f"`extends` is nested more than {MAX_DEPTH} levels deep", label, help="inline one of the bases"
             )
             break
         read = workspace.read_relative(last.extends.value, last.source.name, BASES)

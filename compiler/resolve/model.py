@@ -309,7 +309,7 @@ def _facts(name: str, data: bytes, label: Label) -> tuple[ModelFacts | None, dic
 def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
     return report(
         "XP128",
-        f"`{name[:80]}` is a {family} model, with an encoder: the trainers here train decoders only",
+        f"`{name[:80]}` is a {family} model, with an encoder: xpc trains models without an encoder only",
         label,
         help="write a causal language model, such as `qwen2.5-3b`",
     )
@@ -318,7 +318,7 @@ def _encoder_decoder(name: str, family: str, label: Label) -> Diagnostic:
 def _multimodal(name: str, why: str, label: Label) -> Diagnostic:
     return report(
         "XP130",
-        f"`{name[:80]}` {why}, but only text models and Qwen2.5-VL are trained here",
+        f"`{name[:80]}` {why}, but xpc trains only text models and Qwen2.5-VL",
         label,
         help="write a language model, such as `qwen2.5-3b`, or `qwen2.5-vl-3b-instruct` for rows with images",
     )

@@ -62,7 +62,10 @@ def call_tokens(
     complete = tokenizer.apply_chat_template([*prompt, answer], **given)
     end = complete.rfind(tokenizer.eos_token)
     if not complete.startswith(before) or end < len(before):
-        say("no tool call is made up: the chat template writes the prompt differently if an answer follows it")
+        say(
+            "the tools are not tried with a made-up call: the chat template writes the prompt differently "
+            "if an answer follows it"
+        )
         return None
     text = complete[len(before) : end + len(tokenizer.eos_token)]
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -24,7 +24,7 @@ def test_no_family_has_a_causal_head_in_transformers():
 @pytest.mark.parametrize("name", ["google/flan-t5-xl", "flan-t5-xl", "FLAN-T5-XL", "lmsys/fastchat-t5-3b-v1.0"])
 def test_flan_t5_is_refused_in_one_sentence(name):
     found = only(checked(f"xpc 1\ntrain {name} on ultrachat-200k for 3 epochs\n"), "XP128")
-    assert found.message == f"`{name}` is a t5 model, with an encoder: the trainers here train decoders only"
+    assert found.message == f"`{name}` is a t5 model, with an encoder: xpc trains models without an encoder only"
     assert found.severity == "error"
 
 

@@ -138,7 +138,8 @@ def trainer_fsdp(draft: Draft, named: Entries) -> None:
     if unexpected or len(old) > 1:
         draft.error(
             entry,
-            f"it takes one sharding strategy, and with it `auto_wrap` and `offload`, but not `{unexpected[0] if unexpected else old[1]}`",
+            "it takes one sharding strategy, and with it `auto_wrap` and `offload`, but not "
+            f"`{unexpected[0] if unexpected else old[1]}`",
         )
         return
     name, kept = SHARDING[(old or ["full_shard"])[0].upper()]

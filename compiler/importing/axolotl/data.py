@@ -114,7 +114,9 @@ def _source(draft: Draft, entry: Entry, raw: bool, named: Entries) -> None:
     shards = table.get("shards")
     if len(names) > 1 and shards is not None and not shards.off:
         draft.error(
-            shards, "a spec takes a part of one file, not of several together", "name a file of these rows by `--data`"
+            shards,
+            "a spec takes a part of one file, not of several together",
+            "write these rows to a file, and name it by `--data`",
         )
     each = [corpus.source(draft, name, table.get("name"), table.get("split")) for name in names]
     shape, columns = _shape(draft, table, word, kind or entry)

@@ -35,7 +35,7 @@ def part(draft: Draft, table: Entries, named: Entries) -> Amount | None:
     merged, order = named.get("shuffle_merged_datasets"), named.get("curriculum_sampling")
     if (merged is not None and boolean(merged) is False) or (order is not None and not order.off):
         draft.error(parts, "axolotl shuffles the rows before it takes a part, and the spec shuffles nothing",
-                    "name a file of these rows by `--data`")  # fmt: skip
+                    "write these rows to a file, and name it by `--data`")  # fmt: skip
         return None
     share = math.ceil(SCALE / number) / SCALE
     draft.mark(parts, "mapped", f"take = {share:.10g}")

@@ -192,7 +192,7 @@ def _run(draft: Draft, entries: Entries) -> None:
         draft.put("model.dtype", word, dtype)
     resume = entries.get("resume_from_checkpoint")
     if resume is not None and resume.off:
-        draft.note(resume, "no checkpoint is named; a bundle resumes from its own")
+        draft.note(resume, "no checkpoint is named; a bundle resumes from its own checkpoints")
 
 
 def _optimizer(draft: Draft, entries: Entries) -> None:

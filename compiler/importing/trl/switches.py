@@ -275,7 +275,7 @@ def _resume(draft: Draft, entry: Entry) -> None:
         why = "the run resumes from the newest checkpoint of the output folder"
         draft.put("save.resume", "auto", entry, why)
     elif entry.empty or boolean(entry) is False:
-        draft.note(entry, "no checkpoint is named; a bundle resumes from its own")
+        draft.note(entry, "no checkpoint is named; a bundle resumes from its own checkpoints")
     else:
         draft.drop(
             "resume_from_checkpoint",

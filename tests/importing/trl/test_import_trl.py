@@ -98,7 +98,7 @@ def test_an_old_recipe_for_the_new_stack_keeps_its_defaults():
         ("bf16: true\nfp16: true", 4, "is on, too"),
         ("max_length: 10\nmax_seq_length: 20", 4, "is the same setting"),
         ("dataset_mixture:\n  datasets:\n  - id: a/b\n    weight: 2", 6, "a share above 0"),
-        ("lora_target_modules: 'model.*q_proj'\nuse_peft: true", 3, "does not have patterns"),
+        ("lora_target_modules: 'model.*q_proj'\nuse_peft: true", 3, "cannot match them by a pattern"),
     ],
     ids=lambda one: str(one)[:20],
 )
