@@ -38,8 +38,8 @@ def line_difference(old: Sequence[str], new: Sequence[str], before: str, after: 
 
 
 def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
-    start = _common(old, new)
-    end = _common(old[start:][::-1], new[start:][::-1])
+    start = common(old, new)
+    end = common(old[start:][::-1], new[start:][::-1])
     a, b = old[start : len(old) - end], new[start : len(new) - end]
     counts = Counter(b)
     pairs = sum(counts[line] for line in a)
@@ -51,8 +51,8 @@ def _blocks(old: Sequence[str], new: Sequence[str]) -> Iterator[Block]:
             yield start + i, start + j, start + k, start + m
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of equal lines at the beginning of two texts."""
+def common(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of equal lines, or characters, at the beginning of two texts."""
     return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 

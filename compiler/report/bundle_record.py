@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from xpc.compiler.files import bundled
 from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.experiment import Plan, plan
 from xpc.compiler.report.run_record import RunRecord, table
-from xpc.compiler.review.finished_run import DECISIVE, decisive_digest, read_json
+from xpc.compiler.review.finished_run import DECISIVE, contents, decisive_digest, read_json
 from xpc.compiler.review.operands import open_operand
 from xpc.compiler.spec.checked import CheckedSpec
 from xpc.grammar.record import record
@@ -45,13 +46,7 @@ class BundleRecord:
 
 def digest_of(folder: str) -> str:
     """The digest of a bundle, as a run records it. "" if the folder is not a bundle that can be read."""
-
-    def data(name: str) -> bytes | None:
-        try:
-            return read(os.path.join(folder, name))
-        except OSError:
-            return None
-
+    data = partial(contents, folder)
     there = all(data(name) is not None for name in (DECISIVE[0], bundled.MANIFEST))
     return decisive_digest(data) if there else ""
 

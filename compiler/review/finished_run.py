@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -74,7 +75,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 def _differences(folder: str, summary: Mapping[str, Any], plan: Mapping[str, Any], steps: int | None) -> Iterator[str]:
     run, arguments, seen = plan["run"], plan["arguments"], summary["arguments"]
-    if summary.get("bundle") != _digest(folder):
+    if summary.get("bundle") != bundle_digest(folder):
         yield "the run used another bundle: the digest in its summary differs from this bundle's"
     if summary.get("world") != run["world_size"]:
         yield f"{summary.get('world')} processes, but the bundle asks for {run['world_size']}"
@@ -128,17 +129,17 @@ def _cut(value: object) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
 
 
-def _digest(folder: str) -> str:
+def bundle_digest(folder: str) -> str:
     """The digest of a bundle on disk, computed in the same way as a run computes it for its summary."""
+    return decisive_digest(partial(contents, folder))
 
-    def data(name: str) -> bytes | None:
-        path = os.path.join(folder, name)
-        if not os.path.exists(path):
-            return None
-        with open(path, "rb") as handle:
-            return handle.read()
 
-    return decisive_digest(data)
+def contents(folder: str, name: str) -> bytes | None:
+    """The contents of a file in a bundle; None if it cannot be read."""
+    try:
+        return read(os.path.join(folder, name))
+    except OSError:
+        return None
 
 
 def decisive_digest(data: Callable[[str], bytes | None]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from case_support import spec
 from compile_support import put, tree, xpc
 
-from xpc.compiler.review.finished_run import _digest
+from xpc.compiler.review.finished_run import bundle_digest
 from xpc.compiler.review.installed import pins
 from xpc.compiler.review.verifying import run_files
 from xpc.runtime.core.checkpoint_integrity import clear, final_files
@@ -35,7 +35,8 @@ def noted(location):
     plan = json.loads((location / "x.bundle" / "trainer_args.json").read_text())
     seen = {**plan["arguments"], "report_to": [], "eos_token": "<EOS_TOKEN>", "deepspeed": f"{bundle}/deepspeed.json"}
     return {
-        "bundle": _digest(bundle), "world": 2, "steps": 10, "sequences": 80, "tokens": 640.0, "data": {"left_out": 0},
+        "bundle": bundle_digest(bundle),
+        "world": 2, "steps": 10, "sequences": 80, "tokens": 640.0, "data": {"left_out": 0},
         "versions": {**versions, "torch": f"{versions['torch']}+cpu"},
         "arguments": seen,
     }  # fmt: skip

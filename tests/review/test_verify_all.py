@@ -16,7 +16,7 @@ from tiers import slow_but
 
 from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.review import verify
-from xpc.compiler.review.finished_run import _digest
+from xpc.compiler.review.finished_run import bundle_digest
 from xpc.compiler.review.installed import pins
 from xpc.runtime.core.checkpoint_integrity import final_files
 
@@ -31,7 +31,7 @@ def run_of(bundle, out):
     plan = json.loads((bundle / "trainer_args.json").read_text())
     put(out, {"metrics.jsonl": '{"step": 10, "loss": 1.5, "tokens": 640}\n', "model.safetensors": b"w" * 50})
     facts = {
-        "bundle": _digest(str(bundle)), "world": plan["run"]["world_size"], "steps": 10, "epochs": 1.0,
+        "bundle": bundle_digest(str(bundle)), "world": plan["run"]["world_size"], "steps": 10, "epochs": 1.0,
         "sequences": 10 * plan["run"]["gbs"], "tokens": 640, "first_loss": 1.5, "last_loss": 1.5,
         "data": {"left_out": 0}, "versions": pins(str(bundle / "requirements.txt")), "arguments": plan["arguments"],
         "files": final_files(str(out)),

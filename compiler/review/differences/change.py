@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.language.kinds import Amount
+from xpc.compiler.render.line_difference import common
 from xpc.grammar.record import record
 
 TYPE_CHECKING = False
@@ -54,15 +55,10 @@ def short(before: str, after: str) -> tuple[str, str]:
     """
     if len(before) <= WIDE and len(after) <= WIDE:
         return before, after
-    start = _common(before, after)
-    end = _common(before[start:][::-1], after[start:][::-1])
+    start = common(before, after)
+    end = common(before[start:][::-1], after[start:][::-1])
     first = max(0, start - AROUND)
     return _cut(before, first, len(before) - end), _cut(after, first, len(after) - end)
-
-
-def _common(one: str, other: str) -> int:
-    """The number of equal characters at the beginning of two texts."""
-    return next((at for at, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
 
 
 def _cut(text: str, start: int, end: int) -> str:

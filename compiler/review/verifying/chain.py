@@ -20,11 +20,11 @@ from typing import Any
 
 from xpc.compiler.files import bundled, lfs
 from xpc.compiler.files.bundle import MANIFESTS
-from xpc.compiler.files.folder_contents import read, walk
+from xpc.compiler.files.folder_contents import walk
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import read_toml
 from xpc.compiler.review import repository
-from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
+from xpc.compiler.review.finished_run import SUMMARY, bundle_digest, read_json
 from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.run_files import RUN
 from xpc.compiler.rules import FIRST_RULE
@@ -244,7 +244,7 @@ def _runs(runs: Sequence[str], folders: Sequence[str], verify_run: Verify) -> It
     """A line for each finished run. The run is compared with the bundle that it was started from."""
     if not runs:
         return
-    bundles = {_digest(location): location for one in folders for location, _ in _tables(one)}
+    bundles = {bundle_digest(location): location for one in folders for location, _ in _tables(one)}
     for run in runs:
         try:
             used = read_json(os.path.join(run, SUMMARY)).get("bundle")
@@ -261,13 +261,3 @@ def _runs(runs: Sequence[str], folders: Sequence[str], verify_run: Verify) -> It
             yield f"{run}: {error}", 1
             continue
         yield f"{run}: {text.partition(chr(10))[0].removeprefix(run).lstrip(' :')}", status
-
-
-def _digest(folder: str) -> str:
-    def data(name: str) -> bytes | None:
-        try:
-            return read(os.path.join(folder, name))
-        except OSError:
-            return None
-
-    return decisive_digest(data)
