@@ -73,6 +73,11 @@ def write(draft: Draft, machine: Machine, trainer: Object, entries: Entries, pro
         if prompt is not None and METHODS[draft.method].grouped:
             data.columns["prompt"] = Column(prompt)
         _source(draft, machine, trainer, one, data, field, masked)
+    lost = [one for one in chain.parts if one.loaded is None and one.file is None and not one.rows]
+    if lost and draft.sources:
+        why = f"{len(lost)} of the {len(parts)} data sets that the script joins are not known, and the spec has no rows"
+        draft.error(Entry("concatenate_datasets", None, given.location.file, given.location.line), f"{why} of these",
+                    "save their rows as JSONL, and add the files to the spec's data")  # fmt: skip
     if chain.parts:
         problems += _of_a_mixture(understood(machine, Chain(steps=chain.steps)), chain)
         chain.unknown += [each for one in parts for each in one.unknown]

@@ -96,3 +96,13 @@ def test_text_file_is_not_taken_for_the_rows_of_an_unknown_name(tmp_path: Path) 
     found = script(tmp_path, before, data="rows")
     assert "last_run.txt" not in found.text.partition("# Parts")[0]
     assert any(one.startswith("which data it trains on") for one in decisions(found))
+
+
+def test_data_sets_of_a_concatenation_that_are_not_known_are_counted(tmp_path: Path) -> None:
+    before = (
+        "from datasets import concatenate_datasets\n"
+        f"rows = concatenate_datasets([Dataset.from_list(collect(1)), {ROWS}, Dataset.from_list(collect(2))])"
+    )
+    found = script(tmp_path, before, data="rows")
+    assert "on org/rows" in found.text
+    assert any("2 of the 3 data sets that the script joins are not known" in one for one in decisions(found))
