@@ -11,6 +11,7 @@ from xpc.compiler.importing.llamafactory.keys import VERBS
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Unreadable
 from xpc.compiler.importing.text.shell import Call, Word, calls
+from xpc.compiler.importing.text.shell_files import INLINE
 from xpc.grammar.record import evolve
 
 LAUNCHED = re.compile(r"(?:accelerate\s+launch|torchrun|deepspeed|python3?)\s[^\n]*?\.py|(?:^|\s)trl\s+\w+\s+--")
@@ -90,18 +91,22 @@ def training_commands(text_: str, overrides: Overrides, loops: dict[str, tuple[s
     A command such as `python train.py` without arguments counts if the file creates a trainer. `loops` receives the
     values of `for` loops.
     """
-    sets = overrides.sets
-    found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read)))
+    sets, written = overrides.sets, dict[str, str]()
+    found = list(map(_with_interpreter, calls(text_, sets, loops, overrides.read, written)))
     making: dict[str, bool] = {}
     for one in found:
         if one.words and _is_python(one) and _program(one) not in making and len(making) < MOST_PROGRAMS:
             making[_program(one)] = _makes_trainer(one, overrides)
     training = [
         one for one in found
-        if one.words and (is_training(one.words) or (_is_python(one) and making.get(_program(one), False)))
+        if one.words and not _program(one).startswith(INLINE)
+        and (is_training(one.words) or (_is_python(one) and making.get(_program(one), False)))
     ]  # fmt: skip
     if training:
         return _without_preparation(list({(one.words, one.folder): one for one in training}.values()), overrides)
+    inline = [one for one in found if _program(one).startswith(INLINE) and _program(one) in written]
+    if inline:
+        return inline
     # a text that is only assigned may be incomplete: `CMD="python a.py"` comes before `CMD+=" --lr 1"`
     training = _inside(found, sets, assigned=False) or _inside(found, sets, assigned=True)
     return list({tuple(part.text for part in one.words): one for one in reversed(training)}.values())[::-1]

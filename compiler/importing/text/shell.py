@@ -263,10 +263,12 @@ class _Shell(Branches):
         if head == "shift" and self.state.positional:
             self.state.positional = self.state.positional[1:]
             return True
-        return self.program(words)
+        return self.program(words, body)
 
-    def program(self, words: list[Word]) -> bool | None:
-        """Interpret assignments or a call of a script's function, or record the call of a program."""
+    def program(self, words: list[Word], body: str | None) -> bool | None:
+        """Interpret assignments or a call of a script's function, or record the call of a program. `body` is its
+        here-document.
+        """
         before: list[Word] = []
         if not words:
             return None
@@ -283,6 +285,7 @@ class _Shell(Branches):
         if words and words[0].text in self.functions:
             self.function(words[0].text, words[1:], self.functions[words[0].text][2])
             return None
+        words = self.files.inline(words, body)
         if (words or before) and self.lines is None:
             self.out.append(Call(tuple(before), tuple(words), self.folder, exported))
         return None

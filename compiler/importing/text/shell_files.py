@@ -17,6 +17,12 @@ VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
 SPECIAL = re.compile(r"[][*^$+?(){}|\\]")
 """Characters with a meaning in a regular expression of sed, except the full stop, which is read as itself."""
 CONFIGURATIONS = (".yaml", ".yml", ".json")
+INLINE = "inline-"
+"""How the names of files with the Python code of a shell script begin."""
+INLINE_TRAINS = re.compile(r"Trainer|\.train\(")
+"""A pattern for Python code in a shell script that may train. Other code, such as `print(torch.__version__)`, is not
+imported.
+"""
 READING = ("cat", "tee", "envsubst", "sed")
 """Commands that read standard input: from `< FILE`, from a here-document, or through a pipe from the command before
 them.
@@ -60,6 +66,21 @@ class Files:
             self.write(out, made, more, head)
         elif made is not None:
             self.printed = made
+
+    def inline(self, words: list[Word], body: str | None) -> list[Word]:
+        """The words of `python -c CODE` and `python - <<EOF` with the name of a file that has the code, which is
+        written.
+        """
+        at = next((n for n, one in enumerate(words) if re.match(r"(?:.*/)?python[\d.]*$", one.text)), len(words))
+        rest = [one for one in words[at + 1 :] if one.text != "-u"]
+        code = rest[1].text if len(rest) > 1 and rest[0].text == "-c" else None
+        if code is None and body is not None and at < len(words) and (not rest or rest[0].text == "-"):
+            code, rest = body, [Word("-", words[at].line), *rest]
+        if code is None or not INLINE_TRAINS.search(code):
+            return words
+        name = f"{INLINE}{sum(one.startswith(INLINE) for one in self.written) + 1}.py"
+        self.written[name] = code
+        return [*words[: at + 1], Word(name, words[at].line), *rest[2:]]
 
     def made(self, head: str, texts: list[str], source: str | None, state: Variables) -> str | None:
         """The text that a command prints or writes; None if it is unknown. `source` is what it reads."""

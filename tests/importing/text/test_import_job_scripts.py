@@ -347,3 +347,26 @@ trainer.train()
     found = job(tmp_path, "python own.py --config eval.yaml\n")
     assert "holdout = 10%" in found.text
     assert "split = test" not in found.text
+
+
+INLINE = POSITIONAL.replace("sys.argv[1]", '"$SETTINGS"')
+
+
+@pytest.mark.parametrize("command", [
+    "python -c '" + POSITIONAL.replace("sys.argv[1]", '"sft.json"') + "'\n",
+    "python - <<EOF" + INLINE + "EOF\n",
+    "CUDA_VISIBLE_DEVICES=0 python3 -u - sft.json <<'EOF'" + POSITIONAL + "EOF\n",
+])  # fmt: skip
+def test_python_code_in_a_shell_script_is_read(tmp_path: Path, command: str) -> None:
+    (tmp_path / "sft.json").write_text(JSON)
+    start = "SETTINGS=sft.json\npython -c 'import torch; print(torch.__version__)'\n"
+    found = job(tmp_path, start + command)
+    assert not found.draft.wrong, found.messages
+    assert "train Qwen/Qwen2.5-3B on org/rows" in found.text
+    assert "lr = 3e-6" in found.text
+
+
+def test_python_code_next_to_a_training_command_is_not_read(tmp_path: Path) -> None:
+    code = "python - <<EOF\nfrom trl import SFTTrainer\nprint(SFTTrainer)\nEOF\n"
+    found = job(tmp_path, f"{code}accelerate launch --num_processes 2 sft.py --config config.yaml\n")
+    assert "lr = 3e-6" in found.text
