@@ -348,8 +348,8 @@ def _command(inside: str, state: Variables, line: int, depth: int) -> tuple[str 
     if folder is not None:
         text, removed = expand(folder[1], state, line, depth + 1)
         return (None, removed) if removed else (posixpath.normpath(text), "")
-    for counted, name in ((HOSTS_COUNTED, "SLURM_NNODES"), (CARDS_COUNTED, "SLURM_GPUS_ON_NODE")):
-        if counted.fullmatch(inside) and name in state.known:
+    for machines, name in ((HOSTS_COUNTED, "SLURM_NNODES"), (CARDS_COUNTED, "SLURM_GPUS_ON_NODE")):
+        if machines.fullmatch(inside) and name in state.known:
             return state.known[name], ""
     counted = COUNTED.fullmatch(inside)
     if depth > DEPTH:
