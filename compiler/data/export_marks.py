@@ -18,6 +18,8 @@ TOKEN = re.compile(
     r"|assistant|system|end|eom_id|start_of_role|end_of_role)\|>|\[/?INST\]|<(?:start|end)_of_turn>|<</?SYS>>"
 )
 """Matches control tokens of published chat templates."""
+BEGIN = ("<|begin_of_text|>", "<s>", "<bos>", "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<|startoftext|>")
+"""Begin tokens of models whose tokenizers write one at the beginning of each text."""
 SPEAKERS = ("assistant:", "human:", "user:", "chatgpt:", "gpt:", "bot:", "### assistant", "### response:", "### human")
 """Beginnings of an answer that name a speaker, in lowercase."""
 MISSING = ("nan", "NaN", "NAN", "<NA>", "NaT", "[object Object]")
@@ -46,6 +48,7 @@ def export_marks(
     """The properties of a row that rules report, as a set of names. `values` are the values of the columns `names`.
 
     - `control:TOKEN`: a text with a control token of a chat template
+    - `begin`: a text that begins with the begin token of a model
     - `speaker`: an answer that begins with the name of a speaker, such as `Assistant:`
     - `missing`, `nothing`: a text that stands for a missing value, such as `nan` or `None`
     - `python_value`, `quoted`: an answer that is a list or dict of Python, or a text in quotation marks
@@ -69,6 +72,8 @@ def export_marks(
             found.add("placeholder")
         if len(text) < 18 and (bare := text.strip()) in (*MISSING, *NOTHING):
             found.add("missing" if bare in MISSING else "nothing")
+        if text[0] == "<" and text.startswith(BEGIN):
+            found.add("begin")
         if role == "assistant":
             found.update(_of_answer(text, thinks))
     if context and str(row.get(context)).strip() in MISSING and row.get(context) is not None:
@@ -132,31 +137,39 @@ def _joined(values: Sequence[object], shape: str) -> bool:
     return bool(PROMPT_ENDS.search(values[0][-1:]) and all(ANSWER_BEGINS.match(one) for one in texts[1:]))
 
 
-def tool_marks(value: object, tools: object) -> set[str]:
-    """The properties of a conversation with tools that rules report, as a set of names.
+def call_marks(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
+    """The properties of a conversation with tools that rules report, as a set of names. Each element of `turns` is a
+    role, the turn itself and its content.
 
-    - `unknown_tool`: a call of a function that is not among the row's tools
     - `call_in_text`: a turn with a call both in its text and in a field
     - `result_without_call`: a tool's result right after a question or a system prompt
     """
     found: set[str] = set()
-    known, before = _tool_names(tools), ""
-    for turn in value if isinstance(value, list) else ():
-        if not isinstance(turn, dict):
-            continue
-        role, text = role_of(turn), turn.get("content") or turn.get("value")
+    before = ""
+    for role, turn, content in turns:
         if role == "tool" and before in ("", "user", "system"):
             found.add("result_without_call")
-        calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else [])
-        if calls and isinstance(text, str) and "<tool_call>" in text:
+        if isinstance(content, str) and "<tool_call>" in content and _calls(turn):
             found.add("call_in_text")
-        for call in calls if isinstance(calls, list) and known else ():
+        before = role
+    return found
+
+
+def calls_unknown_tool(value: object, tools: object) -> bool:
+    """Whether a conversation has a call of a function that is not among the row's tools."""
+    known = _tool_names(tools)
+    for turn in value if isinstance(value, list) and known else ():
+        for call in _calls(turn) if isinstance(turn, dict) else ():
             function = call.get("function", call) if isinstance(call, dict) else None
             name = function.get("name") if isinstance(function, dict) else None
             if isinstance(name, str) and name and name not in known:
-                found.add("unknown_tool")
-        before = role
-    return found
+                return True
+    return False
+
+
+def _calls(turn: Mapping[str, object]) -> list[object]:
+    calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else [])
+    return calls if isinstance(calls, list) else []
 
 
 def _tool_names(tools: object) -> set[str]:

@@ -249,7 +249,13 @@ class Scan:
             raise self.session.errors(
                 "the numbers of the rows are not known, because this run mixes shapes or drops equal rows"
             )
-        both = sorted(zip(self.lengths(), numbers, strict=True), key=lambda one: (-one[0], one[1]))
+        lengths = self.lengths()
+        if len(lengths) != len(numbers):
+            raise self.session.errors(
+                "the prompts of this method are tokenized while it trains, so their lengths are not known; write "
+                "`--row` or `--random`"
+            )
+        both = sorted(zip(lengths, numbers, strict=True), key=lambda one: (-one[0], one[1]))
         return [number for length, number in both if wanted(length)]
 
     def order(self, steps: int) -> list[list[list[str]]]:

@@ -4,7 +4,6 @@ texts, unfinished reasoning and conversations, and one answer for all rows (XP17
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from xpc.compiler.data import rows
@@ -54,8 +53,9 @@ def _few(one: Tally, found: Survey) -> str | None:
 @rule("XP179", "control-tokens-in-texts", "warning")
 def control_tokens(spec: Spec) -> Iterator[Finding]:
     """The texts of a conversation should not contain control tokens of a chat template, such as `<|im_end|>` or
-    `[INST]`, because the template writes them. Plain text may have the control tokens of its model, but no others. If
-    less than 1 % of the rows have such tokens, this is a note.
+    `[INST]`, because the template writes them. Plain text may have the control tokens of its model, but no others, and
+    no begin token such as `<|begin_of_text|>`, which the tokenizer adds. If less than 1 % of the rows have
+    such tokens, this is a note.
 
     Why it is bad: the template is applied twice, so the model learns to end its turn within an answer, or to write the
     beginning of a turn. Tokens of another model's template are split into pieces, and learned as text.
@@ -83,20 +83,29 @@ def control_tokens(spec: Spec) -> Iterator[Finding]:
             (spec.model.label,),
             severity=_few(one, found),
         )
+    yield from _begin_tokens(spec)
+
+
+def _begin_tokens(spec: Spec) -> Iterator[Finding]:
+    """Findings about plain texts that begin with a begin token, which the tokenizer writes, too."""
+    for source, found in _read(spec):
+        one = found.tallies.get("begin")
+        if one is not None and _share(found, "begin") >= HALF and rows.conversational(source) is False:
+            yield Finding(
+                source.label,
+                f"{have(one, found, source)} a text that begins with a begin token, and the tokenizer adds another",
+                "remove the token from the texts",
+            )
 
 
 def _foreign(spec: Spec, token: str) -> bool:
     """Whether it is known that a control token is not one of the model's."""
     if "INST" in token or "SYS" in token:  # Llama 2 has no tokens for these, and learned them as ordinary text
-        template, known = spec.chat_template, spec.model.vocabulary
-        return bool(template) and token not in (template or "") and known is not None and not _has(known, token)
+        template = spec.chat_template or ""
+        return bool(template) and token not in template
     from xpc.compiler.rules.core.chat_tokens import unknown_tokens
 
     return token in unknown_tokens(spec, token)
-
-
-def _has(vocabulary: bytes, token: str) -> bool:
-    return json.dumps(token).encode() in vocabulary
 
 
 @rule("XP180", "speaker-in-the-answer", "warning")
@@ -300,8 +309,8 @@ CALLS = {
 
 @rule("XP189", "calls-and-tools-differ", "warning")
 def calls_and_tools(spec: Spec) -> Iterator[Finding]:
-    """In rows with a column `tools`, a call should be of one of these tools, stand only once in its turn, and come
-    before its result. With `data(omit=[tool_calls])`, calls are not checked.
+    """A tool call should stand only once in its turn, and come before its result. In rows with a column `tools`, it
+    should be of one of these tools. With `data(omit=[tool_calls])`, calls are not checked.
 
     Why it is bad: the model learns to call functions that it was not given, to write each call twice, or to get results
     of calls that it has not made.

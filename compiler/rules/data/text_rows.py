@@ -50,8 +50,9 @@ def no_documents(spec: Spec) -> Iterator[Finding]:
 @rule("XP197", "text-cut-away", "warning")
 def cut_away(spec: Spec) -> Iterator[Finding]:
     """At least half of the text of a local file should be within `seq`. A text is cut at `seq`, unless `long = chunk`
-    splits it, `max_tokens` drops it, or the rows are packed in another way. xpc check counts characters, six for a
-    token, so the share that is lost is at least the stated one. `data(long=cut)` states that this is intended.
+    or packing (`strategy = wrapped` or `bfd_split`) splits it, or `max_tokens` drops it. xpc check counts characters,
+    six for a token, so the share that is lost is at least the stated one. `data(long=cut)` states that this is
+    intended.
 
     Why it is bad: most of the text is never trained on.
 
@@ -62,7 +63,8 @@ def cut_away(spec: Spec) -> Iterator[Finding]:
     seq = spec.get("batch.seq")
     if spec.text("method") != "sft" or not isinstance(seq, int) or spec.written("data.long"):
         return
-    if spec.get("data.long") == "chunk" or spec.get("data.max_tokens") is not None or spec.flag("batch.packing"):
+    splits = spec.flag("batch.packing") and spec.get("batch.packing.strategy") in ("wrapped", "bfd_split")
+    if spec.get("data.max_tokens") is not None or splits:
         return
     for source in spec.data:
         for part in source.of_split(source.split):
