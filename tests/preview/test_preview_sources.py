@@ -109,11 +109,10 @@ def test_a_reward_that_is_a_model_is_loaded_only_with_rewards(warm: Warm) -> Non
         assert os.path.exists(marker) == loaded
 
 
-@pytest.mark.parametrize("choice", ["--longest", "--cut"])
-def test_prompts_that_are_tokenized_while_the_run_trains_have_no_lengths(warm: Warm, choice: str) -> None:
+def test_prompts_that_are_tokenized_while_the_run_trains_have_no_lengths(warm: Warm) -> None:
     rows = [{"prompt": f"What is {at}+{at}?", "solution": "$4$"} for at in range(ROWS)]
     method = "method grpo(rewards=[accuracy], generations=4, max_completion=12)"
     text = spec(method, data='"plain_prompts.jsonl"', length="1 steps", sizes=f"gbs={ROWS} micro=4")
     put(warm.location, {"plain_prompts.jsonl": lines(rows), "lengths.xp": text})
     with pytest.raises(UsageError, match="their lengths are not known"):
-        command.run(command.parse([os.path.join(warm.location, "lengths.xp"), choice]))
+        command.run(command.parse([os.path.join(warm.location, "lengths.xp"), "--longest"]))
