@@ -57,16 +57,16 @@ def test_a_local_encoder_is_refused_unless_it_is_a_decoder(family: str, tmp_path
     text = 'xpc 1\n\ntrain "model" on "rows.jsonl" for 2 steps\n'
     config = {"model_type": family, **SMALL}
     root = put(tmp_path, {"rows.jsonl": ROWS, "model/config.json": json.dumps(config)})
-    assert family in only(checked(text, root), "XP157").message
+    assert family in only(checked(text, root), "XP169").message
     put(tmp_path, {"model/config.json": json.dumps({**config, "is_decoder": True})})
-    assert "XP157" not in codes(checked(text, root))
+    assert "XP169" not in codes(checked(text, root))
 
 
 @pytest.mark.parametrize("name", ["google-bert/bert-base-uncased", "FacebookAI/roberta-large", "me/modernbert-base"])
 def test_an_encoder_of_the_hub_is_refused_by_its_name(name: str):
-    assert errors(checked(f"xpc 1\ntrain {name} on capybara for 3 epochs\n")) == ["XP157"]
+    assert errors(checked(f"xpc 1\ntrain {name} on capybara for 3 epochs\n")) == ["XP169"]
     scored = f"xpc 1\ntrain {name} on ultrafeedback-binarized for 3 epochs\nmethod reward\n"
-    assert "XP157" not in errors(checked(scored))
+    assert "XP169" not in errors(checked(scored))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,29 @@ would change how the job is run.
 """
 
 
+STATED_BY = {
+    "nodes": "`nodes {value}` states it", "time": "`time = 12h` states it", "account": "`account = {value}` states it",
+    "partition": "`partition = {value}` states it", "qos": "`qos = {value}` states it", "mem": "`host_memory` states it",
+    "constraint": "`constraint` states it", "exclusive": "`exclusive` states it", "requeue": "`requeue` states it",
+    "cpus-per-task": "`cpus = {value}` states it", "export": "`env` lists variables, such as NCCL_DEBUG=INFO",
+    "container-mounts": "`mounts` states them", "container-image": "`image` states it",
+    "array": "the members of a `sweep` become the tasks of an array",
+}  # fmt: skip
+"""For options of sbatch that a setting states: the setting."""
+OF_GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task")
+
+
+def _instead(spec: Spec, name: str, value: str) -> str:
+    """What to write instead of an option that the job file states. `value` is the option's value."""
+    count = value.rpartition(":")[2]
+    if name in OF_GPUS and count.isdecimal() and spec.hardware.gpu is not None:
+        return f"leave it out: `hardware {count[:6]} x {spec.hardware.gpu.name}` asks for GPUs"
+    if name in OF_GPUS:
+        return "leave it out: `hardware` asks for GPUs"
+    setting = STATED_BY.get(name, "the job file of the bundle states it")
+    return f"leave it out: {setting.format(value=value[:60] or '...')}"
+
+
 @rule("XP920", "option-of-sbatch")
 def further_options(spec: Spec) -> Iterator[Finding]:
     """`extra_args` must be complete options of sbatch, such as `--exclude=node13` or `--mail-type=END`, one per text;
@@ -128,7 +151,7 @@ def further_options(spec: Spec) -> Iterator[Finding]:
     Source: `man sbatch` of Slurm 22.05; read, not run.
     """
     for text in spec.names("launch.extra_args"):
-        name = text.removeprefix("--").partition("=")[0]
+        name, _, value = text.removeprefix("--").partition("=")
         taken = name in OWN or (name == "mem" and (spec.flag("launch.exclusive") or spec.written("launch.host_memory")))
         shaped = text.startswith("--") and name.isascii() and name.replace("-", "").isalnum() and name[:1].isalpha()
         if shaped and not taken and not set(text) & set(" \t\n\"'#\\`$") and text.isprintable():
@@ -136,7 +159,9 @@ def further_options(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("launch.extra_args", "written by the bundle" if taken else "not `--name` or `--name=value`"),
             f"`{text[:60]}` cannot be passed to sbatch",
-            'write complete options, such as `extra_args = ["--mail-type=END"]`; `launch` has settings for the others',
+            _instead(spec, name, value)
+            if taken
+            else 'write complete options, such as `extra_args = ["--mail-type=END"]`; `launch` has settings for others',
         )
 
 

@@ -14,7 +14,6 @@ OTHERS = {
     "peft": "write the adapter's settings in its clause: `lora(rank=16)`",
     "bitsandbytes": "write `qlora`, or `lora(bits=8)`: they quantize the base",
     "wandb": 'write `track wandb(project="NAME")`: other options of wandb are variables, `launch(env=[...])`',
-    "slurm": 'write `launch slurm(extra_args=["--mail-type=END"])`: options of sbatch belong to `launch`',
 }
 """What to write instead of `extra` for a library or a program to which `extra` passes nothing on."""
 Part = Setting | Clause | Value

@@ -1,4 +1,4 @@
-"""The rule about encoders, such as BERT, in methods that train a language model (XP157)."""
+"""The rule about encoders, such as BERT, in methods that train a language model (XP169)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xpc.compiler.spec import Spec
 WHEN = outside_of_the_registry
 
 
-@rule("XP157", "encoder")
+@rule("XP169", "encoder")
 def encoder(spec: Spec) -> Iterator[Finding]:
     """A method that trains a language model needs a decoder, and not an encoder such as BERT, RoBERTa or DeBERTa. A model
     of the hub is recognized by its name, and a local model by the `model_type` in its config.json, unless this has

@@ -1,5 +1,5 @@
 """Rules about `rope`, the scaling of rotary positions: which models support it, which programs read it, and which
-lengths suit it (XP132 to XP134, XP149, XP158).
+lengths suit it (XP132 to XP134, XP149, XP170).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
     seq, original = spec.integer("batch.seq"), rope.original or int(facts.context / rope.factor)  # `context` is scaled
     own = _own_context(spec)
     if not 0 < seq <= original or (own is not None and own < original):
-        return  # the rule XP158 reports a longer `original`
+        return  # the rule XP170 reports a longer `original`
     yield Finding(
         spec.location("model.rope", f"`seq` is {seq}, and the context before the scaling is {original}"),
         "no row is longer than the model's context before the scaling",
@@ -138,7 +138,7 @@ def not_needed(spec: Spec) -> Iterator[Finding]:
     )
 
 
-@rule("XP158", "original-beyond-the-context", "warning")
+@rule("XP170", "original-beyond-the-context", "warning")
 def original_beyond_the_context(spec: Spec) -> Iterator[Finding]:
     """`original`, the length of the context before the scaling, must not be longer than the model's own context. It is
     shorter only for a model that was trained on a shorter context than its config.json states.

@@ -25,6 +25,14 @@ replace the machine's PATH, which `setup` can extend instead.
 RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "ACCELERATE_")
 """Prefixes of variables that `env` cannot set, because schedulers, launchers and the bundle's programs set them."""
 
+STATED = "set by the launch itself"
+OWNERS = {
+    "WORLD_SIZE": "`hardware` and `nodes` decide it", "LOCAL_WORLD_SIZE": "`hardware` decides it",
+    "PATH": "a script can extend it, `setup = file(\"env.sh\")`", "ACCELERATE_MIXED_PRECISION": "`precision` decides it",
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "`accum` decides it", "ACCELERATE_USE_DEEPSPEED": "`strategy` decides it",
+    "ACCELERATE_USE_FSDP": "`strategy` decides it", "ACCELERATE_DYNAMO_BACKEND": "`model(compile)` decides it",
+}  # fmt: skip
+"""For variables that `env` cannot set: what decides them."""
 STAGED = "XPC_STAGED"
 """The only variable with a reserved prefix that `env` may set. Its value is a folder that `launch.sh --stage` fills;
 the run reads this folder instead of the hub.
@@ -41,8 +49,14 @@ def variable(text: str) -> str:
     if not value.isprintable():
         return "the value is not one line of printable text"
     if name != STAGED and (name in RESERVED or name.startswith(RESERVED_PREFIXES)):
-        return "set by the launch itself"
+        return STATED
     return ""
+
+
+def _instead(name: str) -> str:
+    """What to write instead of a variable that the launch sets."""
+    owner = OWNERS.get(name)
+    return f"leave `{name[:60]}` out: {owner or 'the launch sets it'}"
 
 
 @rule("XP910", "not-a-variable")
@@ -69,7 +83,7 @@ def variables(spec: Spec) -> Iterator[Finding]:
                 f"`{text[:60]}` is not a variable that a launch can set"
                 if why != "stated twice"
                 else f"two values of {name}",
-                'write variables as `env = ["NCCL_DEBUG=INFO"]`',
+                _instead(name) if why == STATED else 'write variables as `env = ["NCCL_DEBUG=INFO"]`',
             )
 
 
