@@ -143,6 +143,7 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
 def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
     """Report patterns whose plain beginning, such as `layers.27`, is not how the name of any parameter begins."""
+    import json
     import re
 
     from xpc.compiler.rules.core.modules import CONTAINERS, MODULES, heads
@@ -156,11 +157,13 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
         plain = "" if found is None or "|" in one else found[1].replace("\\", "")
         followed = one[found.end() :] if found is not None else ""
         plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain  # the last letter may be left out
+        named = f"{outermost}.{one.removeprefix('^')}"
+        legal = [named if other == one else other for other in spec.names("freeze.except_parameters")]
         if plain and not any(all(a in (b, ".") for a, b in zip(plain, start)) for start in beginnings):
             yield Finding(
                 spec.location("freeze.except_parameters", f"names begin with `{beginnings[0]}` or `{beginnings[1]}`"),
                 f"no parameter of {family} begins with `{plain[:60]}`",
-                f"write `{outermost}.{one.removeprefix('^')[:80]}`, if that is what is meant",
+                write(f"except_parameters = {json.dumps(legal)}", ", if that is what is meant"),
                 (spec.model.label,),
             )
 

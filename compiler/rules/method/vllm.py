@@ -142,14 +142,14 @@ def vllm_capability(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP681", "vllm-groups-do-not-divide")
 def tensor_parallel(spec: Spec) -> Iterator[Finding]:
-    """`tensor_parallel` of a colocated vLLM must divide the number of training processes. In every mode it must also
-    divide the model's attention heads, and it must divide its key-value heads or be a multiple of them. For example,
-    vLLM can run Qwen2.5 7B, which has 28 heads, on 1, 2 or 4 GPUs, but not on 8.
+    """`tensor_parallel` of a colocated vLLM must divide the number of training processes. It must also divide the
+    model's attention heads, and it must divide its key-value heads or be a multiple of them. For example, vLLM can run
+    Qwen2.5 7B, which has 28 heads, on 1, 2 or 4 GPUs, but not on 8.
 
     Why it is bad: a colocated vLLM that spans several GPUs shares them with a group of training processes, and all
     groups must have the same size. The GPUs divide the heads of each layer equally.
 
-    Without this rule: ValueError when the trainer or the server starts vLLM, after the model is loaded.
+    Without this rule: ValueError when the trainer starts vLLM, after the model is loaded.
 
     Source: trl 1.16 `vllm_generation.py`, trl 0.18 `grpo_trainer.py`; vLLM `config/model.py`
     (`verify_with_parallel_config`), vLLM issue 2652.
@@ -174,9 +174,11 @@ def _heads(spec: Spec) -> Iterator[Finding]:
     from xpc.compiler.rules.core.heads import can_share
 
     size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts
-    if not isinstance(size, int) or facts is None or can_share(facts.heads, facts.kv_heads, size):
+    if not isinstance(size, int) or facts is None or not _colocated(spec):
         return
-    groups = spec.hardware.world if _colocated(spec) else 0
+    if can_share(facts.heads, facts.kv_heads, size):
+        return
+    groups = spec.hardware.world
     fits = max(one for one in range(1, size) if can_share(facts.heads, facts.kv_heads, one) and groups % one == 0)
     yield Finding(
         spec.location("method.vllm.tensor_parallel", f"{facts.heads} heads, {facts.kv_heads} key heads"),

@@ -55,8 +55,7 @@ def variable(text: str) -> str:
 
 def _instead(name: str) -> str:
     """What to write instead of a variable that the launch sets."""
-    owner = OWNERS.get(name)
-    return f"leave `{name[:60]}` out: {owner or 'the launch sets it'}"
+    return f"remove the variable: {OWNERS.get(name, 'the launch sets it')}"
 
 
 @rule("XP910", "not-a-variable")
