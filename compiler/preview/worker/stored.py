@@ -20,9 +20,9 @@ def stream(session: Session, source: Mapping[str, Any]) -> Iterator[Any]:
     datasets.disable_progress_bars()
     try:
         rows = sources.reader(bundle, source, session.chosen.others)(bundle, source, source["split"], True)
-        for name in ("decode",):  # images and audio are not decoded
-            if hasattr(rows, name):
-                rows = getattr(rows, name)(False)
+        # images and audio are not decoded; the columns of a stream of JSON are unknown, and nothing would be decoded
+        if rows.features is not None and hasattr(rows, "decode"):
+            rows = rows.decode(False)
         yield from rows.with_format("arrow").iter(BATCH)
     except session.errors:
         raise
