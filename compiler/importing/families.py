@@ -58,10 +58,11 @@ def own_code(draft: Draft, tool: str) -> None:
 
 
 def refuse_images(draft: Draft) -> None:
-    """Report an error for a model that reads images. Other tools may train its vision tower, and a run of the spec does
-    not.
+    """Report an error for a model that reads images, unless the import has read the keys about images. Other tools may
+    train its vision tower, and a run of the spec does not.
     """
-    if draft.model and kind_of(draft) in IMAGE_FAMILIES:
+    read = draft.has("data.max_pixels")  # only set by an import that knows which part the tool trains
+    if draft.model and kind_of(draft) in IMAGE_FAMILIES and not read:
         why = "a spec trains neither the vision tower nor the tokens of images, and other tools may train both"
         help = "write the spec by hand; docs/data.md has an example"
         text = f"`{draft.model[:80]}` reads images, and configurations with images are not imported: {why}"

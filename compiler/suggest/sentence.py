@@ -79,7 +79,7 @@ OTHER_ROLES = frozenset(
 
 
 def output_folder(unknown: UnknownName) -> str | None:
-    """The setting for a name of checkpoints whose value is a folder of outputs: `save "out/x"` for `checkpoint "out/x"`.
+    """The setting for a name of checkpoints whose value is a folder of outputs: `checkpoint "out/x"` is `save "out/x"`.
     None for any other name or value.
     """
     text, named = (unknown.typed or "").strip('"'), frozenset(words(unknown.name))

@@ -98,9 +98,8 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
     long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
-    say(
-        f"{_title(bundle, source)}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}"
-    )
+    counted = f"first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens"
+    say(f"{_title(bundle, source)}: {counted}{note}")
     return []
 
 

@@ -116,3 +116,13 @@ def test_prompts_that_are_tokenized_while_the_run_trains_have_no_lengths(warm: W
     put(warm.location, {"plain_prompts.jsonl": lines(rows), "lengths.xp": text})
     with pytest.raises(UsageError, match="their lengths are not known"):
         command.run(command.parse([os.path.join(warm.location, "lengths.xp"), "--longest"]))
+
+
+def test_rows_of_a_json_file_are_previewed(warm: Warm) -> None:
+    """The rows of a file that is one list; a stream of such a file does not know its columns."""
+    rows = [{"prompt": f"What is {at}+{at}?", "completion": f" {2 * at}"} for at in range(ROWS)]
+    put(warm.location, {"listed.json": json.dumps(rows)})
+    answer, batches = both(warm, "listed", spec(data='"listed.json"', length="1 steps", sizes="gbs=8 micro=4"), DEFAULT)
+    shown, real = previewed(answer), collated(batches, "sft")
+    assert real
+    assert not [one for one in real if one not in shown]

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft, Source
+from xpc.compiler.importing.llamafactory import images
 from xpc.compiler.importing.llamafactory.sets import About, rows
 from xpc.compiler.importing.llamafactory.templates import template
 from xpc.compiler.importing.overrides import Overrides, named_table
@@ -53,7 +54,11 @@ def data(draft: Draft, named: Entries, overrides: Overrides, stage: str) -> None
         draft.warn(listed, "no data is named", "`--data` names it")
     _mixture(draft, named.get("mix_strategy"), named.get("interleave_probs"))
     _masks(draft, named, stage)
-    template(draft, named, stage)
+    images.place(draft, named.get("media_dir"), base)
+    if images.reads_images(draft):
+        images.template(draft, named.get("template"))
+    else:
+        template(draft, named, stage)
     _holdout(draft, named, overrides, base, stage, most)
     _order(draft, named, stage)
 
@@ -111,10 +116,8 @@ def _order(draft: Draft, named: Entries, stage: str) -> None:
         draft.put("data.shuffle", not boolean(order), order)
     draft.setting("data.seed", named.get("data_seed"))
     if stage != "pt":
-        draft.differs(
-            "cutoff_len",
-            "LLaMA-Factory cuts a longer row in its question and in its answer; the spec cuts its end",
-        )
+        spec = "a run of the spec stops" if images.reads_images(draft) else "the spec cuts its end"
+        draft.differs("cutoff_len", f"LLaMA-Factory cuts a longer row in its question and in its answer; {spec}")
 
 
 def streamed(draft: Draft, packs: bool) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.importing import families, local_model, streams
+from xpc.compiler.importing import families, streams
 from xpc.compiler.importing.accelerate import config as sharding
 from xpc.compiler.importing.accelerate import float8
 from xpc.compiler.importing.draft import Draft
 from xpc.compiler.importing.llamafactory import data as llamafactory_data
-from xpc.compiler.importing.llamafactory import optimizer
-from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, MEDIA, PADDED, SPLIT, STAGES
+from xpc.compiler.importing.llamafactory import images, optimizer
+from xpc.compiler.importing.llamafactory.keys import ADDED, KEYS, PADDED, SPLIT, STAGES
 from xpc.compiler.importing.llamafactory.refusals import refusals
 from xpc.compiler.importing.llamafactory.switches import (
     layout,
@@ -37,7 +37,6 @@ from xpc.compiler.importing.trl import trainer
 from xpc.compiler.importing.trl.switches import follow, patience, router
 from xpc.compiler.language.kinds import NEVER, Amount, Weighted
 from xpc.compiler.language.schema import ADAPTERS
-from xpc.compiler.registry.types import IMAGE_FAMILIES
 from xpc.compiler.stacks import DEFAULT
 
 FIRST: Mapping[str, object] = {
@@ -69,7 +68,7 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
     found = Machines()
     same, unread = KEYS.column("renamed"), {**KEYS.column("irrelevant"), **KEYS.column("comment")}
     named = Lookups({same.get(key, key): one for key, one in entries.items() if key not in unread}, draft.seen)
-    _model(draft, named, overrides)
+    _model(draft, named)
     others = {key for key, row in KEYS.items() if row.read or row.refused}
     rest = {key: one for key, one in named.items() if key not in others and not (key == "fp16" and one.off)}
     trainer.arguments(draft, trainers(draft, rest, named))
@@ -85,6 +84,7 @@ def llamafactory(entries: Entries, file: str, overrides: Overrides) -> Draft:
         sharding.count(draft, named["ray_num_workers"], "total", found)
     _kernels(draft, named)
     _loss(draft, named, word, apart)
+    images.keys(draft, named, word, overrides)
     llamafactory_data.data(draft, named, overrides, word)
     patience(draft, named.get("early_stopping_steps"))
     _reference(draft, named)
@@ -131,12 +131,9 @@ def _report_stage(draft: Draft, stage: Entry | None, word: str) -> None:
         draft.differs("stage", why, stage)
 
 
-def _model(draft: Draft, named: Entries, overrides: Overrides) -> None:
+def _model(draft: Draft, named: Entries) -> None:
     """Set the model, the scaling of its positions, and the tokens that are added to it."""
     models.model(draft, {key: one for key, one in named.items() if key not in ("chat_template", "tokenizer_name")})
-    known = local_model.registered(draft.model, overrides)
-    for key in MEDIA if known is not None and known.model_type not in IMAGE_FAMILIES else ():
-        draft.note(named.get(key), "the model reads text only")
     if "rope_scaling" in named:
         by_length(draft, named["rope_scaling"], named.get("max_length"))
     models.new_tokens(draft, [named[key] for key in ADDED if key in named])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.llamafactory import images
 from xpc.compiler.importing.text.entries import Entry
 from xpc.grammar.record import record
 from xpc.runtime.core.row_names import ROLES as KNOWN
@@ -21,6 +22,8 @@ speaker.
 TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt", "system_tag": "system"}
 """LLaMA-Factory's default message keys and speaker names."""
 MEDIA = ("images", "videos", "audios")
+WITHOUT = {True: "a spec does not train on", False: "this model does not read: it reads text only"}
+"""Why a column of media is refused, by whether the model reads images."""
 
 
 @record
@@ -54,6 +57,9 @@ def rows(draft: Draft, entry: Entry, name: str, about: About, stage: str) -> Row
         return None
     if wrong:
         return None
+    if images.reads_images(draft):
+        found = images.shape(draft, entry, name, named, tags, form, ranking)
+        return None if found is None else Rows(found[0], False, found[1])
     if "system" in columns and stage != "pt":
         draft.put("data.system_column", columns["system"], entry)
     if stage == "pt":
@@ -102,8 +108,11 @@ def _unread(draft: Draft, entry: Entry, name: str, columns: Mapping[str, str], t
     """Report an error for everything in the rows that the runtime does not read, such as images. Returns whether an
     error was reported.
     """
-    whys = [f"`{name}` has a column of {key}, and rows with media are not imported" for key in MEDIA if key in columns]
-    for key, what in (("history", "earlier turns"), ("tools", "tools")):
+    pictured = images.reads_images(draft)
+    media = MEDIA[1:] if pictured else MEDIA
+    whys = [f"`{name}` has a column of {key}, which {WITHOUT[pictured]}" for key in media if key in columns]
+    others = [("history", "earlier turns"), ("tools", "tools"), *[("system", "system prompts")] * pictured]
+    for key, what in others:
         if key in columns:
             whys.append(
                 f"`{name}` has a column of {what} (`{columns[key]}`), which the runtime does not read in rows of this "

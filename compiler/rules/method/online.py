@@ -154,9 +154,7 @@ def level_and_loss(spec: Spec) -> Iterator[Finding]:
         written = spec.written("method.level")
         location = spec.location("method.level") if written else spec.location("method.loss", "made for sequences")
         help, replace = f"write `level = {better}`", f"level = {better}" if written else None
-        if better == "token" and not spec.written(
-            "method.loss"
-        ):  # nobody chose the loss, which is the target's default
+        if better == "token" and not spec.written("method.loss"):  # the loss is the target's default
             help = "write `loss = grpo`, the loss of GSPO's paper, or leave `level` out"
             replace = with_more(location, "loss = grpo")
         yield Finding(

@@ -1,0 +1,130 @@
+"""Import LLaMA-Factory's files about images: Qwen2.5-VL on conversations and on preference pairs.
+
+LLaMA-Factory freezes the vision tower and its projection unless told otherwise, as a run of a spec always does. Source:
+LLaMA-Factory 0.9.5, hparams/finetuning_args.py, hparams/model_args.py (`ProcessorArguments`), data/converter.py
+(`_find_medias`), data/mm_plugin.py (`_preprocess_image`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xpc.compiler.data.row_shapes import ROLES
+from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES, SHAPES
+from xpc.compiler.importing import families, local_model
+from xpc.compiler.importing.draft import Draft
+from xpc.compiler.importing.llamafactory.keys import MEDIA
+from xpc.compiler.importing.overrides import Overrides
+from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text
+from xpc.compiler.registry.types import IMAGE_FAMILIES
+
+MOST, LEAST = 768 * 768, 4 * 28 * 28
+"""LLaMA-Factory's default for the most pixels of an image, and the fewest to which Qwen2.5-VL's processor enlarges an
+image."""
+TEMPLATE = "qwen2_vl"
+"""The template that renders conversations as the model's own."""
+FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector")
+TAGS = {"user_tag": ("human", "user"), "assistant_tag": ("gpt", "assistant"), "system_tag": ("system", "system")}
+"""The default speakers of LLaMA-Factory, with their roles."""
+BY_HAND = "write the rows as docs/data.md shows them"
+
+
+def reads_images(draft: Draft) -> bool:
+    """Whether the model reads images."""
+    return bool(draft.model) and families.kind_of(draft) in IMAGE_FAMILIES
+
+
+def keys(draft: Draft, named: Entries, stage: str, overrides: Overrides) -> None:
+    """Import the keys about images. For a model that reads only text, they have no effect."""
+    for key in ("freeze_language_model", "train_mm_proj_only"):
+        if key in named and not named[key].off:
+            draft.error(named[key], "a run of a spec trains the language model", "leave it out")
+        else:
+            draft.note(named.get(key), "it is off")
+    if not reads_images(draft):
+        known = local_model.registered(draft.model, overrides) is not None
+        for key in (*MEDIA, *FROZEN, "media_dir"):
+            entry = named.get(key)
+            if entry is None or entry.off or known or key in (*FROZEN, "media_dir"):
+                draft.note(entry, "the model reads text only")
+            else:
+                draft.error(entry, "of the models that read images, only Qwen2.5-VL is imported", "leave it out")
+        return
+    if stage not in ("sft", "dpo"):
+        draft.error(named.get("stage") or next(iter(named.values())), f"`stage: {stage}` of a model that reads images "
+                    "is not imported: a spec trains it by sft and dpo", "write the spec by hand")  # fmt: skip
+    for key in FROZEN:
+        if key in named and boolean(named[key]) is False:
+            draft.error(named[key], "a run of a spec never trains the part that reads images", f"write `{key}: true`")
+        else:
+            draft.note(named.get(key), "a run of a spec freezes the part that reads images")
+    _pixels(draft, named)
+    for key in MEDIA[2:]:
+        draft.note(named.get(key), "it concerns videos, sound, or other models")
+
+
+def _pixels(draft: Draft, named: Entries) -> None:
+    entry, least = named.get("image_max_pixels"), named.get("image_min_pixels")
+    most = MOST if entry is None or entry.empty else integer(entry)
+    if most is None or most < 1:
+        draft.error(entry or least, "it takes a number of pixels")
+        return
+    draft.put("data.max_pixels", most, entry, "LLaMA-Factory's default" if entry is None else "")
+    draft.differs(
+        "image_max_pixels",
+        "LLaMA-Factory scales an image down before the processor rounds its sides to multiples of 28; the spec lets "
+        "the processor do both, which may differ by one row or column of patches",
+    )
+    if least is not None and not least.empty and (integer(least) or 0) > LEAST:
+        draft.error(least, f"the processor enlarges images to {LEAST:,} pixels, and a spec has no other bound",
+                    "leave it out")  # fmt: skip
+    else:
+        draft.note(least, f"the processor enlarges images to {LEAST:,} pixels")
+
+
+def template(draft: Draft, entry: Entry | None) -> None:
+    """Import the chat template: only the one of the model's family is known to render images as the model's own."""
+    if entry is not None and not entry.empty and text(entry) != TEMPLATE:
+        draft.error(entry, "conversations with images are rendered by the model's own template", f"write `{TEMPLATE}`")
+    else:
+        draft.note(entry, "it renders conversations as the model's own template")
+
+
+def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags: Mapping[str, str], form: str,
+          ranking: bool) -> tuple[str, tuple[str, ...]] | None:  # fmt: skip
+    """The format of a dataset with images, and its columns. If a spec cannot read its rows, an error is reported, and
+    the result is None.
+    """
+    why = ""
+    by_role = tags.get("role_tag", "from") == "role"
+    if "images" not in named:
+        why = f"`{name}` has no column of images, which every row for a model that reads images needs"
+    elif form == "alpaca" and (not ranking or "query" in named):
+        why = f"`{name}` has instructions with images, and a spec reads conversations or pairs with images"
+    elif form != "alpaca" and any(
+        (tag if by_role else ROLES.get(tag, tag)) != role
+        for tag, role in ((tags.get(key, usual), role) for key, (usual, role) in TAGS.items())
+    ):
+        why = f"`{name}` has other names of speakers, which a run does not read in rows with images"
+    if why:
+        draft.error(entry, why, BY_HAND)
+        return None
+    if ranking:
+        question = named.get("prompt", "instruction") if form == "alpaca" else named.get("messages", "conversations")
+        columns = (question, named.get("chosen", "chosen"), named.get("rejected", "rejected"), named["images"])
+    else:
+        columns = (named.get("messages", "conversations"), named["images"])
+    kind = IMAGE_PAIRS if ranking else IMAGES
+    return kind, () if columns == SHAPES[kind] else columns
+
+
+def place(draft: Draft, media: Entry | None, folder: str) -> None:
+    """Import `media_dir`, the folder of the images: in a spec, their paths are relative to the file with the rows."""
+    if not reads_images(draft):
+        return
+    stated = None if media is None or media.empty else (text(media) or "").rstrip("/")
+    if stated is not None and stated != folder.rstrip("/"):
+        draft.error(media, "a spec's images are relative to the file with the rows",
+                    f"move the images to `{folder}`, and write this folder here")  # fmt: skip
+    else:
+        draft.note(media, "images are relative to the file with the rows")
