@@ -51,7 +51,7 @@ def test_config_with_another_sense_is_refused(tmp_path: Path, key: str):
     put(tmp_path, {"m/config.json": json.dumps({**TEXT, key: {"depth": 2}})})
     found = only(checked('xpc 1\ntrain "m" on ultrachat-200k for 3 epochs\n', tmp_path), "XP130")
     assert found.message.startswith(
-        f"`m/config.json` has a `{key}`: the model reads images or sound, but only text models"
+        f"`m/config.json` has a `{key}`: the model reads images or sound, but xpc trains only "
     )
 
 
