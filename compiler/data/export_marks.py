@@ -61,7 +61,7 @@ def export_marks(
     - `negative_margin`: a preference pair whose `margin` is below 0
     """
     found: set[str] = set()
-    thinks = shape in WITH_PROMPT and isinstance(values[0], str) and values[0].rstrip().endswith("<think>")
+    reasoning = shape in WITH_PROMPT and isinstance(values[0], str) and values[0].rstrip().endswith("<think>")
     for role, text in _spoken(values, shape):
         # most texts have none of these, and the pattern is slow
         if ("<|" in text or "INST]" in text or "_of_turn>" in text or "SYS>>" in text) and (
@@ -75,7 +75,7 @@ def export_marks(
         if text[0] == "<" and text.startswith(BEGIN):
             found.add("begin")
         if role == "assistant":
-            found.update(_of_answer(text, thinks))
+            found.update(_of_answer(text, reasoning))
     if context and str(row.get(context)).strip() in MISSING and row.get(context) is not None:
         found.add("missing")
     if shape in ("messages", "conversations") and isinstance(values[0], list) and values[0]:
@@ -105,7 +105,7 @@ def _spoken(values: Sequence[object], shape: str) -> Iterator[tuple[str, str]]:
                 yield role_of(turn), text
 
 
-def _of_answer(text: str, thinks: bool) -> Iterator[str]:
+def _of_answer(text: str, reasoning: bool) -> Iterator[str]:
     if ":" in text[:16] or text.startswith("#"):
         begin = text[:24].lstrip().lower()
         if begin.startswith(SPEAKERS):
@@ -115,7 +115,7 @@ def _of_answer(text: str, thinks: bool) -> Iterator[str]:
     if text[0] == text[-1] == '"' and len(text) > 2 and '"' not in text[1:-1].replace('\\"', ""):
         yield "quoted"
     if "think>" in text:
-        opened, closed = text.count("<think>") + thinks, text.count("</think>")
+        opened, closed = text.count("<think>") + reasoning, text.count("</think>")
         if opened != closed:
             yield "open_thoughts" if opened > closed else "unopened_thoughts"
 

@@ -273,9 +273,8 @@ TABLE: tuple[Setting, ...] = (
     _of_methods("batch.packing.eval", k.FLAG, "pack evaluation rows too", inner=True, args=("eval_packing",)),
     _of_methods("batch.padding_free", k.FLAG, "flatten the micro-batch instead of padding it", default=False,
             args=("padding_free",)),
-    Setting("batch.mean", k.CHOICE, "tokens over which the loss of a step is averaged: those of all processes "
-            "together, or of each process", bare=False, choices=("global_tokens", "local_tokens"),
-            args=("average_tokens_across_devices",)),
+    Setting("batch.mean", k.CHOICE, "tokens over which a step's loss is averaged: of all processes, or of each process",
+            bare=False, choices=("global_tokens", "local_tokens"), args=("average_tokens_across_devices",)),
     *OPTIMIZER,
     # memory
     Setting("memory.liger", k.FLAG, "Liger's fused Triton kernels", default=False, args=("use_liger_kernel",)),

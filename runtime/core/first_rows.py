@@ -9,6 +9,9 @@ from .errors import RunError, say
 from .feature import Bundle
 from .rows import name as name_of
 
+ROWS = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
+"""The keys of a source that decide its rows and how they are read."""
+
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
     """Findings about the columns of every source and the tokens of its first rows."""
@@ -20,32 +23,13 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     except RunError as error:
         found.append(str(error))
     found += [one for feature in bundle.features for one in feature.before_rows(bundle, tokenizer)]
-    read: list[Mapping[str, Any]] = []
-    for source in bundle.sources():
-        if any(_same_rows(source, one) for one in read):  # rows for training that are also evaluated on
-            continue
-        read.append(source)
+    # Rows for training that are also evaluated on are read once.
+    for source in {str([one.get(key) for key in ROWS]): one for one in bundle.sources()}.values():
         try:
             found += _source(bundle, source, tokenizer)
         except RunError as error:
             found.append(str(error))
     return found
-
-
-def _same_rows(source: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    keys = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
-    return all(source.get(key) == other.get(key) for key in keys)
-
-
-def _title(bundle: Bundle, source: Mapping[str, Any]) -> str:
-    """The name of a source in the line about its first rows: with its configuration and split, such as
-    `org/name:math[test]`, if the run has another source of this name.
-    """
-    name = name_of(source)
-    if all(_same_rows(source, one) for one in bundle.sources() if name_of(one) == name):
-        return name
-    parts = ":".join(str(source[key]) for key in ("split", "slice") if source.get(key))
-    return name + (f":{source['config']}" if source.get("config") else "") + f"[{parts}]"
 
 
 def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[str]:
@@ -70,11 +54,9 @@ def _source(bundle: Bundle, source: Mapping[str, Any], tokenizer: Any) -> list[s
 def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]], tokenizer: Any) -> list[str]:
     name, lengths, ends, most = name_of(source), [], 0, truncation.limit(bundle)
     prompts_only, conversations = source["shape"] == "prompt", bundle.row_format().conversations
-    talks = False
     for row in read:
         texts = []
         for messages in conversations(row):
-            talks = True
             if not tokenizer.chat_template:
                 return [f"{name} contains conversations, and the tokenizer has no chat template; name one in model"]
             if not prompts_only and not any(message["role"] == "assistant" for message in messages):
@@ -92,14 +74,13 @@ def _tokens(bundle: Bundle, source: Mapping[str, Any], read: list[dict[str, Any]
         return [f"{name}: the first rows have no tokens"]
     if tokenizer.chat_template:
         row_comparison.check(dict(enumerate(read)), tokenizer, name, conversations, bundle.data.get("omit", ()))
-    trained = not prompts_only and talks
+    trained = not prompts_only and any(map(conversations, read))
     note = "; no end token in them: the model may never stop" if trained and not ends else ""
     note += "".join(feature.first_rows_note(bundle, read, tokenizer) for feature in bundle.features)
     long = 0 if most is None or prompts_only else sum(length > most for length in lengths)
     if long:
         note += f"; seq = {most:,} is less than {long} of them {'has' if long == 1 else 'have'}"
-    counted = f"first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens"
-    say(f"{_title(bundle, source)}: {counted}{note}")
+    say(f"{name}: first {'prompts' if prompts_only else 'rows'} have {', '.join(map(str, lengths))} tokens{note}")
     return []
 
 

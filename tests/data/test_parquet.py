@@ -47,13 +47,13 @@ def test_plain_texts_for_a_chat_model_are_reported(tmp_path: Path, place: str) -
     """The types of the columns say whether a row contains texts or messages."""
     (tmp_path / "d").mkdir()
     at = tmp_path / "d" if place == "d" else tmp_path
-    said = {}
+    reported = {}
     for kind, answer in (("texts", "4"), ("messages", [TURNS[1]])):
         prompt = "2 + 2?" if kind == "texts" else [TURNS[0]]
         written(at, {"prompt": [prompt] * 40, "completion": [answer] * 40, "label": [True, False] * 20})
         found = checked(spec("method kto", train=trained(f'qwen2.5-3b-instruct on "{place}"'), batch="gbs=8"), tmp_path)
-        said[kind] = [one.code for one in found.problems if one.code in ("XP186", "XP124", "XP503")]
-    assert said == {"texts": ["XP186"], "messages": []}
+        reported[kind] = [one.code for one in found.problems if one.code in ("XP186", "XP124", "XP503")]
+    assert reported == {"texts": ["XP186"], "messages": []}
 
 
 def test_columns_of_no_shape_are_refused_and_named(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from compile_support import checked, errors, only
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "expected"),
     [
         ("--nodes=4", "`nodes 4`"),
         ("--gres=gpu:4", "`hardware 4 x h100-80gb`"),
@@ -21,12 +21,12 @@ from compile_support import checked, errors, only
         ("-N2", "--mail-type=END"),
     ],
 )
-def test_an_option_of_sbatch_gets_its_setting(option: str, said: str) -> None:
-    assert said in (only(checked(spec(f'launch slurm(extra_args=["{option}"])')), "XP920").help or "")
+def test_an_option_of_sbatch_gets_its_setting(option: str, expected: str) -> None:
+    assert expected in (only(checked(spec(f'launch slurm(extra_args=["{option}"])')), "XP920").help or "")
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"),
+    ("variable", "expected"),
     [
         ("WORLD_SIZE=8", "`hardware` and `nodes`"),
         ("ACCELERATE_MIXED_PRECISION=fp16", "`precision`"),
@@ -35,7 +35,7 @@ def test_an_option_of_sbatch_gets_its_setting(option: str, said: str) -> None:
         ("NCCL_DEBUG", "NCCL_DEBUG=INFO"),
     ],
 )
-def test_a_variable_of_the_launch_gets_its_setting(variable: str, said: str) -> None:
+def test_a_variable_of_the_launch_gets_its_setting(variable: str, expected: str) -> None:
     found = checked(spec(f"launch local(env=['{variable}'])".replace("'", '"')))
     assert errors(found) == ["XP910"]
-    assert said in (only(found, "XP910").help or "")
+    assert expected in (only(found, "XP910").help or "")

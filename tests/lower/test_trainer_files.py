@@ -130,6 +130,7 @@ ORDER = {
         "LossDivision",
         "WeightDtypes",
         "Streaming",
+        "Rope",
         "Muon",
         "ContinuedAdapter",
         "Adapters",

@@ -16,6 +16,7 @@ from runtime_bundles import bundle_of, of_method, plan, source, write
 from xpc.runtime.core import arguments, first_rows, machine, model, preflight
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle, Feature
+from xpc.runtime.core.rows import name
 
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
@@ -85,7 +86,7 @@ def test_every_kind_of_finding_is_reported_at_once(tmp_path: Path, monkeypatch: 
         preflight.check(bundle, 0, 0)
 
 
-def test_rows_for_training_and_evaluation_are_read_once_and_splits_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_for_training_and_evaluation_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that is also evaluated on has one line about its first rows, and another split of it has its own."""
     file = {"id": None, "path": "d.jsonl", "config": None, "split": "train", "slice": None}
     hub = {"id": "org/d", "path": None, "config": "math", "split": "train", "slice": None}
@@ -93,11 +94,9 @@ def test_rows_for_training_and_evaluation_are_read_once_and_splits_have_names(mo
     bundle: Any = SimpleNamespace(sources=lambda: sources, features=())
     read_rows: list[str] = []
     monkeypatch.setattr(model, "load_tokenizer", lambda _: None)
-    monkeypatch.setattr(
-        first_rows, "_source", lambda _, one, __: read_rows.append(first_rows._title(bundle, one)) or []
-    )
+    monkeypatch.setattr(first_rows, "_source", lambda _, one, __: read_rows.append(f"{name(one)} {one['split']}") or [])
     assert first_rows.rows_and_tokens(bundle) == []
-    assert read_rows == ["d.jsonl", "org/d:math[train]", "org/d:math[test:50%]"]
+    assert read_rows == ["d.jsonl train", "org/d train", "org/d test"]
 
 
 def test_what_a_feature_cannot_access_is_a_finding_of_the_first_process(tmp_path: Path) -> None:

@@ -124,12 +124,12 @@ def _started(line: Line, program: str, launch: Launch, overrides: Overrides) -> 
 def _processes(line: Line) -> int:
     """The number of processes of one node that the launcher's options state; 0 if they state none."""
     key = next((one for one in PROCESSES if one in line.options), "")
-    count, nodes = (_whole(line, one) for one in (key, "num_machines"))
+    count, nodes = (_integer(line, one) for one in (key, "num_machines"))
     # accelerate's `--num_processes` counts the processes of all nodes
     return count // nodes if key == "num_processes" and nodes and count % nodes == 0 else count
 
 
-def _whole(line: Line, key: str) -> int:
+def _integer(line: Line, key: str) -> int:
     value = plain(line.options[key]) if key in line.options else None
     return int(value) if isinstance(value, int | str) and WHOLE.fullmatch(str(value)) else 0
 
