@@ -1,4 +1,4 @@
-"""The encoders of the registry see later tokens if transformers loads them as language models, or are not loaded at all."""
+"""The encoders of the registry see later tokens if transformers loads them as language models, or are not loaded."""
 
 from __future__ import annotations
 

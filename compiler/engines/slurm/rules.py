@@ -117,7 +117,8 @@ would change how the job is run.
 
 STATED_BY = {
     "nodes": "`nodes {value}` states it", "time": "`time = 12h` states it", "account": "`account = {value}` states it",
-    "partition": "`partition = {value}` states it", "qos": "`qos = {value}` states it", "mem": "`host_memory` states it",
+    "partition": "`partition = {value}` states it", "qos": "`qos = {value}` states it",
+    "mem": "`host_memory` states it",
     "constraint": "`constraint` states it", "exclusive": "`exclusive` states it", "requeue": "`requeue` states it",
     "cpus-per-task": "`cpus = {value}` states it", "export": "`env` lists variables, such as NCCL_DEBUG=INFO",
     "container-mounts": "`mounts` states them", "container-image": "`image` states it",

@@ -95,8 +95,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
     """`freeze` must name modules and weights that the model has. `layer_modules` cannot name a module that only layers
     of other families have. `except_modules` cannot name a module that the model lacks: a reward model, for example, has
     a score head instead of `lm_head`. If the model is a mixture of experts, only the run checks the names in
-    `except_modules`. A pattern in `except_parameters` matches from the beginning of a parameter's full name, so it begins
-    like `model.layers.27` and not like `layers.27`.
+    `except_modules`. A pattern in `except_parameters` matches from the beginning of a parameter's full name, so it
+    begins like `model.layers.27` and not like `layers.27`.
 
     Why it is bad: such a name matches nothing, so the weights that it should keep trainable are frozen.
 

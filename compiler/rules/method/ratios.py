@@ -28,8 +28,8 @@ def _losses(spec: Spec) -> list[str]:
 
 @rule("XP677", "ratio-bounded-below-one")
 def bounded_below_one(spec: Spec) -> Iterator[Finding]:
-    """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1. It should
-    be above 1 + `epsilon_high` (without `epsilon_high`, 1 + `epsilon`); a smaller `delta` is only a warning.
+    """`delta` must be at least 1: it is the largest importance ratio, and the ratio of an unchanged policy is 1. It
+    should be above 1 + `epsilon_high` (without `epsilon_high`, 1 + `epsilon`); a smaller `delta` is only a warning.
 
     Why it is bad: a ratio above `delta` is replaced by the constant `delta`, which has no gradient. If `delta` is below
     1, this happens to every completion that is better than its group, so these completions are not learned. A `delta`

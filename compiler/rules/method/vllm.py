@@ -107,16 +107,16 @@ def _version(text: str) -> tuple[int, ...]:
 
 @rule("XP337", "vllm-on-an-old-gpu")
 def vllm_capability(spec: Spec) -> Iterator[Finding]:
-    """vLLM needs a GPU of compute capability 7.5 or later. Versions before vLLM 0.21 also run on 7.0 (V100). The GPU must
-    not be too new, either: vLLM 0.8 (trl-0.18) needs torch 2.6, whose wheels have no kernels for Blackwell (B200, RTX
-    5090).
+    """vLLM needs a GPU of compute capability 7.5 or later. Versions before vLLM 0.21 also run on 7.0 (V100). The GPU
+    must not be too new, either: vLLM 0.8 (trl-0.18) needs torch 2.6, whose wheels have no kernels for Blackwell (B200,
+    RTX 5090).
 
     Why it is bad: vLLM's and torch's wheels have no kernels for older or newer GPUs.
 
     Without this rule: "no kernel image is available" when vLLM starts, after the model is loaded.
 
-    Source: vLLM's installation page, `docs/getting_started/installation/gpu.cuda.inc.md`; torch's release notes (2.7 has
-    the first wheels for Blackwell, 2.8 the first default wheels).
+    Source: vLLM's installation page, `docs/getting_started/installation/gpu.cuda.inc.md`; torch's release notes (2.7
+    has the first wheels for Blackwell, 2.8 the first default wheels).
     """
     gpu, needs = spec.hardware.gpu, spec.stack.facts.vllm_capability
     torch = spec.stack.requirements(vllm=True)["torch"]

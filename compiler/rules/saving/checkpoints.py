@@ -231,8 +231,8 @@ def folder_of_one_machine(spec: Spec) -> Iterator[Finding]:
     """A run on several nodes, or on a cluster, should save in a folder that all its machines share. `/tmp`, `/var/tmp`
     and `/dev/shm` exist on each machine separately.
 
-    Why it is bad: process 0 writes the model to its own machine, and the scheduler may delete it there at the end of the
-    job. A restarted job may get other machines and then finds no checkpoint.
+    Why it is bad: process 0 writes the model to its own machine, and the scheduler may delete it there at the end of
+    the job. A restarted job may get other machines and then finds no checkpoint.
 
     Without this rule: nothing is reported. The run starts anew after a restart, or its model is lost.
 

@@ -1,5 +1,5 @@
-"""Rules about launchers, the GPUs of a node, several nodes, and the CUDA version of torch's wheels (XP657, XP801 to XP804,
-XP893).
+"""Rules about launchers, the GPUs of a node, several nodes, and the CUDA version of torch's wheels (XP657, XP801 to
+XP804, XP893).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ MACHINES = {
 
 @rule("XP804", "more-gpus-than-a-machine", "warning")
 def more_than_a_machine(spec: Spec) -> Iterator[Finding]:
-    """`hardware` counts the GPUs of one node, and `nodes` counts the nodes. So `hardware 64 x h100-80gb` needs a machine
-    with 64 GPUs; eight machines with eight GPUs each are `hardware 8 x h100-80gb` and `nodes 8`.
+    """`hardware` counts the GPUs of one node, and `nodes` counts the nodes. So `hardware 64 x h100-80gb` needs a
+    machine with 64 GPUs; eight machines with eight GPUs each are `hardware 8 x h100-80gb` and `nodes 8`.
 
     Why it is bad: no machine has so many GPUs, so the number was probably meant as the number of all GPUs.
 
-    Without this rule: "CUDA error: invalid device ordinal" on a machine with fewer GPUs. A scheduler refuses the job, or
-    the job waits forever.
+    Without this rule: "CUDA error: invalid device ordinal" on a machine with fewer GPUs. A scheduler refuses the job,
+    or the job waits forever.
 
     Source: data sheets of NVIDIA's HGX and DGX machines, GB200 NVL72 (four GPUs in a compute tray) and DGX-2.
     """

@@ -28,7 +28,8 @@ RESERVED_PREFIXES = ("XPC_", "SLURM_", "PET_", "SKYPILOT_", "TORCHELASTIC_", "AC
 STATED = "set by the launch itself"
 OWNERS = {
     "WORLD_SIZE": "`hardware` and `nodes` decide it", "LOCAL_WORLD_SIZE": "`hardware` decides it",
-    "PATH": "a script can extend it, `setup = file(\"env.sh\")`", "ACCELERATE_MIXED_PRECISION": "`precision` decides it",
+    "PATH": 'a script can extend it, `setup = file("env.sh")`',
+    "ACCELERATE_MIXED_PRECISION": "`precision` decides it",
     "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "`accum` decides it", "ACCELERATE_USE_DEEPSPEED": "`strategy` decides it",
     "ACCELERATE_USE_FSDP": "`strategy` decides it", "ACCELERATE_DYNAMO_BACKEND": "`model(compile)` decides it",
 }  # fmt: skip
