@@ -16,7 +16,7 @@ from runtime_bundles import bundle_of, of_method, plan, source, write
 from xpc.runtime.core import arguments, first_rows, machine, model, preflight
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.feature import Bundle, Feature
-from xpc.runtime.core.rows import name
+from xpc.runtime.core.rows import name as name_of
 
 V100 = {"name": "v100-32gb", "memory_gib": 31.7, "capability": [7, 0], "device_names": ["V100-SXM2-32GB"]}
 
@@ -94,7 +94,9 @@ def test_rows_for_training_and_evaluation_are_read_once(monkeypatch: pytest.Monk
     bundle: Any = SimpleNamespace(sources=lambda: sources, features=())
     read_rows: list[str] = []
     monkeypatch.setattr(model, "load_tokenizer", lambda _: None)
-    monkeypatch.setattr(first_rows, "_source", lambda _, one, __: read_rows.append(f"{name(one)} {one['split']}") or [])
+    monkeypatch.setattr(
+        first_rows, "_source", lambda _, one, __: read_rows.append(f"{name_of(one)} {one['split']}") or []
+    )
     assert first_rows.rows_and_tokens(bundle) == []
     assert read_rows == ["d.jsonl train", "org/d train", "org/d test"]
 

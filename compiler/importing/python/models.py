@@ -80,9 +80,16 @@ def _init_kwargs(entries: Entries) -> Argument | None:
     return config.keywords.get("model_init_kwargs")
 
 
+VISION = ("ImageTextToText", "Vision2Seq", "FastVision", "Processor")
+"""Parts of the names of classes that load models which read images."""
+
+
 def _head(loaded: Object, trainer: Object) -> None:
     head = next((one for one in HEADS if one in loaded.path), "")
     reward = trainer.last == "RewardTrainer" and head == "ForSequenceClassification"
+    if any(one in loaded.path for one in VISION):
+        why = "it trains a vision model with its vision tower, which a run of a spec freezes"
+        raise Unreadable(why, loaded.location.line, OTHER_TRAINER)
     if head and not reward:
         raise Unreadable(
             f"its model has another head ({loaded.path.split('.')[-2]}): the language trains models that generate text",
@@ -93,9 +100,6 @@ def _head(loaded: Object, trainer: Object) -> None:
     if labels is not None and trainer.last != "RewardTrainer":
         why = "it trains a classifier, and the language trains models that generate text"
         raise Unreadable(why, loaded.location.line, CLASSIFIER)
-    if "FastVision" in loaded.path or "Processor" in loaded.path:
-        why = "it trains a vision model, and programs with images are not imported"
-        raise Unreadable(why, loaded.location.line, OTHER_TRAINER)
 
 
 def _encoder(name: Argument) -> None:

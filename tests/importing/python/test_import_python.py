@@ -335,6 +335,8 @@ def test_tools_are_written_with_the_rewards() -> None:
 @pytest.mark.parametrize(("body", "sentence"), [
     ("from transformers import AutoModelForSequenceClassification as A\n"
      "m = A.from_pretrained('x')\nTrainer(model=m, args=TrainingArguments('o')).train()", "another head"),
+    ("from transformers import AutoModelForImageTextToText as A\n"
+     "SFTTrainer(model=A.from_pretrained('x'), args=SFTConfig('o')).train()", "a vision model with its vision tower"),
     ("from x import loss\nloss.backward()", "training loop of its own"),
     ("x = 1", "no trainer"),
     ("from trl import TrlParser\na, b = TrlParser((SFTConfig, object)).parse_args_and_config()\n"
