@@ -109,11 +109,10 @@ def shape(draft: Draft, entry: Entry, name: str, named: Mapping[str, str], tags:
     if why:
         draft.error(entry, why, BY_HAND)
         return None
+    columns: tuple[str, ...] = (named.get("messages", "conversations"), named["images"])
     if ranking:
         question = named.get("prompt", "instruction") if form == "alpaca" else named.get("messages", "conversations")
         columns = (question, named.get("chosen", "chosen"), named.get("rejected", "rejected"), named["images"])
-    else:
-        columns = (named.get("messages", "conversations"), named["images"])
     kind = IMAGE_PAIRS if ranking else IMAGES
     return kind, () if columns == SHAPES[kind] else columns
 
