@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from xpc.compiler.files.atomic import replace_files
+from xpc.compiler.files.atomic import write_text
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.files.workspace import read_file
 from xpc.compiler.preview.show import text
@@ -49,10 +49,7 @@ def compare(path: str, found: Mapping[str, Any], update: bool) -> tuple[str, boo
     if os.path.islink(path):
         raise UsageError(f"{path} is a link, and is not followed")
     if update or not os.path.lexists(path):
-        try:
-            replace_files({path: new.encode("utf-8", "backslashreplace")})
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        write_text(path, new)
         return f"wrote {visible(path)}\n", False
     try:
         old = read_file(path, LARGEST).decode("utf-8")
