@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xpc.compiler.data.row_shapes import ROLES
 from xpc.compiler.data.shapes import IMAGE_PAIRS, IMAGES, SHAPES
 from xpc.compiler.importing import families, local_model
 from xpc.compiler.importing.draft import Draft
@@ -17,6 +16,7 @@ from xpc.compiler.importing.llamafactory.keys import MEDIA
 from xpc.compiler.importing.overrides import Overrides
 from xpc.compiler.importing.text.entries import Entries, Entry, boolean, integer, text
 from xpc.compiler.registry.types import IMAGE_FAMILIES
+from xpc.runtime.core.row_names import ROLES
 
 MOST, LEAST = 768 * 768, 4 * 28 * 28
 """LLaMA-Factory's default for the most pixels of an image, and the fewest to which Qwen2.5-VL's processor enlarges an
