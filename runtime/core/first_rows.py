@@ -10,7 +10,7 @@ from .feature import Bundle
 from .rows import name as name_of
 
 ROWS = ("id", "path", "config", "split", "slice", "revision", "shape", "columns")
-"""The keys of a source that decide its rows and how they are read."""
+"""The keys of a source that decide its rows. A source that is also evaluated on is read once."""
 
 
 def rows_and_tokens(bundle: Bundle) -> list[str]:
@@ -23,7 +23,6 @@ def rows_and_tokens(bundle: Bundle) -> list[str]:
     except RunError as error:
         found.append(str(error))
     found += [one for feature in bundle.features for one in feature.before_rows(bundle, tokenizer)]
-    # Rows for training that are also evaluated on are read once.
     for source in {str([one.get(key) for key in ROWS]): one for one in bundle.sources()}.values():
         try:
             found += _source(bundle, source, tokenizer)

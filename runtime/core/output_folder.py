@@ -162,9 +162,7 @@ def _check_unlocked(folder: str) -> None:
 
 
 def difference(bundle: Bundle) -> str | None:
-    """Describe how the run in the output folder differs from this one; "" if this run can resume it, None without a
-    run.
-    """
+    """Describe how the run in the output folder differs from this one; "" if it can be resumed, None without a run."""
     marker = _marker(bundle)
     if marker is None or marker["bundle"] == bundle.digest:
         return "" if marker else None

@@ -277,13 +277,13 @@ def test_texts_survive_toml_json_and_the_spec(name):
             f"track tensorboard(name={written})",
             "data(format=messages)",
             train=f"{written} on {written} for 3 epochs",
-            save=f'save {written[:-1]}-out"',
+            save=f'save "out-{written[1:]}',
         ).replace("train " + written, "train qwen2.5-3b")
     )
     assert tomllib.loads(files["bundle.toml"].decode())["data"][0]["path"] == name
     arguments = json.loads(files["trainer_args.json"])
     assert arguments["data"]["sources"][0]["path"] == name
-    assert (arguments["arguments"]["output_dir"], arguments["arguments"]["run_name"]) == (f"{name}-out", name)
+    assert (arguments["arguments"]["output_dir"], arguments["arguments"]["run_name"]) == (f"out-{name}", name)
     again = compiled(files["spec.xp"])
     assert again["trainer_args.json"] == files["trainer_args.json"]
 

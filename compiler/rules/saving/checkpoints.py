@@ -142,7 +142,7 @@ def not_safetensors(spec: Spec) -> Iterator[Finding]:
 
 TEXTS: tuple[Path, ...] = ("save", "track.name", "track.project")
 VARIABLE = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
-ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,15}:(?=/|\\)")
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}:(?=/)|[A-Za-z]:(?=[/\\])")
 """The beginning of an address such as s3://bucket/run, or of a path of Windows."""
 SYSTEM = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr", "var")
 """Folders of a Linux system for programs, settings and devices (Filesystem Hierarchy Standard 3.0). A run must not
