@@ -204,6 +204,7 @@ def save_place(spec: Spec) -> Iterator[Finding]:
             "`save` names no folder of the training machine",
             f'write `save "out/{name}"`',
             replace=f'"out/{name}"',
+            severity=None if address.string[address.end()] == "/" else "warning",  # `C:\\runs` is a legal name on Linux
         )
     elif why:
         yield Finding(
