@@ -38,7 +38,7 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported; a name that the template does not read has no effect.
 
-    Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`) and jinja2; confirmed by running it.
+    Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`) and jinja2.
     """
     code = _code(spec)
     if not code:

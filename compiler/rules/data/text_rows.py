@@ -26,7 +26,7 @@ def no_documents(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: datasets 5.2 and 5.0 `packaged_modules/text`, which read a line as a row; confirmed by running it.
+    Source: datasets 5.2 and 5.0 `packaged_modules/text`, which read a line as a row.
     """
     for source in spec.files:
         found = rows.survey(source) if source.shape == "text" and source.documents == "line" else None

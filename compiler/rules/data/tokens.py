@@ -121,7 +121,7 @@ def placeholder(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: the runtime's `message_fields.py` uses the text as it is; confirmed by running it.
+    Source: the runtime's `message_fields.py` uses the text as it is.
     """
     text = spec.get("data.system")
     found = OPEN.search(text) if isinstance(text, str) else None

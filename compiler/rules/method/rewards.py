@@ -144,8 +144,7 @@ def without_its_column(spec: Spec) -> Iterator[Finding]:
 
     Without this rule: nothing is reported.
 
-    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`) pass only the columns that exist; confirmed
-    by running it.
+    Source: trl 1.16, 0.24 and 0.18 `grpo_trainer.py` (`_calculate_rewards`) pass only the columns that exist.
     """
     given = spec.stack.facts.reward_given
     if any(one.found is None for one in spec.data):
