@@ -44,7 +44,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def watch(idle: Callable[[], bool] = lambda: True) -> None:
-    """Start a thread on process 0 that prints a line when a phase takes long, while ``idle()`` is true."""
+    """On process 0, start a thread that reports phases that take long. It prints only while ``idle()`` returns true."""
     if errors.rank() == 0:
         threading.Thread(target=_watch, args=(idle,), name="progress", daemon=True).start()
 

@@ -112,7 +112,7 @@ def outcome(one: Report) -> str:
         WARNED: f"`xpc {one.by}` warns: {codes}",
         MENDED: f"the runtime avoids or reports it: {test}",
         RIGHT: f"does not occur, as shown by {test}",
-        UNSAYABLE: f"no spec or no target has it: {cell(one.why)}",
+        UNSAYABLE: f"xpc cannot produce such a run: {cell(one.why)}",
         OPEN: f"**open**: {cell(one.why)}",
     }[one.now]
 

@@ -67,7 +67,7 @@ def _generation_arguments(draft: Draft, entry: Entry | None) -> None:
             draft.settings.pop(path, None)
             draft.setting(path, one)
         else:
-            draft.error(one, "the language has no such argument of generation")
+            draft.error(one, "the language has no such generation argument")
 
 
 def generation_batch(draft: Draft, named: Entries) -> None:

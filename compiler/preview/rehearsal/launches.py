@@ -1,5 +1,5 @@
-"""Launch the bundle of a rehearsal's small run. The launch can be killed or stopped when the run has written a
-checkpoint.
+"""Launch the bundle of the small run that a rehearsal trains. To test resuming, the caller can have the run killed or
+stopped as soon as it has written a checkpoint.
 """
 
 from __future__ import annotations

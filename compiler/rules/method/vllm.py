@@ -171,6 +171,7 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
 def _heads(spec: Spec) -> Iterator[Finding]:
     """Report a number of GPUs that cannot divide the model's heads."""
+    from xpc.compiler.plan.divisors import divisors
     from xpc.compiler.rules.core.heads import can_share
 
     size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts
@@ -179,7 +180,8 @@ def _heads(spec: Spec) -> Iterator[Finding]:
     if can_share(facts.heads, facts.kv_heads, size):
         return
     groups = spec.hardware.world
-    fits = max(one for one in range(1, size) if can_share(facts.heads, facts.kv_heads, one) and groups % one == 0)
+    smaller = divisors(size - 1, facts.heads)
+    fits = max(one for one in smaller if can_share(facts.heads, facts.kv_heads, one) and groups % one == 0)
     yield Finding(
         spec.location("method.vllm.tensor_parallel", f"{facts.heads} heads, {facts.kv_heads} key heads"),
         f"{size} GPUs cannot share {facts.heads} heads with {facts.kv_heads} key heads",

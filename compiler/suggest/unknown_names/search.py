@@ -44,7 +44,7 @@ def search(unknown: UnknownName) -> Suggestion:
 
 
 def _by_guess(case: Case) -> Suggestion:
-    """The suggestion for a name for which no other step has an answer. The guessed setting is used if there is one."""
+    """The last step of the search: suggest the setting that the name resembles, or say that nothing resembles it."""
     return first_answer(case, (_misspelt_other_name, _loss_of_a_method, _guessed_setting)) or _nothing_near(case)
 
 

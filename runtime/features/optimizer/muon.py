@@ -97,7 +97,7 @@ def divided(model: Any) -> tuple[list[Any], list[tuple[str, Any]]]:
 
 
 def _outer(model: Any) -> Iterator[Any]:
-    """The embeddings and the output layer of a model, also if peft's wrappers contain them."""
+    """The embeddings and the output layer of a model, even if peft has wrapped them."""
     from torch.nn import Embedding
 
     for name, module in model.named_modules():

@@ -40,7 +40,7 @@ SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "n
 
 
 def family(model_type: str, **more: object) -> dict[str, str]:
-    """A model folder whose config.json names a family; its sizes are not used."""
+    """A model folder whose config.json has only the family and the number of experts, which are all that is read."""
     return {"model/config.json": json.dumps({"model_type": model_type, "num_local_experts": 1, **more})}
 
 
