@@ -159,13 +159,32 @@ def _patterns_of_no_weight(spec: Spec, family: str) -> Iterator[Finding]:
         plain = plain[:-1] if followed[:1] in ("*", "?", "{") else plain  # the last letter may be left out
         named = f"{outermost}.{one.removeprefix('^')}"
         legal = [named if other == one else other for other in spec.names("freeze.except_parameters")]
-        if plain and not any(all(a in (b, ".") for a, b in zip(plain, start)) for start in beginnings):
+        if (
+            plain
+            and not _unreadable(one)
+            and not any(all(a in (b, ".") for a, b in zip(plain, start)) for start in beginnings)
+        ):
             yield Finding(
                 spec.location("freeze.except_parameters", f"names begin with `{beginnings[0]}` or `{beginnings[1]}`"),
                 f"no parameter of {family} begins with `{plain[:60]}`",
                 write(f"except_parameters = {json.dumps(legal)}", ", if that is what is meant"),
                 (spec.model.label,),
             )
+
+
+def _unreadable(pattern: str) -> str:
+    """Why a text is not a regular expression for names of parameters; "" if it is one."""
+    import re
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            # ignore Python's warnings that later versions may read the pattern differently
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        return str(error)
+    return "a range of rows" if re.search(r"\[\d*:\d*\]$", pattern) else ""
 
 
 @rule("XP474", "pattern-that-cannot-be-read")
@@ -180,18 +199,8 @@ def unreadable_pattern(spec: Spec) -> Iterator[Finding]:
 
     Source: Python's `re`.
     """
-    import re
-    import warnings
-
     for one in spec.names("freeze.except_parameters"):
-        try:
-            with warnings.catch_warnings():
-                # ignore Python's warnings that later versions may read the pattern differently
-                warnings.simplefilter("ignore")
-                re.compile(one)
-            wrong = "a range of rows" if re.search(r"\[\d*:\d*\]$", one) else ""
-        except (re.error, OverflowError, RecursionError) as error:
-            wrong = str(error)
+        wrong = _unreadable(one)
         if wrong:
             yield Finding(
                 spec.location("freeze.except_parameters", wrong),

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from xpc.compiler import registry
 from xpc.compiler.language.kinds import NEVER
+from xpc.compiler.language.launch_settings import ENGINES
 from xpc.compiler.language.setting import Path
-from xpc.compiler.rules.core.conditions import names_an_engine
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 
@@ -242,7 +242,7 @@ def folder_of_one_machine(spec: Spec) -> Iterator[Finding]:
     folder = posixpath.normpath(spec.text("save"))
     inside = next((folder[len(one) :].strip("/") for one in OWN if f"{folder}/".startswith(f"{one}/")), None)
     several = spec.hardware.nodes > 1
-    if inside is not None and (several or names_an_engine(spec)):
+    if inside is not None and (several or spec.get("launch") != ENGINES[0]):
         yield Finding(
             spec.location("save", "each machine has its own folder of this name"),
             "the machines of the run share no output folder",
