@@ -235,13 +235,14 @@ def complete_cards(
     bundle: str,
     sources: Sequence[Mapping[str, Any]],
     written: str,
-    kind: tuple[bool, bool],
+    scores: bool,
+    chat: bool,
 ) -> None:
     """Append to the model card, and to that of merged weights: the picture, the results of summary.json, the licences
     of the ``sources`` (model and data of trainer_args.json), and the lines of `usage`. Raises OSError.
 
-    ``written`` is the folder as the card names it, and ``kind`` the arguments ``scores`` and ``chat`` of `usage`.
-    """  # fmt: skip
+    ``written`` is the folder as the card names it; ``scores`` and ``chat`` are those of `usage`.
+    """
     cards = {one["id"] or one["path"]: _card_of(one, bundle) for one in sources}
     licences = ["", "## Licences", "", "| source | licence |", "|---|---|"]
     for name, card in cards.items():
@@ -251,7 +252,7 @@ def complete_cards(
     for below, up in (("", ""), ("merged", "../")):
         if os.path.isfile(path := os.path.join(folder, below, "README.md")):
             shown = [f"![the curves of the run]({up}{PICTURE})", ""] * os.path.isfile(os.path.join(folder, PICTURE))
-            use = usage(os.path.dirname(path), *kind, os.path.join(written, below).rstrip("/"))
+            use = usage(os.path.dirname(path), scores, chat, os.path.join(written, below).rstrip("/"))
             parts = [*shown, *_rows(facts), *licences, "", "## Use", "", "```python", *use, "```", "", verify, ""]
             with open(path, "a", encoding="utf-8") as handle:
                 handle.write("\n".join(["", "## Result", "", *parts]))

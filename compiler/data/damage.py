@@ -21,7 +21,7 @@ LOST = "\ufffd"
 def damage(values: Sequence[object]) -> set[str]:
     """The kinds of damage in the texts of a row: `mojibake`, `entities`, `escaped_lines`, `lost`."""
     found: set[str] = set()
-    for text in _texts(values):
+    for _, _, text in texts(values):
         if not text.isascii():
             if LOST in text or "\ud800" <= text[-1] <= "\udfff":
                 found.add("lost")
@@ -34,14 +34,16 @@ def damage(values: Sequence[object]) -> set[str]:
     return found
 
 
-def _texts(values: Sequence[object]) -> Iterator[str]:
-    """The texts of a row: its cells, and the contents of its turns."""
-    for value in values:
+def texts(values: Sequence[object]) -> Iterator[tuple[int, dict[str, object] | None, str]]:
+    """The texts of a row that are not empty, from its cells and from the contents of its turns. Each comes with the
+    number of its cell, and with its turn, which is None for the text of a cell.
+    """
+    for number, value in enumerate(values):
         if isinstance(value, str):
             if value:
-                yield value
+                yield number, None, value
         elif isinstance(value, list):
             for turn in value:
                 text = (turn.get("content") or turn.get("value")) if isinstance(turn, dict) else None
                 if isinstance(text, str) and text:
-                    yield text
+                    yield number, turn, text

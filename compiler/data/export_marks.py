@@ -5,10 +5,10 @@ their answers.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from xpc.compiler.data.damage import texts
 from xpc.compiler.data.turn_order import role_of
 
 CONTROL = "control:"
@@ -95,14 +95,10 @@ def export_marks(
 
 def _spoken(values: Sequence[object], shape: str) -> Iterator[tuple[str, str]]:
     """Each text of a row, with the role of its speaker."""
-    for number, value in enumerate(values):
-        if isinstance(value, str) and value:
-            first = number == 0 and (shape in WITH_PROMPT or (shape == "preference" and len(values) > 2))
-            yield "user" if first else "" if shape in PLAIN else "assistant", value
-        for turn in value if isinstance(value, list) and shape != "tokens" else ():
-            text = (turn.get("content") or turn.get("value")) if isinstance(turn, dict) else None
-            if isinstance(text, str) and text:
-                yield role_of(turn), text
+    for number, turn, text in texts(values):
+        first = number == 0 and (shape in WITH_PROMPT or (shape == "preference" and len(values) > 2))
+        of_cell = "user" if first else "" if shape in PLAIN else "assistant"
+        yield of_cell if turn is None else role_of(turn), text
 
 
 def _of_answer(text: str, reasoning: bool) -> Iterator[str]:
@@ -131,57 +127,10 @@ def _of_pair(answers: Sequence[object], row: Mapping[str, object]) -> Iterator[s
 def _joined(values: Sequence[object], shape: str) -> bool:
     if shape not in WITH_PROMPT and (shape != "preference" or len(values) < 3):
         return False
-    texts = [one for one in values if isinstance(one, str)]
-    if len(texts) < 2 or not isinstance(values[0], str):
+    cells = [one for one in values if isinstance(one, str)]
+    if len(cells) < 2 or not isinstance(values[0], str):
         return False
-    return bool(PROMPT_ENDS.search(values[0][-1:]) and all(ANSWER_BEGINS.match(one) for one in texts[1:]))
-
-
-def call_marks(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[str]:
-    """The properties of a conversation with tools that rules report, as a set of names. Each element of `turns` is a
-    role, the turn itself and its content.
-
-    - `call_in_text`: a turn with a call both in its text and in a field
-    - `result_without_call`: a tool's result right after a question or a system prompt
-    """
-    found: set[str] = set()
-    before = ""
-    for role, turn, content in turns:
-        if role == "tool" and before in ("", "user", "system"):
-            found.add("result_without_call")
-        if isinstance(content, str) and "<tool_call>" in content and _calls(turn):
-            found.add("call_in_text")
-        before = role
-    return found
-
-
-def calls_unknown_tool(value: object, tools: object) -> bool:
-    """Whether a conversation has a call of a function that is not among the row's tools."""
-    known = _tool_names(tools)
-    for turn in value if isinstance(value, list) and known else ():
-        for call in _calls(turn) if isinstance(turn, dict) else ():
-            function = call.get("function", call) if isinstance(call, dict) else None
-            name = function.get("name") if isinstance(function, dict) else None
-            if isinstance(name, str) and name and name not in known:
-                return True
-    return False
-
-
-def _calls(turn: Mapping[str, object]) -> list[object]:
-    calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else [])
-    return calls if isinstance(calls, list) else []
-
-
-def _tool_names(tools: object) -> set[str]:
-    """The names of the functions that the tools of a row describe; empty if a tool has no name."""
-    try:
-        read = json.loads(tools) if isinstance(tools, str) else tools
-    except ValueError:
-        return set()
-    tools = read if isinstance(read, list) else []
-    described = [one.get("function", one) if isinstance(one, dict) else None for one in tools]
-    names = [one.get("name") if isinstance(one, dict) else None for one in described]
-    return {str(one) for one in names} if all(isinstance(one, str) for one in names) else set()
+    return bool(PROMPT_ENDS.search(values[0][-1:]) and all(ANSWER_BEGINS.match(one) for one in cells[1:]))
 
 
 def token_marks(ids: Sequence[object], learned: Sequence[object], attention: object) -> set[str]:

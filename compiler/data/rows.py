@@ -24,6 +24,12 @@ def survey(source: DataSource) -> Survey | None:
     return _survey(source.content, source.path or "", *how)
 
 
+def valid_survey(source: DataSource) -> Survey | None:
+    """The survey of a source (`survey`); None also if the rows do not have the source's shape."""
+    found = survey(source)
+    return None if found is None or found.wrong is not None else found
+
+
 def readable(source: DataSource) -> bool:
     """Whether the contents of the source are loaded, and have a format that the compiler can read."""
     if source.content is None or not (source.path or "").lower().endswith(READ_ROWS):

@@ -28,6 +28,8 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     the turn itself and its content.
 
     - `tool_calls`; `several_calls` in one turn; `text_with_call`: a turn has both a text and a call
+    - `call_in_text`: a turn with a call both in its text and in a field
+    - `result_without_call`: a tool's result right after a question or a system prompt
     - `odd_arguments`: a call whose arguments are not a JSON object; `unnamed_call`: a call without a function's name
     - `moved_arguments`: a call without `arguments` that has another key, such as `parameters`
     - `reasoning_twice`: a turn has reasoning both in a field and in its content
@@ -41,7 +43,11 @@ def structure(turns: Sequence[tuple[str, Mapping[str, object], object]]) -> set[
     """
     last = max((number for number, (role, _, _) in enumerate(turns) if role == "user"), default=-1)
     found: set[str] = set()
+    before = ""
     for number, (role, turn, content) in enumerate(turns):
+        if role == "tool" and before in ("", "user", "system"):
+            found.add("result_without_call")
+        before = role
         early = "early_" if number < last else ""
         if role in ("tool", "developer") and content:
             found.add(role)
@@ -66,15 +72,22 @@ def _reasoning(role: str, turn: Mapping[str, object], content: object) -> Iterat
 
 
 def _calls(turn: Mapping[str, object], content: object) -> Iterator[str]:
-    calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else None)
-    if not calls or not isinstance(calls, list):
+    calls = _calls_of(turn)
+    if not calls:
         return
     yield "tool_calls"
+    if isinstance(content, str) and "<tool_call>" in content:
+        yield "call_in_text"
     if len(calls) > 1:
         yield "several_calls"
     if visible(content) or isinstance(content, list):
         yield "text_with_call"
     yield from {kind for kind in map(_wrong_call, calls) if kind is not None}
+
+
+def _calls_of(turn: Mapping[str, object]) -> list[object]:
+    calls = turn.get("tool_calls") or ([turn["function_call"]] if turn.get("function_call") else [])
+    return calls if isinstance(calls, list) else []
 
 
 def _wrong_call(call: object) -> str | None:
@@ -93,15 +106,37 @@ def _wrong_call(call: object) -> str | None:
 
 def is_tools(value: object) -> bool:
     """Whether a value is a list of tools, or its JSON text, in which each tool has a name."""
+    return read_tools(value) is not None
+
+
+def read_tools(value: object) -> list[dict[str, object]] | None:
+    """The tools of a row (a list, or its JSON text), each in OpenAI's form; None for any other value."""
     # imported only here, because few rows have tools
     from xpc.runtime.core.errors import RunError
     from xpc.runtime.features.messages.call_forms import described_tools
 
     try:
-        described_tools(value, "")
+        found: list[dict[str, object]] = described_tools(value, "")
     except RunError:
+        return None
+    return found
+
+
+def calls_unknown_tool(turns: object, tools: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a conversation has a call of a function that is not among the row's tools (`read_tools`). False if a tool
+    has no name.
+    """
+    described = [one.get("function", one) for one in tools]
+    known = {one.get("name") if isinstance(one, dict) else None for one in described}
+    if not all(isinstance(one, str) for one in known):
         return False
-    return True
+    for turn in turns if isinstance(turns, list) and known else ():
+        for call in _calls_of(turn) if isinstance(turn, dict) else ():
+            function = call.get("function", call) if isinstance(call, dict) else None
+            name = function.get("name") if isinstance(function, dict) else None
+            if isinstance(name, str) and name and name not in known:
+                return True
+    return False
 
 
 def odd_arguments(call: object) -> bool:

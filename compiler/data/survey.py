@@ -12,11 +12,11 @@ from heapq import nsmallest
 
 from xpc.compiler.data import row_shapes
 from xpc.compiler.data.damage import damage
-from xpc.compiler.data.export_marks import call_marks, calls_unknown_tool, export_marks, token_marks
+from xpc.compiler.data.export_marks import export_marks, token_marks
 from xpc.compiler.data.file_counts import FileCounts
 from xpc.compiler.data.reader import Row, read
 from xpc.compiler.data.shapes import token_columns
-from xpc.compiler.data.structure import PLAIN, is_tools, structure
+from xpc.compiler.data.structure import PLAIN, calls_unknown_tool, read_tools, structure
 from xpc.compiler.data.turn_order import of_pair, of_preference, order, roles_of
 from xpc.compiler.spec.survey import SKETCH, Broken, Survey, Tally
 from xpc.grammar.record import field, mutable
@@ -157,8 +157,9 @@ def _texts(same: object) -> Iterator[str]:
 def _next_to(values: list[object], row: Row) -> Iterator[str]:
     """What a row has in addition to the columns of its format: tools and a system prompt."""
     if tools := row.get("tools") or row.get("functions"):
-        yield "tools" if is_tools(tools) else "odd_tools"
-        if is_tools(tools) and calls_unknown_tool(values[0], tools):
+        known = read_tools(tools)
+        yield "odd_tools" if known is None else "tools"
+        if known is not None and calls_unknown_tool(values[0], known):
             yield "unknown_tool"
     if isinstance(row.get("system"), str) and row["system"]:
         yield "system_column"
@@ -255,7 +256,7 @@ def _turns(value: object, number: int, roles: _Counts, whole: bool = True) -> tu
         found.add("unanswered")
     if whole:
         found |= order(tuple(role for role, _, _ in roled))
-    return (found | structure(roled) | call_marks(roled) if special else found), same
+    return (found | structure(roled) if special else found), same
 
 
 Inspector = Callable[[list[object], int, _Counts], tuple[Iterable[str], object]]

@@ -215,7 +215,7 @@ def finish(bundle: Bundle, trainer: Any, seconds: float, started_at: str | None)
         picture = result["draw"](folder, say)
         use = bundle.plan["method"]["scores"], bundle.conversational
         sources, written = [bundle.model, *bundle.sources()], bundle.arguments["output_dir"]
-        result["complete_cards"](folder, facts, bundle.folder, sources, written, use)
+        result["complete_cards"](folder, facts, bundle.folder, sources, written, *use)
         facts["files"] = final_files(folder)
         text = json.dumps(facts, indent=2, allow_nan=False, default=str)
         # The seal is the digest of the text without the seal.

@@ -261,7 +261,7 @@ def test_cards_get_picture_numbers_licences_and_use(tmp_path: Path, monkeypatch:
     facts = {"results": {"loss": {name: str(one) if one != one else one for name, one in found["loss"].items()}},
              "tokens": 1234.0, "steps": 2, "sequences": 16, "seconds": 3.0, "measured": {"starts": 2}}  # fmt: skip
     sources = [{"id": None, "path": "model", "revision": None}, {"id": None, "path": "rows.jsonl", "split": "train"}]
-    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, "out", (False, True))
+    result.complete_cards(str(out), facts, str(tmp_path / "x.bundle"), sources, "out", False, True)
     card = (out / "README.md").read_text()
     assert "| `model` | gemma |\n| `rows.jsonl` | unknown: no README.md of this source is here |" in card
     assert card.startswith("# x\n\n## Result\n\n![the curves of the run](picture.svg)\n")

@@ -6,3 +6,10 @@ def can_share(heads: int, keys: int, size: int) -> bool:
     more processes than key heads, several processes get a copy of one key head.
     """
     return heads % size == 0 and (keys % size == 0 or size % keys == 0)
+
+
+def fitting_sizes(heads: int, keys: int, most: int) -> list[int]:
+    """The numbers of processes up to `most` that can share the heads, from 1 upwards."""
+    from xpc.compiler.plan.divisors import divisors  # imported only for a number that does not fit
+
+    return [one for one in divisors(most, heads) if can_share(heads, keys, one)]

@@ -12,7 +12,7 @@ from xpc.compiler.data.file_counts import ANSWER, CONSTANT
 from xpc.compiler.rules.core.conditions import surveyed
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.data.plain_text import chats
-from xpc.compiler.rules.data.structure import have
+from xpc.compiler.rules.data.structure import have, template_text
 from xpc.compiler.spec import Spec
 from xpc.compiler.spec.resources import DataSource
 
@@ -32,8 +32,8 @@ SEVERAL = 8
 def _read(spec: Spec) -> Iterator[tuple[DataSource, Survey]]:
     """Yield each source whose rows were read and have the right shape, with its survey."""
     for source in spec.files:
-        found = rows.survey(source)
-        if found is not None and found.rows and found.wrong is None:
+        found = rows.valid_survey(source)
+        if found is not None and found.rows:
             yield source, found
 
 
@@ -144,11 +144,7 @@ def not_closed(spec: Spec) -> Iterator[Finding]:
     Source: the chat templates of Qwen3 and DeepSeek-R1, which split an answer at `</think>`; confirmed by rendering
     such rows.
     """
-    from xpc.compiler.registry import chat_templates
-    from xpc.compiler.rules.data.structure import built_in
-
-    name = built_in(spec)
-    template = (spec.chat_template or "") if name is None else chat_templates.text(name).decode()
+    template = template_text(spec)
     for source, found in _read(spec):
         kinds = {"open_thoughts": "more `<think>` than `</think>`"}
         if "</think>" not in template or not rows.conversational(source):

@@ -7,21 +7,14 @@ from collections.abc import Iterator
 
 from xpc.compiler.data import rows
 from xpc.compiler.data.export_marks import ARGUMENT, SWITCH, SWITCHES
-from xpc.compiler.registry import chat_templates
 from xpc.compiler.rules.core.conditions import any_of, surveyed, written
 from xpc.compiler.rules.core.rule import Finding, rule
 from xpc.compiler.rules.core.template_blocks import code_of
-from xpc.compiler.rules.data.structure import built_in, have
+from xpc.compiler.rules.data.structure import have, template_text
 from xpc.compiler.rules.data.tokens import PASSED
 from xpc.compiler.spec import Spec
 
 WHEN = any_of(surveyed, written("model.chat_template"))
-
-
-def _code(spec: Spec) -> str:
-    """The code of the chat template that renders the rows, without its texts; empty if it is unknown."""
-    name = built_in(spec)
-    return code_of((spec.chat_template or "") if name is None else chat_templates.text(name).decode())
 
 
 def _reads(code: str, name: str) -> bool:
@@ -40,7 +33,7 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
 
     Source: transformers 5.23 `tokenization_utils_base.py` (`apply_chat_template`) and jinja2.
     """
-    code = _code(spec)
+    code = code_of(template_text(spec))
     if not code:
         return
     optional = {*re.findall(r"\b(\w+) is (?:not )?defined", code)} - {*PASSED}
@@ -52,8 +45,8 @@ def row_arguments(spec: Spec) -> Iterator[Finding]:
                 f"write `{name}={'true' if value.strip().lower() in SWITCHES[::2] else 'false'}`, without quotes",
             )
     for source in spec.files:
-        found = rows.survey(source)
-        if found is None or found.wrong is not None or not (source.shape == "prompt" or rows.conversational(source)):
+        found = rows.valid_survey(source)
+        if found is None or not (source.shape == "prompt" or rows.conversational(source)):
             continue
         for kind, one in found.tallies.items():
             name = kind.partition(":")[2]
@@ -89,8 +82,8 @@ def negative_margin(spec: Spec) -> Iterator[Finding]:
     Source: trl 1.16, 0.24 and 0.18 `reward_trainer.py` (`logsigmoid(chosen - rejected - margin)`); read, not run.
     """
     for source in spec.files if spec.text("method") == "reward" else ():
-        found = rows.survey(source)
-        one = None if found is None or found.wrong is not None else found.tallies.get("negative_margin")
+        found = rows.valid_survey(source)
+        one = None if found is None else found.tallies.get("negative_margin")
         if found is not None and one is not None:
             yield Finding(
                 source.label,

@@ -219,8 +219,8 @@ def images_not_read(spec: Spec) -> Iterator[Finding]:
                 f"write `columns = [{text}]` in `data` to train without it",
             )
             continue
-        found = rows.survey(source)
-        location = None if found is None or found.wrong is not None else found.tallies.get("place")
+        found = rows.valid_survey(source)
+        location = None if found is None else found.tallies.get("place")
         if found is not None and location is not None:
             yield Finding(
                 source.label,

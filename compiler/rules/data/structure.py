@@ -45,8 +45,8 @@ LEARNED_TURNS = ("messages", "conversations")
 
 def _kinds(source: DataSource) -> tuple[Survey | None, dict[str, Tally]]:
     """Return a pair: the survey of a file, and the number of rows with each content in `KINDS`, such as tool calls."""
-    found = rows.survey(source)
-    if found is None or found.wrong is not None:
+    found = rows.valid_survey(source)
+    if found is None:
         return None, {}
     tallies = {kind: found.tallies[kind] for kind in KINDS if kind in found.tallies}
     if source.only and "tools" not in (source.columns or ()):
@@ -61,6 +61,12 @@ def built_in(spec: Spec) -> str | None:
     if spec.template is not None:
         return spec.template.name
     return chat_templates.native(spec.model.name) if spec.model.chat and spec.model.facts is not None else None
+
+
+def template_text(spec: Spec) -> str:
+    """The text of the chat template that renders the rows; "" if it is unknown."""
+    name = built_in(spec)
+    return (spec.chat_template or "") if name is None else chat_templates.text(name).decode()
 
 
 @rule("XP537", "not-in-the-template")
@@ -238,9 +244,9 @@ def odd_arguments(spec: Spec) -> Iterator[Finding]:
     if "tool_calls" in spec.names("data.omit"):
         return
     for source in spec.files:
-        found = rows.survey(source)
+        found = rows.valid_survey(source)
         for kind, (words, help) in ODD_CALLS.items():
-            one = None if found is None or found.wrong is not None else found.tallies.get(kind)
+            one = None if found is None else found.tallies.get(kind)
             if found is not None and one is not None:
                 yield Finding(
                     source.label,
@@ -267,8 +273,8 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
     if spec.flag("method.assistant_only") or spec.method.shapes[0] == "prompt" or spec.method.scores:
         return
     for source in spec.files:
-        found = rows.survey(source)
-        one = None if found is None or found.wrong is not None else found.tallies.get("turn_in_answer")
+        found = rows.valid_survey(source)
+        one = None if found is None else found.tallies.get("turn_in_answer")
         first = found.tallies.get("other_turn_first") if found is not None and _begins_answers(spec) else None
         if found is not None and one is not None and first is not None and spec.stack.facts.prompts_begin_rows:
             yield Finding(
@@ -292,5 +298,4 @@ def turn_in_an_answer(spec: Spec) -> Iterator[Finding]:
 
 def _begins_answers(spec: Spec) -> bool:
     """Whether the chat template begins an answer with the assistant's role after the prompt; False if it is unknown."""
-    name, text = built_in(spec), spec.chat_template or ""
-    return "add_generation_prompt" in (text if name is None else chat_templates.text(name).decode())
+    return "add_generation_prompt" in template_text(spec)

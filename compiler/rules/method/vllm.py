@@ -171,17 +171,14 @@ def tensor_parallel(spec: Spec) -> Iterator[Finding]:
 
 def _heads(spec: Spec) -> Iterator[Finding]:
     """Report a number of GPUs that cannot divide the model's heads."""
-    from xpc.compiler.plan.divisors import divisors
-    from xpc.compiler.rules.core.heads import can_share
+    from xpc.compiler.rules.core.heads import can_share, fitting_sizes
 
     size, facts = spec.get("method.vllm.tensor_parallel"), spec.model.facts
     if not isinstance(size, int) or facts is None or not _colocated(spec):
         return
     if can_share(facts.heads, facts.kv_heads, size):
         return
-    groups = spec.hardware.world
-    smaller = divisors(size - 1, facts.heads)
-    fits = max(one for one in smaller if can_share(facts.heads, facts.kv_heads, one) and groups % one == 0)
+    fits = max(one for one in fitting_sizes(facts.heads, facts.kv_heads, size - 1) if spec.hardware.world % one == 0)
     yield Finding(
         spec.location("method.vllm.tensor_parallel", f"{facts.heads} heads, {facts.kv_heads} key heads"),
         f"{size} GPUs cannot share {facts.heads} heads with {facts.kv_heads} key heads",

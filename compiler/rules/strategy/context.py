@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from xpc.compiler.language.setting import FlagPath, IntegerPath
 from xpc.compiler.registry.windows import windowed
 from xpc.compiler.rules.core.conditions import has_value
-from xpc.compiler.rules.core.heads import can_share
+from xpc.compiler.rules.core.heads import can_share, fitting_sizes
 from xpc.compiler.rules.core.rule import Finding, rule, write
 from xpc.compiler.spec import Spec
 from xpc.compiler.stacks import able
@@ -279,7 +279,7 @@ def heads(spec: Spec) -> Iterator[Finding]:
             (spec.model.label,),
         )
     elif facts is not None and not can_share(facts.heads, facts.kv_heads, size):
-        shares = max(one for one in range(1, size + 1) if can_share(facts.heads, facts.kv_heads, one))
+        shares = fitting_sizes(facts.heads, facts.kv_heads, size)[-1]
         yield Finding(
             spec.location(SETTING, f"{facts.heads} heads, {facts.kv_heads} key heads"),
             f"{size} processes cannot share {facts.heads} heads with {facts.kv_heads} key heads",
