@@ -1,5 +1,5 @@
-"""Report units that are written as words: `every = 100 steps`, `time = 4 hours`. This module is imported only for a
-spec with such an error.
+"""Report errors in units, which a spec writes without words: `every = 100 steps` should be `every = 100`. This module
+is imported only for a spec with such an error.
 """
 
 from __future__ import annotations

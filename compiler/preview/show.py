@@ -8,7 +8,8 @@
              <|im_start|>assistant\\n
       learn  The apple is red.<|im_end|>
 
-Lines with `learn` count in the loss. `\\n` is a line break of the text, and a dot is a space at the end of a line.
+The tokens of lines with `learn` count in the loss (they "bear loss"). `\\n` is a line break of the text, and `·` is a
+space at the end of a line.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ class Derivation(OpenSpec):
             self.set("save", f"out/{self.stem}", "from the name of the spec", DEFAULT)
             self.note(
                 "save",
-                f'no folder is written: the run goes to "out/{self.stem}"',
+                f'the spec has no `save`: the run is written to "out/{self.stem}"',
                 f'`save "out/{self.stem}"` states this choice',
             )
         if self.get("save.hub") is True:

@@ -43,7 +43,7 @@ OWN = {
     "eval.data": "write a list of sets outside of the sweep: each run evaluates on all of them",
     "extra": "write one spec for each value; with `extends` the specs share all other settings",
 }
-"""Settings that a sweep cannot vary, by path or clause. Each has the help text for the error."""
+"""Settings that a sweep cannot vary, each with the help text for the error. A key is a setting's path or its clause."""
 VALUES = ("values", "value", "choice", "choices", "list", "grid", "categorical", "one_of")
 """Functions by which other tools list values: `choice(1, 2)` is `[1, 2]`. Functions such as `uniform`, which draw
 random values, are not among them.

@@ -27,7 +27,9 @@ COMMENT = re.compile(r"  # .*$", re.M)
 
 @record
 class Group:
-    """Members of a sweep that differ in the same way: their names, and the difference. A single run has no names."""
+    """Members of a sweep with the same difference between the two arguments of `xpc diff`. For a single run, `members`
+    is empty.
+    """
 
     members: tuple[str, ...]
     difference: Difference

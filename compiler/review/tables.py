@@ -23,7 +23,7 @@ BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 ENTRY = re.compile(r" *[\w-]+:(?: .*)?")
 WORD = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 FLAGS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Words that YAML 1.1 reads as flags or as nothing, in any case of the letters."""
+"""Words that YAML 1.1 reads as booleans or as null, in lower, upper or mixed case."""
 PROSE = (*NOT_RUN, LIST, "bundle.toml")
 """Files that only repeat the contents of other files, as text or as digests, so that any change of a bundle changes
 them.

@@ -120,7 +120,7 @@ class Stack:
 
     @cached_property
     def optimizers(self) -> Mapping[str, str]:
-        """The optimizers of xpc that the stack has, each with its value of the argument `optim`."""
+        """xpc's names of the optimizers that the stack has, each with its value of the argument `optim`."""
         return {choice: str(name) for choice, name in self._policy("optimizers").items()}
 
     def lacking(self, what: str) -> Mapping[str, str]:

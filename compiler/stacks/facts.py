@@ -170,7 +170,7 @@ class Facts:
     """
     zero3_evaluates_twice: bool
     """Whether rloo, and grpo with several iterations, can be evaluated under ZeRO-3: they score completions twice.
-    Otherwise DeepSpeed raises an error.
+    If false, DeepSpeed raises an error.
     """
     zero3_draws_scores: bool
     """Whether weights that the checkpoint lacks, such as a new score head, are initialized under ZeRO-3. If not, they
@@ -243,7 +243,7 @@ class Facts:
     dpo_losses_divergent: Names
     """dpo's losses for which `f_divergence_type` has an effect."""
     exo_pair_needs_smoothing: bool
-    """Whether dpo's loss exo_pair computes log(0) if `label_smoothing` is 0. Otherwise the trainer replaces 0 by 0.001.
+    """Whether dpo's loss exo_pair computes log(0) if `label_smoothing` is 0. If false, the trainer replaces 0 by 0.001.
     """
     evaluates_by_labels: bool
     """Whether sft evaluates with transformers' own evaluation step, which computes a loss only if a batch has all
@@ -271,7 +271,7 @@ class Facts:
     reward_runs_twice: bool
     """Whether the reward trainer runs two forward passes before the backward pass, one for each answer of a pair."""
     save_multiples_rounded: bool
-    """Whether a run may save every 30 % and evaluate every 10 % of its steps. Otherwise transformers refuses this,
+    """Whether a run may save every 30 % and evaluate every 10 % of its steps. If false, transformers refuses this,
     because with floating-point numbers 30 % is not a multiple of 10 %.
     """
     trackio: bool
@@ -313,9 +313,9 @@ class Facts:
     quantized_on_cpu: bool
     """Whether a quantized base can be loaded without a GPU."""
     zero_keeps_buffers: bool
-    """Whether DeepSpeed casts only parameters to the run's precision. Otherwise it also casts buffers."""
+    """Whether DeepSpeed casts only parameters to the run's precision. If false, it also casts buffers."""
     zero3_adapters_as_base: bool
-    """Whether adapters under ZeRO-3 have the dtype of the base model. Otherwise they are float32."""
+    """Whether adapters under ZeRO-3 have the dtype of the base model. If false, they are float32."""
     zero3_frozen_reentrant: bool
     """Whether partly frozen layers under ZeRO-3 need reentrant checkpointing. Non-reentrant checkpointing of such
     layers then raises CheckpointError.
@@ -343,8 +343,8 @@ class Facts:
     during training.
     """
     recomputed_generation: Names
-    """Families without a cache of keys and values while a trainer generates with checkpointing on. Each token of a
-    completion then attends only to itself.
+    """Families whose code drops the KV cache if a trainer generates with checkpointing on. Generation still passes only
+    the newest token, so each token of a completion attends only to itself.
     """
     never_packed: Names
     """Families whose linear layers are not of the class `nn.Linear`, so that transformers does not quantize them."""

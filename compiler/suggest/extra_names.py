@@ -155,8 +155,8 @@ def _of_a_mapping(stack: Stack, library: str, name: str, item: Item, method: str
 
 
 def wrong_kind(library: str, name: str, item: Item, expected: str) -> Diagnostic:
-    """The finding for a value of a wrong type. If the library expects a mapping, the help names the setting that
-    decides it.
+    """The finding for an argument with a value of a wrong type. If the argument takes a mapping, the help names the
+    xpc setting that sets the argument.
     """
     mapping = expected == extras.MAPPING
     help = _mapping_help(library, name, "", item) if mapping else f"write {expected}, or leave `{name}` out"

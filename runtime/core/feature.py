@@ -54,7 +54,7 @@ class Feature:
         return []
 
     def check_build_tools(self, bundle: "Bundle") -> list[str]:
-        """In the preflight, once per node: return findings about compilers that an extension of the run needs."""
+        """In the preflight, once per node: return findings about C++ or CUDA compilers that the run lacks."""
         return []
 
     def check_gpu_links(self, bundle: "Bundle") -> list[str]:
@@ -149,8 +149,8 @@ class Feature:
         self, bundle: "Bundle", source: Mapping[str, Any], stored: Any, dropped: Sequence[str],
         make: Callable[[Any, int], dict[str, Any]],
     ) -> Any:  # fmt: skip
-        """Called before the stored rows of a source lose the columns ``dropped`` and are converted by ``make``: return
-        the types of their columns, or None to infer the types from the values.
+        """Return the types of the columns that ``make`` returns, or None to infer them from the values. The rows
+        ``stored`` are not converted yet, and still have the columns ``dropped``.
         """
         return None
 

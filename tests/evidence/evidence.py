@@ -34,7 +34,7 @@ from xpc.compiler.stacks import DEFAULT, STACKS  # noqa: E402
 PATH = os.path.join(os.path.dirname(TESTS), "compiler", "explain", "evidence.json")
 MOST = 8
 """The most lines of each spec that an example shows; a longer difference is not shown."""
-NO_PROOF = "not shown in tests/proof/violations"
+NO_PROOF = "tests/proof/violations has no case"
 STAGES = {
     "launch": "during `accelerate launch`",
     "config": "when the trainer's configuration is built",
@@ -83,7 +83,7 @@ def effect(proof: Proof) -> str:
         return f"{proof.raises} in {measure}, called {{after}}"
     if proof.raises or proof.warns:
         return (proof.raises or "a library's warning") + " {}"
-    return f"no error {{}}, but {measure} returns another value for the rejected spec than for the accepted one"
+    return f"no error {{}}, but {measure} differs between the rejected spec and the accepted one"
 
 
 def proof_of(outcome: TableRow, code: str) -> str:

@@ -277,7 +277,7 @@ def one_input(rng: random.Random, texts: list[str], models: tuple[str, ...], dat
 
 
 def run(seed: int, inputs: int, stop_at: int = 20) -> tuple[Counts, list[tuple[str, bytes]]]:
-    """Examine `inputs` inputs; returns the counts and up to `stop_at` failures with their inputs."""
+    """Examine `inputs` random texts; return the counts, and up to `stop_at` failures with their inputs."""
     rng, texts = random.Random(seed), corpus()
     models, data = registry.model_names(), registry.dataset_names()
     counts, failures = Counts(), []

@@ -358,8 +358,8 @@ def test_the_trainer_names_no_module_that_its_bundle_has_not(name: str) -> None:
 
 
 ELSEWHERE = re.compile(r"\bRULES\b|\bHOUSE\b|\bLANGUAGE\.md|\b(?:docs|tests|compiler|specs)/|\bruntime/(?!\w*engine)")
-"""Matches paths of this repository that no bundle contains. `runtime/engine.py` does not match, because it is a file of
-DeepSpeed.
+"""Matches paths of this repository that no bundle contains. `runtime/engine.py` does not match, because DeepSpeed has a
+file of this name.
 """
 
 

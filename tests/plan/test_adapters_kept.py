@@ -43,8 +43,8 @@ def planned(made: Load) -> float:
 
 
 def measured(family: str, shape: tuple[int, ...], kind: str, sites: str, base: str) -> tuple[float, float]:
-    """The measured bytes that a real layer saves, as a pair: those that grow with the number of tokens, and those that
-    do not.
+    """The measured bytes that a real layer keeps for the backward pass, as a pair: those that grow with the number of
+    tokens, and those that do not.
     """
     oracle = pytest.importorskip("oracle")
     how = {"lora": (sites, 0.0, base != "bf16", kind), **oracle.BASES[base]}

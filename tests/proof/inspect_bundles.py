@@ -339,7 +339,7 @@ def many(folders: list[str]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    """Read folders from standard input and print one object per folder; an exception is a problem of that folder."""
+    """Read folder names from standard input; print a JSON object per folder, with an exception as a problem."""
     import deepspeed  # noqa: F401  # imported early: its warnings at import are no problems of a bundle
     from transformers.utils import logging
 

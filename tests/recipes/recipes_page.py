@@ -65,9 +65,9 @@ def value(found: Any) -> str:
 
 
 def name(key: str) -> str:
-    """Format a published key as a cell of a table. A key that the recipe does not state is followed by "left open"."""
+    """Format a published key as a cell of a table. A key that the recipe does not state is marked."""
     left_open = key.removeprefix("unset:")
-    return f"`{key}`" if left_open == key else f"`{left_open}`, left open"
+    return f"`{key}`" if left_open == key else f"`{left_open}` (not in the recipe)"
 
 
 def common() -> dict[str, str]:

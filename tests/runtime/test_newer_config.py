@@ -1,5 +1,5 @@
-"""transformers 4 ignores some rotary positions in a config.json of transformers 5. The runtime and the rule XP568 find
-them.
+"""transformers 4 ignores some RoPE settings in a config.json that transformers 5 has written. The runtime and the rule
+XP568 detect such a file.
 """
 
 from __future__ import annotations

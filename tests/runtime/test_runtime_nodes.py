@@ -202,7 +202,7 @@ def test_strangers_do_not_disturb_the_meeting(bundle: Bundle, port: int) -> None
     knocked = threading.Event()
 
     class Late(list[str]):
-        """A node 1 that connects only after other programs have connected."""
+        """The second machine, NODE_RANK 1. It connects only after other programs have connected."""
 
         def __iter__(self) -> Iterator[str]:
             knocked.wait(300)

@@ -198,10 +198,10 @@ SCALINGS: dict[str, dict[str, float]] = {
 
 
 def scaled(model_type: str) -> list[str]:
-    """The kinds of RoPE scaling that change the logits of a row longer than the context. The runtime writes each into
-    the configuration.
+    """The kinds of RoPE scaling that change the logits of a row longer than the context.
 
-    A kind that is missing in the result has no effect on this family, or cannot be written.
+    Each kind is tried: the runtime writes it into a tiny model's configuration. A kind that is missing in the result
+    has no effect on this family, or cannot be written.
     """
     import tiny_models
     import torch

@@ -27,12 +27,12 @@ KEPT = ("task_type", "lora_task_type")
 
 @mutable
 class Entries:
-    """The arguments of a run under TRL's names (`values`), arguments that cannot be read with the reason (`problems`),
-    and arguments of other calls (`others`).
+    """The arguments of a run.
 
-    `own` are fields of the script's own classes. `unset` are arguments whose values are environment variables that are
-    not set. `old` is true if the trainer takes arguments of older TRL versions, and `command_line` if the arguments
-    come from the command line.
+    `values` are the arguments that could be read, under TRL's names. `problems` are arguments that cannot be read, each
+    with the reason, and `others` are arguments of other calls. `own` are fields of the script's
+    own classes. `unset` are arguments whose values are environment variables that are not set. `old` is true if the
+    trainer takes arguments of older TRL versions, and `command_line` if the arguments come from the command line.
     """
 
     values: dict[str, Entry] = field(factory=dict)

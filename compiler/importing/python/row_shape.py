@@ -20,8 +20,8 @@ PREFERRED = "0.15"
 
 @mutable
 class Shape:
-    """The row format of a data source while it is derived: its columns in the order of the format. `plain` is true for
-    transformers' Trainer, for which the script tokenizes the rows itself.
+    """The row format of a data source, as far as it is derived. `columns` are in the order in which the format lists
+    them. `plain` is true for transformers' Trainer, for which the script tokenizes the rows itself.
     """
 
     draft: Draft

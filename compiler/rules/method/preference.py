@@ -54,7 +54,7 @@ def unknown_divergence(spec: Spec) -> Iterator[Finding]:
     """On trl 1.16, `f_divergence_type` must be one of four names, such as `js_divergence`. On trl 0.18, the type of the
     argument lists the legal names, and the rule XP104 checks them.
 
-    Why it is bad: trl 1.16 reads the name only in the first step.
+    Why it is bad: trl 1.16 does not check the name before the first step.
 
     Without this rule: ValueError in the first step, after the reference model is loaded.
 
@@ -178,8 +178,8 @@ def no_weight(spec: Spec) -> Iterator[Finding]:
 
     Why it is bad: a sum of 0 leaves nothing to learn from, and a sum below 0 reverses the loss.
 
-    Without this rule: nothing is reported; the loss is 0.0000 and no weight changes, or the rejected answers are
-    preferred.
+    Without this rule: nothing is reported; with a sum of 0 the loss is 0.0000 and the model does not change, and with a
+    sum below 0 the model learns to prefer the rejected answers.
 
     Source: trl 1.16 `dpo_trainer.py` (`loss_weights`); confirmed by running it.
     """

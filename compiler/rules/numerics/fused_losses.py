@@ -82,8 +82,8 @@ def fused_dpo(spec: Spec) -> Iterator[Finding]:
 
 @rule("XP693", "fused-loss-past-the-wrapper")
 def fused_kto(spec: Spec) -> Iterator[Finding]:
-    """On trl 0.18, kto's fused loss needs a single process or ZeRO-1 or 2, and the loss `kto`. It cannot be combined
-    with adapters or a precomputed reference.
+    """On trl 0.18, method kto's fused loss works only with `loss = kto`, and only in a single process or with ZeRO-1 or
+    ZeRO-2. It cannot be combined with adapters or a precomputed reference.
 
     Why it is bad: the fused loss looks for the decoder and the output head in the model and calls them directly. It
     does not find them in DDP's wrapper, and under ZeRO-3 the head's weights are not gathered.

@@ -246,7 +246,7 @@ def folder_of_one_machine(spec: Spec) -> Iterator[Finding]:
         yield Finding(
             spec.location("save", "each machine has its own folder of this name"),
             "the machines of the run share no output folder",
-            f'write `save "out/{inside or "run"}"`, or another folder that they share',
+            f'write `save "out/{inside or "run"}"`, or another folder that all machines share',
             (spec.label("nodes") if several else spec.label("launch"),),
             f'"out/{inside or "run"}"',
         )

@@ -1,7 +1,8 @@
-"""A value for each key that an import calls irrelevant. The tools read a file with this value and one without the key.
+"""A value to test each key with that an import of axolotl or LLaMA-Factory calls irrelevant.
 
-`ask_irrelevant.py` records which of the tool's arguments differ: none, or only those about reporting or the machine. If
-a tool reads a key only together with other keys, `NEEDED` has these; they are in both files.
+`ask_irrelevant.py` gives the tool two files, one with the key at this value and one without the key, and records which
+of the tool's arguments differ: none, or only those about reporting or the machine. If the tool reads the key only
+together with other keys, `NEEDED` lists the other keys, and both files have them.
 """
 
 from __future__ import annotations

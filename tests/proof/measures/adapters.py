@@ -226,7 +226,7 @@ def stepped(run: Any) -> dict[str, Any]:
 
 
 def left(run: Any) -> dict[str, Any]:
-    """Train only the weights that `freeze` leaves trainable; return whether any weight has changed."""
+    """Run the training with only those weights trainable that `freeze` names; return whether it has changed any."""
     from xpc.runtime.features.model.frozen_weights import _layers
 
     plan, model = run.plan["freeze"], run.trainer.model

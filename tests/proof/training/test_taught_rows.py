@@ -97,7 +97,7 @@ def small(target: str, *more: str) -> str:
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    """The text of each row, without repeats. For a preference pair, it is the text with the better answer."""
+    """The texts of the rows, equal texts once. For a preference pair, the prompt with the better answer."""
     assert "rows" in found, found
     out = []
     for row in found["rows"]:
