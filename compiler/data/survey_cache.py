@@ -19,6 +19,7 @@ READERS = (
     "data/damage.py",
     "data/export_marks.py",
     "data/file_counts.py",
+    "data/inspectors.py",
     "data/reader.py",
     "data/survey.py",
     "data/row_shapes.py",

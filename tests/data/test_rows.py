@@ -20,12 +20,13 @@ from patience import HUNG
 from xpc.compiler import stacks
 from xpc.compiler.data import reader as stored
 from xpc.compiler.data import row_shapes as shaped
-from xpc.compiler.data import rows, structure, survey
+from xpc.compiler.data import rows, structure
 from xpc.compiler.registry import chat_templates
 from xpc.compiler.review.differences.template_environment import Generation
 from xpc.compiler.rules.core import modules
 from xpc.compiler.rules.core import replaced_templates as templates
 from xpc.compiler.spec.resources import DataSource
+from xpc.compiler.spec.survey import Survey, Tally
 from xpc.grammar.diagnostic import Label
 from xpc.grammar.source import Source, Span
 from xpc.runtime.features.rows import message_fields
@@ -135,7 +136,7 @@ def test_path_that_is_not_a_file_of_rows_is_reported(tmp_path):
         assert [why in one.message for one in found.problems if one.severity == "error"] == [True], name
 
 
-def of(content: str | bytes, shape: str = "messages", path: str = "rows.jsonl", **more: object) -> survey.Survey:
+def of(content: str | bytes, shape: str = "messages", path: str = "rows.jsonl", **more: object) -> Survey:
     found = rows.survey(source(content, shape, path, **more))
     assert found is not None
     return found
@@ -150,7 +151,7 @@ def test_a_row_is_found_wherever_it_stands():
     found = of(good * 9000 + talk(("human", "2?"), ("assistant", "4")) + good + '{"messages": []}\n')
     assert (found.rows, found.roles["human"], found.wrong) == (
         9003,
-        survey.Tally(1, 9000),
+        Tally(1, 9000),
         (9002, "`messages` is empty"),
     )
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from xpc.compiler.data import row_shapes, structure
-from xpc.compiler.data.survey import empty, survey
+from xpc.compiler.data.inspectors import empty
+from xpc.compiler.data.survey import survey
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.core.rows import FIELDS
 from xpc.runtime.features.messages import call_forms, turn_notes
