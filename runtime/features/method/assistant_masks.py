@@ -29,8 +29,7 @@ class AssistantMasks(Feature):
 def missing(tokenizer: Any) -> list[str]:
     """The finding for a chat template that does not mark the answers. trl itself raises an error only after the model
     is loaded."""
-    template = tokenizer.chat_template
-    if re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template):
+    if _has_marks(tokenizer):
         return []
     try:
         # trl 1.16 adds the marks to known templates; older versions lack this function
@@ -42,13 +41,19 @@ def missing(tokenizer: Any) -> list[str]:
     return []
 
 
+def _has_marks(tokenizer: Any) -> bool:
+    template = tokenizer.chat_template
+    return bool(
+        re.search(r"\{%-?\s*generation\s*-?%\}", template["default"] if isinstance(template, dict) else template)
+    )
+
+
 def wrong_marks(conversations: Sequence[Sequence[Mapping[str, Any]]], tokenizer: Any) -> str | None:
     """Describe how the loss of the conversations is not as `assistant_only` says: a question is within the template's
     {% generation %} marks, or nothing is. None if the marks are right, or if the template has none, because trl adds
     them. Only questions of at least `LONG` characters are compared, if no answer repeats them.
     """
-    template = tokenizer.chat_template
-    if "generation" not in str(template) or missing(tokenizer) or not conversations:
+    if not tokenizer.chat_template or not _has_marks(tokenizer):
         return None
     for turns in conversations:
         try:
