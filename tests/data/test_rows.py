@@ -396,18 +396,22 @@ def test_a_template_needs_no_begin_token(template: str) -> None:
     assert begun == "<s>" + made.render(messages=messages, eos_token="</s>")
 
 
-def test_the_end_of_a_role_is_not_the_end_of_a_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("template", "end"), [
+    ("llama3", "<|eot_id|>"), ('file("own.jinja")', "<turn|>"),
+])  # fmt: skip
+def test_the_end_of_a_role_or_a_video_is_not_the_end_of_a_turn(template: str, end: str, tmp_path: Path) -> None:
     files = {
         "tiny/config.json": json.dumps({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
             "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 300,
             "max_position_embeddings": 512, "tie_word_embeddings": True, "torch_dtype": "float32"}),
         "tiny/tokenizer_config.json": '{"eos_token": "<eos>"}',
+        "own.jinja": "{% for one in messages %}<|turn>{{ one.role }}\n{{ one.content }}<turn|>\n{% endfor %}<|video|>",
     }  # fmt: skip
     found = checked(
-        spec("chat_template = llama3", train='"tiny" on infinity-instruct for 3 epochs'), put(tmp_path, files)
+        spec(f"chat_template = {template}", train='"tiny" on infinity-instruct for 3 epochs'), put(tmp_path, files)
     )
     (one,) = [one for one in found.problems if one.code == "XP513"]
-    assert "<|eot_id|>" in str(one.help)
+    assert end in str(one.help)
 
 
 @pytest.mark.parametrize(("row", "shape", "format"), [

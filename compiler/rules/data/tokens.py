@@ -23,6 +23,8 @@ PASSED = (
     "raise_exception", "strftime_now",
 )  # fmt: skip
 """Variables that transformers passes to every chat template."""
+ENDS = re.compile(r"end|eo[mst]|</s>|<turn\|>")
+"""Matches tokens that end a turn: `<|im_end|>`, `<|eot_id|>`, and `<turn|>` of Gemma 4."""
 
 
 @rule("XP513", "end-token-never-seen", "warning")
@@ -54,11 +56,9 @@ def end_token(spec: Spec) -> Iterator[Finding]:
         return
     if (stated is not None or spec.model.eos is None) and not any(map(_talks, spec.files)):
         return
-    ends = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|</s>", text)))
+    tokens = list(dict.fromkeys(re.findall(r"<\|[^|<>{}'\"\s]+\|>|<end_of_turn>|<turn\|>|</s>", text)))
     # `<|end_header_id|>` ends the name of a role, and not a turn
-    token = next(
-        (one for one in reversed(ends) if ("end" in one or "eo" in one or one == "</s>") and "header" not in one), None
-    )
+    token = next((one for one in reversed(tokens) if ENDS.search(one) and "header" not in one), None)
     location = spec.location("model.chat_template")
     more = f'eos = "{token}"'
     if stated is not None:
