@@ -36,10 +36,12 @@ def location(interpreters: Warm) -> str:
     built = interpreters.of(DEFAULT).run(folder, folder, os.path.join(folder, "teacher"), "1", program=script)
     assert built["status"] == [0], built["err"]
     for name in ("tiny", "teacher"):
-        # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this class.
+        # transformers 4 does not know the tokenizer class that transformers 5 writes; both know this class. In 4.52 it
+        # makes token_type_ids, which Qwen2 does not accept, unless its inputs are stated, as in published folders.
         settings = os.path.join(folder, name, "tokenizer_config.json")
         with open(settings, encoding="utf-8") as handle:
-            stated = {**json.load(handle), "tokenizer_class": "PreTrainedTokenizerFast"}
+            stated = json.load(handle)
+        stated |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]}
         put(folder, {f"{name}/tokenizer_config.json": json.dumps(stated)})
     from tiny import conversations
 
