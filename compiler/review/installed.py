@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 
+from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError
 
 SECONDS = 60
@@ -50,9 +51,14 @@ def _all_pins(folder: str) -> dict[str, str]:
 
 
 def pins(path: str) -> dict[str, str]:
-    """Every `name==version` of a requirements file, as a mapping from name (without extras) to version."""
-    with open(path, encoding="utf-8", errors="replace") as handle:
-        lines = [line.partition("#")[0].partition(";")[0].partition("==") for line in handle]
+    """Every `name==version` of a requirements file, as a mapping from name (without extras) to version. Raises
+    UsageError if it is not a regular file.
+    """
+    try:
+        text = read(path).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+    lines = [line.partition("#")[0].partition(";")[0].partition("==") for line in text.splitlines()]
     return {name.partition("[")[0].strip(): version.strip() for name, equals, version in lines if equals}
 
 

@@ -14,7 +14,7 @@ from xpc.compiler.files.bundle import MANIFESTS, why_foreign
 from xpc.compiler.files.folder_contents import Tree, tree
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.render.argument_parser import ArgumentParser
-from xpc.compiler.render.visible import visible
+from xpc.compiler.render.visible import LONGEST, visible
 from xpc.compiler.resolve.image_digests import without_digests
 from xpc.compiler.review.verifying import Verify
 from xpc.compiler.review.verifying.file_differences import differences
@@ -249,7 +249,7 @@ def _run(bundle: tuple[str, Table], out: str) -> tuple[str, int]:
 
     spec = recheck(*bundle) if bundle[1]["bundle"]["xpc"] == __version__ else ""
     text, status = verify_run(bundle[0], out, None if isinstance(spec, str) else run_length(spec).steps)
-    return "".join(f"{visible(line)}\n" for line in text.splitlines()), status
+    return "".join(f"{visible(line, LONGEST)}\n" for line in text.splitlines()), status
 
 
 def _bundles(folder: str) -> Iterator[tuple[str, Table]]:

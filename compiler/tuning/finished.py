@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from xpc.compiler.files.folder_contents import read
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.plan.calibration import Reading, identity
 from xpc.compiler.plan.experiment import plan
@@ -16,6 +17,8 @@ from xpc.compiler.review.finished_run import SUMMARY, decisive_digest, read_json
 from xpc.compiler.spec import Spec
 
 METRICS = "metrics.jsonl"
+LARGEST = 256 * 2**20
+"""Maximum number of bytes of metrics.jsonl that are read."""
 WARM = 5
 """The number of steps at the start that are not counted. They are slow, because caches fill, kernels are chosen, and
 the allocator grows.
@@ -62,15 +65,10 @@ def events(out: str) -> list[dict[str, Any]]:
     """The events that a run logged at its steps, in order. Raises UsageError."""
     found = []
     try:
-        with open(os.path.join(out, METRICS), encoding="utf-8") as handle:
-            for line in handle:
-                event = json.loads(line)
-                if (
-                    _is_number(event.get("loss"))
-                    and _is_number(event.get("seconds"))
-                    and isinstance(event["step"], int)
-                ):
-                    found.append(event)
+        for line in filter(None, read(os.path.join(out, METRICS), LARGEST).decode().split("\n")):
+            event = json.loads(line)
+            if _is_number(event.get("loss")) and _is_number(event.get("seconds")) and isinstance(event["step"], int):
+                found.append(event)
     except (OSError, ValueError, RecursionError, AttributeError, KeyError) as error:
         raise UsageError(f"{os.path.join(out, METRICS)} cannot be read: {type(error).__name__}: {error}") from error
     return found

@@ -16,7 +16,7 @@ import pytest
 from xpc.compiler import cli
 from xpc.compiler.files.inputs import UsageError
 from xpc.compiler.review.finished_run import DECISIVE, decisive_digest
-from xpc.compiler.tuning import command, tune
+from xpc.compiler.tuning import command, finished, tune
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GPU = """xpc 1
@@ -161,6 +161,16 @@ def test_a_run_that_is_the_fastest_stays_and_one_of_another_spec_is_refused(prob
     (tmp_path / "run.xp").write_text(GPU.replace("seq = 2048", "seq = 1024"))
     with pytest.raises(UsageError, match="another spec"):
         tuned("run.xp", "--read", "run.tune")
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device"])
+def test_metrics_without_an_end_are_not_read(kind: str, tmp_path: Path) -> None:
+    if kind == "a pipe":
+        os.mkfifo(tmp_path / "metrics.jsonl")
+    else:
+        (tmp_path / "metrics.jsonl").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="cannot be read"):
+        finished.events(str(tmp_path))
 
 
 @pytest.mark.parametrize(
