@@ -273,11 +273,33 @@ def test_a_spec_that_does_not_compile_is_reported(bundle):
 
 def test_lines_that_differ_are_never_shown_as_equal_texts():
     head = "x" * 300
-    found = first_difference(f"a\n{head}1\n".encode(), f"a\n{head}2\n".encode())
+    found, _ = first_difference(f"a\n{head}1\n".encode(), f"a\n{head}2\n".encode())
     assert found.startswith("2: ...")
     assert "x1'" in found
     assert "x2'" in found
-    assert "\\r" in first_difference(b"a\r", b"a")
+    assert "\\r" in first_difference(b"a\r", b"a")[0]
+
+
+def test_a_setting_is_named_before_digests_that_follow_from_it():
+    one, other = "1" * 64, "2" * 64
+    text, digests = first_difference(f"a {one}\nlr 1\n".encode(), f"a {other}\nlr 2\n".encode())
+    assert (text, digests) == ("2: lr 1, but the spec compiles to lr 2", False)
+    assert first_difference(f"a {one}\n".encode(), f"a {other}\nb\n".encode())[0].startswith("2: nothing")
+    text, digests = first_difference(f"a\nb {one}\n".encode(), f"a\nb {other}\n".encode())
+    assert (text[:5], digests) == ("2: b ", True)
+
+
+@pytest.mark.parametrize("sweep", ["", "sweep { seed = [1, 2] }\n"])
+def test_a_changed_base_is_reported_by_its_setting(sweep, tmp_path):
+    """The script of a Slurm job contains a digest of the bundle, and comes first in the order of the names."""
+    base = "xpc 1\n\noptimizer(lr=1e-5)\nlaunch slurm(time=1d)\n"
+    text = spec(sweep).replace("xpc 1\n", 'xpc 1\n\nextends "base.xp"\n')
+    root = put(tmp_path, {"t.xp": text, "base.xp": base})
+    assert xpc("compile", "t.xp", cwd=root).returncode == 0
+    put(tmp_path, {"base.xp": base.replace("1e-5", "3e-5")})
+    status, out = verified("t.bundle", "--spec", "t.xp", cwd=root)
+    first = out.partition("\n")[0]
+    assert (status, ': "lr": 1e-05, but the spec compiles to "lr": 3e-05' in first) == (1, True), out
 
 
 def test_line_ends_that_git_changed_are_named(tmp_path):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from xpc.compiler.files.bundle import EXECUTABLE
 from xpc.compiler.files.folder_contents import Tree, read
@@ -12,12 +14,14 @@ from xpc.compiler.review.tables import PROSE
 
 SHOWN = 100
 """Maximum number of characters of a shown line."""
+DIGEST = re.compile("[0-9a-f]{64}")
 SPECIAL = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
 def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iterator[str]:
     """Yield a sentence for each file that differs, is missing, or does not belong to the bundle. Files such as the
-    README, which only repeat other files, come last.
+    README, which only repeat other files, come last. Before them come files in which only digests of other files
+    differ, such as the script of a job.
     """
     parents: set[str] = set()
     for above in map(os.path.dirname, expected):
@@ -26,15 +30,22 @@ def differences(folder: str, found: Tree, expected: Mapping[str, bytes]) -> Iter
             above = os.path.dirname(above)
     foreign = [*found.files, *(one for one in found.folders if one not in parents)]
     cache: dict[tuple[int, int], bytes] = {}
-    for name in sorted({*expected, *foreign}, key=_order):
-        path = os.path.join(folder, name)
-        status = found.files.get(name)
-        if name not in expected:
-            yield f"{path}: the spec does not compile to this file"
-        elif status is None:
-            yield f"{path} is missing"
-        else:
-            yield from _compared(path, status, expected[name], name, cache)
+    for _, names in groupby(sorted({*expected, *foreign}, key=_order), lambda name: _order(name)[0]):
+        of_digests: list[str] = []
+        for name in names:
+            path = os.path.join(folder, name)
+            status = found.files.get(name)
+            if name not in expected:
+                yield f"{path}: the spec does not compile to this file"
+            elif status is None:
+                yield f"{path} is missing"
+            else:
+                for text, digests in _compared(path, status, expected[name], name, cache):
+                    if digests:
+                        of_digests.append(text)
+                    else:
+                        yield text
+        yield from of_digests
 
 
 def _order(name: str) -> tuple[bool, str]:
@@ -44,23 +55,26 @@ def _order(name: str) -> tuple[bool, str]:
 
 def _compared(
     path: str, status: os.stat_result, expected: bytes, name: str, cache: dict[tuple[int, int], bytes]
-) -> Iterator[str]:
+) -> Iterator[tuple[str, bool]]:
+    """Yield a sentence if the file differs, and whether only digests differ."""
     key = (status.st_dev, status.st_ino)
     data = cache.get(key)
     if data is None:
         try:
             data = read(path)
         except OSError as error:
-            yield f"{path} cannot be read: {error.strerror or error}"
+            yield f"{path} cannot be read: {error.strerror or error}", False
             return
         if status.st_nlink > 1:  # all members of a sweep have the same trainer, so its files are compared once
             cache[key] = data
     if data != expected and data.replace(b"\r\n", b"\n") == expected:
-        yield f"{path}: its lines end with CRLF; `*.bundle/** -text` in .gitattributes keeps git from changing them"
+        why = "its lines end with CRLF; `*.bundle/** -text` in .gitattributes keeps git from changing them"
+        yield f"{path}: {why}", False
     elif data != expected:
-        yield f"{path}:{first_difference(data, expected)}"
+        text, digests = first_difference(data, expected)
+        yield f"{path}:{text}", digests
     elif os.name == "posix":
-        yield from _mode(path, status.st_mode, name.rpartition("/")[2] in EXECUTABLE)
+        yield from ((one, False) for one in _mode(path, status.st_mode, name.rpartition("/")[2] in EXECUTABLE))
 
 
 def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
@@ -73,12 +87,19 @@ def _mode(path: str, mode: int, runs: bool) -> Iterator[str]:
         yield f"{path} has the mode {stat.filemode(mode)}; the compiler gives {'rwxr-xr-x' if runs else 'rw-r--r--'}"
 
 
-def first_difference(on_disk: bytes, made: bytes) -> str:
-    """Describe the first line that differs: its number, its text on disk, and the text that the spec compiles to."""
+def first_difference(on_disk: bytes, made: bytes) -> tuple[str, bool]:
+    """Describe the first line that differs: its number, its text on disk, and the text that the spec compiles to. Lines
+    in which only digests differ are passed over if another line differs; the second value is true if none does.
+    """
     texts = [one.decode("utf-8", "surrogateescape").split("\n") for one in (on_disk, made)]
     length = min(map(len, texts))
-    at = next((number for number in range(length) if texts[0][number] != texts[1][number]), length)
+    differing = [number for number, (one, other) in enumerate(zip(*texts, strict=False)) if one != other]
+    if len(texts[0]) != len(texts[1]):
+        differing.append(length)
     texts = [[*one, ""] for one in texts]  # one of the two texts may have fewer lines
+    plain = (number for number in differing if number == length or not _only_digests(*(one[number] for one in texts)))
+    found = next(plain, None)
+    at = differing[0] if found is None else found
     here, recompiled = (_line(one[at]) for one in texts)
     # the lines look equal as shown: they differ in spaces, or beyond the part that is shown
     if here == recompiled and texts[0][at] != texts[1][at]:
@@ -86,7 +107,11 @@ def first_difference(on_disk: bytes, made: bytes) -> str:
         location = next((number for number, (one, other) in enumerate(zip(*lines, strict=False)) if one != other), 0)
         start = max(0, location - SHOWN // 2) if location >= SHOWN else 0
         here, recompiled = ("..." * (start > 0) + repr(one[start : start + SHOWN]) for one in lines)
-    return f"{at + 1}: {here}, but the spec compiles to {recompiled}"
+    return f"{at + 1}: {here}, but the spec compiles to {recompiled}", found is None
+
+
+def _only_digests(one: str, other: str) -> bool:
+    return DIGEST.sub("", one) == DIGEST.sub("", other)
 
 
 def _line(text: str) -> str:
