@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 
 from xpc.compiler.files.inputs import UsageError
-from xpc.compiler.review.commit_paths import below
+from xpc.compiler.review.commit_paths import LONGEST_PATH, below
 from xpc.grammar.record import field, mutable, record
 
 SETTINGS = (
@@ -207,7 +207,9 @@ class Commit:
         return cls(repository, hash, files, modules=modules)
 
     def module(self, path: str) -> str | None:
-        """The submodule that contains a path, or None."""
+        """The submodule that contains a path, or None, also for a path that is too long for any file."""
+        if not self.modules or len(path) > LONGEST_PATH:
+            return None
         parts = path.split("/")
         above = ("/".join(parts[:count]) for count in range(1, len(parts) + 1))
         return next((one for one in above if one in self.modules), None)

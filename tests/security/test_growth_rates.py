@@ -11,10 +11,13 @@ import time
 from math import inf
 
 import pytest
-from growing import INPUTS, Work
+from growing import INPUTS as PARSED
+from growing import Work
+from growing_commits import COMMITS
 
 pytestmark = pytest.mark.nightly
 
+INPUTS = {**PARSED, **COMMITS}
 LEAST = 0.3
 """The least CPU seconds for the larger input, because shorter times cannot be compared."""
 MOST = 16.0

@@ -8,11 +8,15 @@ import time
 import tomllib
 
 import pytest
+from case_support import ROW, spec
 from compile_support import checked, put
 from growing import INPUTS
 
 from xpc.compiler.data import parquet, reader
 from xpc.compiler.files import bounded_toml
+from xpc.compiler.review.pull_request.affected import affected
+from xpc.compiler.review.repository import find
+from xpc.compiler.review.spec_finder import Specs
 from xpc.compiler.spec.survey import Broken
 from xpc.grammar.format import format_file
 from xpc.grammar.parse import parse
@@ -58,6 +62,18 @@ LARGE = {
 @pytest.mark.parametrize("name", LARGE)
 def test_files_of_bundles_and_runs_that_took_minutes(name, seconds):
     INPUTS[name](LARGE[name])()
+    assert seconds() < 30
+
+
+def test_a_change_of_many_files_next_to_many_specs(seconds, tmp_path):
+    """Each spec was compared with each changed file."""
+    put(tmp_path, {".git/HEAD": "", ".git/objects/x": "", ".git/refs/x": "", "rows/a.jsonl": ROW * 40})
+    put(tmp_path, {f"{one}.xp": spec(train='qwen2.5-3b on "rows/a.jsonl" for 3 epochs') for one in range(60)})
+    repository = find(str(tmp_path))
+    runs = Specs({f"{one}.xp": () for one in range(60)}, (), ())
+    changed = {f"d/{one % 1000}/{one}.py" for one in range(400_000)}
+    assert affected(repository, runs, runs, changed) == []
+    assert len(affected(repository, runs, runs, {*changed, "rows/a.jsonl"})) == 60
     assert seconds() < 30
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from xpc.compiler.data.image_paths import image_folder, image_paths
 from xpc.compiler.pipeline import check_text
@@ -25,14 +25,17 @@ def affected(repository: Repository, was: Specs, now: Specs, changed: set[str]) 
     changed file: its own text, a spec that it extends, a lock, a template, or rows.
     """
     found = {*was.reading(changed), *now.reading(changed), *(was.runs.keys() ^ now.runs.keys())}
-    others = [path for path in changed if not path.endswith((".xp", ".lock"))]
+    others = {path for path in changed if not path.endswith((".xp", ".lock"))}
     if others:
-        found.update(path for path in now.runs if path not in found and _reads(repository, path, others))
+        above = others.union(*map(parents, others))
+        found.update(path for path in now.runs if path not in found and _reads(repository, path, others, above))
     return sorted(found)
 
 
-def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
-    """Whether checking a spec of the working tree reads one of the `changed` files, or a folder that contains one."""
+def _reads(repository: Repository, path: str, changed: set[str], above: set[str]) -> bool:
+    """Whether checking a spec of the working tree reads one of the `changed` files, or a folder that contains one.
+    `above` are the changed files and all folders that contain them.
+    """
     with open_operand(os.path.join(repository.top, path)) as one:
         if one.workspace is None:
             return False
@@ -44,7 +47,7 @@ def _reads(repository: Repository, path: str, changed: Iterable[str]) -> bool:
         located = (os.path.normpath(os.path.join(folder, name)).replace(os.sep, "/") for name in one.workspace.located)
         read = {each for name in located for each in followed(name, repository.link)}
     names = read.union(*map(parents, read))  # `changed` may also contain submodules and links to folders
-    return any(other in names or not read.isdisjoint(parents(other)) for other in changed)
+    return not (changed.isdisjoint(names) and above.isdisjoint(read))
 
 
 def _uncopied(spec: Spec, workspace: Workspace) -> Iterator[str]:
