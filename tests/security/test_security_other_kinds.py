@@ -17,7 +17,19 @@ from pathlib import Path
 import pytest
 from compile_support import put
 from test_security_links import both
-from test_security_reviewed import CODE, MARK, ROW, SECRET, SPEC, assert_harmless, assert_no_commands, git, linked, reviewed, specs
+from test_security_reviewed import (
+    CODE,
+    MARK,
+    ROW,
+    SECRET,
+    SPEC,
+    assert_harmless,
+    assert_no_commands,
+    git,
+    linked,
+    reviewed,
+    specs,
+)
 from test_security_reviewed import honest as honest
 from tiers import nightly_but
 
@@ -28,7 +40,10 @@ pytestmark = pytest.mark.slow
 
 ENCODED = "a%0A::error title=x::y%25\u2028::warning::z\u202e"
 NOTE = "because <img src=x onerror=alert(1)> @team ``` ##[add-mask]x %0A::error::x </details>"
-LOCK = '[lock]\nformat = 1\nxpc = "0"\ntarget = "trl-1.16"\n[environment."requirements.txt"]\nasked = []\nresolved = [{}]\n'
+LOCK = (
+    '[lock]\nformat = 1\nxpc = "0"\ntarget = "trl-1.16"\n[environment."requirements.txt"]\nasked = []\n'
+    "resolved = [{}]\n"
+)
 
 
 def finished(name: str, target: str, **more: object) -> Callable[[Path], None]:
