@@ -58,7 +58,7 @@ class Answers(Repository):
 def committed(
     make: Callable[[int], Iterable[tuple[str, str, bytes]]], work: Callable[[Commit], object]
 ) -> Callable[[int], Work]:
-    """Return the timed work as a function of the size n: list the files of a commit, and call `work` with the commit."""
+    """Return the timed work as a function of the size n: list the files of a commit and call `work` with it."""
 
     def sized(n: int) -> Work:
         repository = Answers(make(n))
