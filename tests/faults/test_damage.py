@@ -62,7 +62,7 @@ def test_a_damaged_checkpoint_is_passed_over(
 ) -> None:
     here = runs(DEFAULT)
     bundle = compiled(here, kind)
-    for going, hit in here.disturbed(bundle, str(tmp_path), 3):
+    for going, hit in here.disturbed(bundle, str(tmp_path), 2):
         pause(here, going, bundle, chance)
         while going.lives and len(checkpoints(going.out)) < 2:
             time.sleep(0.01)
@@ -142,7 +142,7 @@ def test_a_lost_data_file_is_named_and_waited_for(
             os.rename(data, aside)
         return here.start(bundle, cwd)
 
-    for going, hit in here.disturbed(bundle, str(tmp_path), 4, start):
+    for going, hit in here.disturbed(bundle, str(tmp_path), 3, start):
         if not os.path.exists(aside):
             pause(here, going, bundle, chance)
             moment, late = going.moment, chance.randrange(len(going.pids))

@@ -16,10 +16,10 @@ from xpc.compiler.stacks import DEFAULT
 pytestmark = pytest.mark.slow
 
 KINDS = {
-    "ddp": (6, text("data(holdout=8)", "eval(every=5, micro=2)")),
-    "zero2": (4, text("lora(rank=4, dropout=0.1)", strategy="zero2")),
+    "ddp": (4, text("data(holdout=8)", "eval(every=5, micro=2)")),
+    "zero2": (3, text("lora(rank=4, dropout=0.1)", strategy="zero2")),
     "zero3": (2, text(strategy="zero3")),
-    "one": (3, text(world=1, save="every=epoch")),
+    "one": (2, text(world=1, save="every=epoch")),
     "dpo": (2, small("method dpo", method="dpo", save='save "out" every=1 keep=2')),
     "distill": (2, small("method distill" + SETTINGS["distill"], method="distill", save='save "out" every=1 keep=2')),
     "grpo": (2, small(GRPO, method="grpo", save='save "out" every=1 keep=2')),
@@ -28,7 +28,7 @@ KINDS = {
 steps.
 """
 LAUNCHED = {
-    "accelerate": (4, text(strategy="zero2")),
+    "accelerate": (3, text(strategy="zero2")),
     "torchrun": (3, text("launch local(launcher=torchrun)")),
     "simple": (3, text(world=1)),
 }

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 KINDS = {
     # two steps per epoch, and after each step an evaluation, which takes longer than the step
-    "evaluating": (4, text("data(holdout=48)", "eval(every=1, micro=1)", steps=9, save="every=4 keep=2")),
+    "evaluating": (3, text("data(holdout=24)", "eval(every=1, micro=1)", steps=9, save="every=4 keep=2")),
     "epochs": (3, text("data(holdout=8)", "eval(every=epoch)", save="every=7", every="epoch")),
     "zero3": (2, text(strategy="zero3", save="every=never")),
     "weights-only": (2, text(world=1, save="every=5 full_state=false")),

@@ -331,11 +331,11 @@ def test_edits_of_hostile_texts_stay_inside_the_text():
 def test_a_short_fuzz_run():
     import fuzz
 
-    counts, failures = fuzz.run(seed=2026, inputs=1000)
+    counts, failures = fuzz.run(seed=2026, inputs=500)
     assert not failures, failures[0]
-    assert counts.accepted + counts.rejected == 1000
-    assert counts.accepted > 50
-    assert counts.rejected > 500
+    assert counts.accepted + counts.rejected == 500
+    assert counts.accepted > 25
+    assert counts.rejected > 250
 
 
 def test_absolute_files_never_enter_a_bundle(tmp_path):

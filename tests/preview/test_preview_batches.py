@@ -167,7 +167,7 @@ DISTILLED = [
 ]
 
 
-@pytest.mark.parametrize(("target", "method"), nightly_but(CUT, lambda one: one[1] == "grpo"))
+@pytest.mark.parametrize(("target", "method"), nightly_but(CUT, lambda one: one == (OTHERS[0], "grpo")))
 def test_the_end_of_a_long_prompt_is_kept(warm: Warm, target: str, method: str) -> None:
     question = [{"role": "user", "content": "word " * 40 + "What is 1+1?"}]
     answers = {one: [{"role": "assistant", "content": text}] for one, text in (("chosen", "2"), ("rejected", "3"))}

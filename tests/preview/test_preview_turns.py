@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from emitted import put
 from interpreters import methods_of
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -68,7 +69,7 @@ def test_an_answer_that_is_compared_ends_once(warm: Warm, target: str, method: s
     assert not [one for one in row["verdicts"] if one["code"] == "XP592"]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_question_in_an_answer_is_learned_and_reported(warm: Warm, target: str) -> None:
     row = first(warm, f"{target}-question", TALK, target, "chat_template = qwen2.5")
     assert "And why?" in learned(row["sequences"][0])
@@ -82,7 +83,7 @@ def test_only_answers_are_learned_where_they_are_marked(warm: Warm) -> None:
     assert row["verdicts"] == []
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_call_of_sharegpt_is_a_tool_call(warm: Warm, target: str) -> None:
     row = first(warm, f"{target}-call", CALLED, target, "chat_template = qwen2.5")
     text = "".join(token[1] for token in row["sequences"][0]["tokens"])
@@ -102,7 +103,7 @@ def test_a_weight_is_reported(warm: Warm) -> None:
     assert "XP549" in [one["code"] for one in row["verdicts"]]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_calls_in_rows_of_the_hub_stop_the_run_until_the_spec_reads_them(warm: Warm, target: str) -> None:
     """A bundle whose messages have only a role and a text stops before its first step and says what to write."""
     output = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from case_support import ROW
 from compile_support import LOCAL, LOCAL_MODEL, put, xpc
 
 from xpc.compiler.files import file_digests, file_memory
+from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import bundle as bundles
 from xpc.runtime.core import bundle_integrity
 from xpc.runtime.enabled import FEATURES
@@ -200,6 +200,7 @@ def test_a_model_with_more_files_than_are_searched(location: Path, monkeypatch: 
 def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
     """A changed model file stops the launch. With the old file back in place, the launch trains."""
     import tiny
+    from forks import shared
 
     tiny.build(str(tmp_path / "models" / "tiny"))
     put(tmp_path, {"x.xp": LOCAL.replace("1 epochs", "2 steps"), "rows.jsonl": ROW * 40})
@@ -207,7 +208,7 @@ def test_a_launch_stops_before_it_starts_a_process(tmp_path: Path) -> None:
     path = tmp_path / "models" / "tiny" / "tokenizer.json"
     data = path.read_text()
     path.write_text(data + "\n")
-    environment = {**os.environ, "PYTHON": sys.executable, "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "PYTHON": shared(DEFAULT).python, "HF_HUB_OFFLINE": "1"}
     command = [str(tmp_path / "x.bundle" / "launch.sh")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tiers import FIRST_AND_LAST
 
-from xpc.compiler.stacks import STACKS, load
+from xpc.compiler.stacks import load
 from xpc.runtime.core.errors import RunError
 from xpc.runtime.features.method import reward_calls, rewards
 from xpc.runtime.features.method.reward_progress import RewardProgress
@@ -85,7 +86,7 @@ def test_what_trl_accepts_is_accepted(code: str) -> None:
     assert call(code, "trl-0.18" if "solution, completions)" in code else "trl-1.16") is None
 
 
-@pytest.mark.parametrize("stack", STACKS)
+@pytest.mark.parametrize("stack", FIRST_AND_LAST)
 def test_every_stack_passes_its_own_arguments(stack: str) -> None:
     found = load(stack)
     assert found is not None

@@ -21,6 +21,7 @@ sys.path.append(os.path.join(ROOT, "tests", "support"))
 
 from forks import Forks, shared
 from patience import HUNG
+from tiers import FIRST_AND_LAST
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
@@ -90,7 +91,7 @@ the end token and the template.
 """
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 @pytest.mark.parametrize(("world", "zero"), [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)])
 def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero: int) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target, world=world, zero=zero)
@@ -134,7 +135,7 @@ print([max(float((x - y).abs().max()) for x, y in zip(first, other)) for other i
 """
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_recomputing_and_a_smaller_micro_batch_train_the_same_weights(
     tmp_path: Path, stacks: Stacks, target: str
 ) -> None:
@@ -189,7 +190,7 @@ print(json.dumps({
 """
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_end_of_a_turn_is_trained_although_it_pads(tmp_path: Path, stacks: Stacks, target: str) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target)
     # The token that ends a turn is also the padding token.
@@ -267,7 +268,7 @@ WORDED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 @pytest.mark.parametrize("how", WORDED)
 def test_rows_with_a_context_are_trained_in_their_words(tmp_path: Path, stacks: Stacks, target: str, how: str) -> None:
     """Rows with an instruction, an input and an output get the right prompt, and their outputs are trained on."""
@@ -322,7 +323,7 @@ def without_warnings(text: str) -> str:
     return re.sub(r"^\S+\.py:\d+: \w*Warning: .*\n(  .*\n)?", "", text, flags=re.M)
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_failure_after_the_start_ends_in_a_line_of_each(
     tmp_path: Path, stacks: Stacks, target: str, world: int

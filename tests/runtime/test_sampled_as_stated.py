@@ -7,7 +7,8 @@ import os
 import subprocess
 
 import pytest
-from interpreters import OTHERS, interpreter
+from forks import shared
+from interpreters import OTHERS
 from tiers import nightly_but
 
 from xpc.compiler.stacks import STACKS
@@ -18,7 +19,7 @@ SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sampled_as_st
 
 @pytest.mark.parametrize("stack", nightly_but(STACKS, lambda stack: stack != OTHERS[-1]))
 def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
-    command = [interpreter(stack), SCRIPT, str(tmp_path)]
+    command = [shared(stack).python, SCRIPT, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["after"] == {"temperature": 1.0, "top_p": 1.0, "repetition_penalty": 1.0}
@@ -27,5 +28,6 @@ def test_a_models_own_values_do_not_replace_what_is_stated(stack, tmp_path):
 
 def test_without_the_runtime_an_older_stack_samples_otherwise(tmp_path):
     """This shows that the library's defect still exists; if this test fails, the correction can be removed."""
-    done = subprocess.run([interpreter("trl-0.18"), SCRIPT, str(tmp_path)], capture_output=True, text=True, check=True)
+    command = [shared("trl-0.18").python, SCRIPT, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout.strip().splitlines()[-1])["before"]["temperature"] == 0.6

@@ -12,18 +12,18 @@ pytestmark = pytest.mark.slow
 
 OPEN = "{% generation %}"
 TEMPLATES = {
-    "opened": OPEN * 200_000,
-    "blanks": "{%" + " " * 1_000_000 + "generation",
-    "marks": "{%- " * 500_000,
-    "closed": MARKED + "{% endgeneration %}" * 100_000,
-    "tokens": PLAIN + "<|" * 500_000,
-    "loops": "{% for a in b %}" * 100_000,
-    "braces": "{" * 1_000_000,
-    "comments": "{#" * 500_000,
-    "expressions": "{{ role" * 300_000,
-    "quotes": "{% '" + "\\'" * 500_000,
-    "pairs": '{{ "' * 300_000,
-    "blocks": PLAIN + (OPEN + "a{% endgeneration %}<|im_end|>") * 20_000,
+    "opened": OPEN * 50_000,
+    "blanks": "{%" + " " * 250_000 + "generation",
+    "marks": "{%- " * 125_000,
+    "closed": MARKED + "{% endgeneration %}" * 25_000,
+    "tokens": PLAIN + "<|" * 125_000,
+    "loops": "{% for a in b %}" * 25_000,
+    "braces": "{" * 250_000,
+    "comments": "{#" * 125_000,
+    "expressions": "{{ role" * 75_000,
+    "quotes": "{% '" + "\\'" * 125_000,
+    "pairs": '{{ "' * 75_000,
+    "blocks": PLAIN + (OPEN + "a{% endgeneration %}<|im_end|>") * 5_000,
 }
 
 

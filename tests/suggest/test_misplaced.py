@@ -104,7 +104,7 @@ def test_setting_in_some_wrong_clause_suggests_its_clause():
     assert [found for name, clause in some if (found := misleading(name, clause))] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # the test above has each name in one wrong clause
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_setting_in_any_wrong_clause_suggests_its_clause(clause):
     assert [found for name in NAMES if (found := misleading(name, clause))] == []

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from case_support import Case
+from interpreters import OTHERS
 
 from xpc.compiler.stacks import DEFAULT, STACKS
 
@@ -55,3 +56,8 @@ def named(runs: Iterable[Any]) -> list[Any]:
 
 EACH_STACK = nightly_but(STACKS, lambda name: name == DEFAULT)
 """Pytest parameters with the names of all stacks. Every stack except the default one has the mark `nightly`."""
+
+FIRST_AND_LAST = nightly_but(STACKS, lambda name: name in (DEFAULT, OTHERS[0]))
+"""Pytest parameters with the names of all stacks. Stacks between the default one and the oldest have the mark
+`nightly`: where the libraries differ, a stack between has the code of one of the two.
+"""

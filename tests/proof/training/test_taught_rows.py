@@ -11,6 +11,7 @@ import pytest
 from emitted import put
 from method_runs import Warm
 from stacks import REPOSITORY
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
 from xpc.compiler.registry import chat_templates
@@ -106,7 +107,7 @@ def texts(found: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(out))
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_path: Path, target: str) -> None:
     rows = {"sft": "calls", "dpo": "pairs", "orpo": "pairs", "reward": "pairs", "kto": "judged"}
     cut = ("dpo", "orpo", "kto") if target != DEFAULT else ()  # by default prompts are limited to 512 tokens
@@ -125,7 +126,7 @@ def test_calls_and_reasoning_are_in_the_batches_of_every_method(warm: Warm, tmp_
             assert "<think>\nit shines\n</think>\n\nSunny." in one
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_rows_of_one_type_in_a_mixture(warm: Warm, tmp_path: Path, target: str) -> None:
     mixture, alone, parts, sharegpt, lost, allowed = trained_rows(
         warm, target, "mixture",
@@ -163,7 +164,7 @@ def test_a_turn_of_weight_0_bears_no_loss(warm: Warm, tmp_path: Path, target: st
     assert "row 0: no answer is to be learned" in none["error"]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_row_thinks_where_the_spec_does_not(warm: Warm, tmp_path: Path, target: str) -> None:
     without = "model(chat_template=qwen3(enable_thinking=false))"
     masked, plain = trained_rows(

@@ -9,6 +9,7 @@ import pytest
 from emitted import put
 from method_runs import Warm
 from prepared_data import trained_on
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -52,7 +53,7 @@ def rows(found: dict[str, Any]) -> list[tuple[list[int], list[int]]]:
     return sorted((row["input_ids"], row["labels"]) for row in found["rows"])
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_batch_has_the_ids_and_labels_of_the_rows(warm: Warm, target: str) -> None:
     labelled, padded, named, plain = prepared(
         warm, target, small(target, '"labelled.jsonl"'), small(target, '"padded.jsonl"'),
@@ -88,7 +89,7 @@ def test_packed_rows_keep_their_labels(warm: Warm, target: str) -> None:
     assert len(mixed["rows"]) == len(IDS) + 3
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_parquet_rows_are_checked_by_the_run(warm: Warm, tmp_path: Path, target: str) -> None:
     """The compiler reads only the columns of Parquet files, so wrong rows are found by the run, before it loads the
     model.

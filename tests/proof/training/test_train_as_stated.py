@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from method_runs import Warm, small
+from tiers import FIRST_AND_LAST
 
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
-every = pytest.mark.parametrize("target", STACKS)
+every = pytest.mark.parametrize("target", FIRST_AND_LAST)
 
 
 def refused(warm: Warm, text: str, cwd: Path, target: str, world: int = 1,

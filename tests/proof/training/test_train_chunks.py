@@ -8,6 +8,7 @@ import pytest
 from emitted import put
 from method_runs import Warm
 from prepared_data import trained_on
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
@@ -45,7 +46,7 @@ def ids(found: dict[str, Any]) -> list[list[int]]:
     return [row["input_ids"] for row in found["rows"]]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_long_document_is_several_rows_with_one_end_token(warm: Warm, target: str) -> None:
     whole, cut, chunked = prepared(
         warm, target, small(target, texts(), seq=2048), small(target, texts()), small(target, texts("long = chunk"))
@@ -80,7 +81,7 @@ def test_packed_pieces_lose_nothing(warm: Warm, target: str) -> None:
     assert max(map(len, ids(packed))) == SEQ
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_only_texts_of_a_mixture_are_split(warm: Warm, target: str) -> None:
     other = '  "talk.jsonl"\n'
     alone = f"data mix {{\n{other}}}"

@@ -9,8 +9,7 @@ import os
 
 import pytest
 from method_runs import Warm, small
-
-from xpc.compiler.stacks import STACKS
+from tiers import FIRST_AND_LAST
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +17,7 @@ UNMOVED = "adamw(lr=1e-30)"
 """A learning rate that changes no weight, so every evaluation equals the first."""
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object, target: str) -> None:
     patient = 'eval(every=1, patience=2, data="messages.jsonl")'
     text = small(patient, method="sft", target=target, save='save "out" every=1').replace("adamw(lr=1e-3)", UNMOVED)
@@ -35,7 +34,7 @@ def test_a_run_ends_where_evaluations_are_no_better(warm: Warm, tmp_path: object
     assert [event["step"] for event in again.events if "eval_loss" in event] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_best_evaluation_is_reported_where_its_weights_are_saved(warm: Warm, tmp_path: object, target: str) -> None:
     patient = 'eval(every=1, patience=2, data="messages.jsonl")'
     best = "extra trl {\n  load_best_model_at_end = true\n}"

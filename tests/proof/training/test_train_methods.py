@@ -16,7 +16,7 @@ from emitted import put
 from interpreters import OTHERS, methods_of
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
-from tiers import named
+from tiers import named, nightly_but
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS as REGISTERED
@@ -134,6 +134,11 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
         assert done.summary["adapter_of"] == "tiny"
 
 
+def by_day(one: tuple[str, bool]) -> bool:
+    """Whether `make test` merges the adapters of a stack that ``(target, nightly)`` selects."""
+    return not one[1]
+
+
 MERGE = """
 import json, sys, torch
 from peft import AutoPeftModelForCausalLM, AutoPeftModelForSequenceClassification
@@ -155,11 +160,17 @@ for folder in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize("target", STACKS)
-def test_adapters_load_on_their_base_and_merge_into_it(runs: Runs, warm: Warm, tmp_path: object, target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "nightly"), nightly_but([*((one, False) for one in STACKS), *((one, True) for one in OTHERS)], by_day)
+)
+def test_adapters_load_on_their_base_and_merge_into_it(
+    runs: Runs, warm: Warm, tmp_path: object, target: str, nightly: bool
+) -> None:
+    """`make test` merges the adapters that its own tests have trained, and `make slow` those of its runs."""
     program = os.path.join(str(tmp_path), "merge.py")
     put(str(tmp_path), {"merge.py": MERGE})
-    chosen = [run for run in RUNS if run.adapter and run.target == target]
+    chosen = [run for run in RUNS if run.adapter and run.target == target and run.nightly is nightly]
+    assert chosen
     folders = [done.out for run in chosen for done in runs(run)]
     done = warm.of(target).run(str(tmp_path), str(tmp_path), *folders, program=program)
     assert done["status"] == [0], done["err"][-3000:]

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from method_runs import STEPS, Warm, tensors
+from tiers import FIRST_AND_LAST
 from tiny_runs import spec
 
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,7 @@ def folder(tmp_path: Path, name: str) -> str:
     return str(tmp_path / name)
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_muon_moves_matrices_and_adamw_the_rest(warm: Warm, tmp_path: Path, target: str) -> None:
     """In the first step AdamW moves every value by its rate, as in a run without Muon.
 

@@ -13,13 +13,14 @@ import pytest
 from emitted import put
 from method_runs import STEPS, Trained, Warm, small
 from stacks import payload
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines
 
 from xpc.compiler.report.command import parse
 from xpc.compiler.report.command import run as report
 from xpc.compiler.review.verify import parse as parse_verify
 from xpc.compiler.review.verify import run as verify
-from xpc.compiler.stacks import DEFAULT, STACKS
+from xpc.compiler.stacks import DEFAULT
 from xpc.runtime import picture
 
 pytestmark = pytest.mark.slow
@@ -76,7 +77,7 @@ def check_measured(run: Trained) -> None:
     assert found["saved_bytes"] == pytest.approx(sum(sizes), rel=0.01)
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_end_of_a_run(warm: Warm, tmp_path: Any, target: str) -> None:
     answer = {"role": "assistant", "content": "b"}
     rows: list[dict[str, object]] = [
@@ -159,7 +160,7 @@ def test_a_run_that_is_killed_and_goes_on(warm: Warm, tmp_path: Any) -> None:
         ("grpo", '(rewards="rewards.py:even", generations=4, max_completion=12, beta=0.04)', "reward"),
     ],
 )
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_metric_that_matters_for_a_method(
     warm: Warm, tmp_path: Any, target: str, method: str, settings: str, metric: str
 ) -> None:

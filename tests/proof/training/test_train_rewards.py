@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from emitted import put
 from method_runs import ONLINE_SETTINGS, Warm, small
-
-from xpc.compiler.stacks import STACKS
+from tiers import FIRST_AND_LAST
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +29,7 @@ def bundle(warm: Warm, reward: str, target: str) -> str:
     return warm.compiled(text, f"{target}-{reward}")
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 @pytest.mark.parametrize(
     ("reward", "words"),
     [
@@ -49,7 +48,7 @@ def test_a_wrong_reward_ends_the_run_with_one_message(
     assert ("rows to train on" in done["out"]) == (reward == "late")
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_window_without_rewards_is_logged(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     done = warm.run(bundle(warm, "absent", target), str(tmp_path_factory.mktemp("absent")), target, idle=True)
     assert [event["step"] for event in done.events] == [1, 2, 3, 4]

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from compile_support import checked, errors
 from method_runs import Warm
+from tiers import FIRST_AND_LAST
 from tiny_runs import spec
-
-from xpc.compiler.stacks import STACKS
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +26,7 @@ def scaling(folder: str) -> tuple[Any, Any, int]:
     return found.get("rope_type"), found.get("factor"), config["max_position_embeddings"]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_saved_model_has_the_scaling_and_is_not_scaled_twice(warm: Warm, tmp_path: Path, target: str) -> None:
     for name in ("plain", "rope", "lora"):
         (tmp_path / name).mkdir()

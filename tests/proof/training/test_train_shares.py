@@ -12,6 +12,7 @@ from emitted import put
 from interpreters import methods_of
 from method_runs import KEPT, STEPS, Warm, tensors
 from prepared_data import trained_on
+from tiers import FIRST_AND_LAST
 from tiny_runs import lines, spec
 
 from xpc.compiler.stacks import DEFAULT, STACKS
@@ -51,7 +52,7 @@ def small(target: str, data: str, *more: str) -> str:
     return spec(data, *more, data="mix", length="1 epoch", target=target, sizes="gbs=2 micro=1 seq=64")
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_the_trainer_gets_each_source_in_its_share(warm: Warm, target: str) -> None:
     alone = [f'data mix {{\n  "{name}.jsonl"\n}}' for name in ("few", "many")]
     held = "exhausted = repeat, holdout = 5"
@@ -72,7 +73,7 @@ def test_the_trainer_gets_each_source_in_its_share(warm: Warm, target: str) -> N
     assert sum(row in times[2] for row in of) == 36 - 5
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_a_stopped_run_continues_in_the_same_order(
     warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str
 ) -> None:
@@ -111,7 +112,7 @@ def of_shape(shape: str, word: str, question: str, number: int) -> dict[str, Any
     return rows[shape]
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_rows_that_the_trainer_drops_are_not_drawn(warm: Warm, target: str) -> None:
     """Half of the prompts of the first source fill `seq` and are dropped; the other half makes up the source's
     share.
