@@ -70,13 +70,14 @@ def pytest_configure(config: pytest.Config) -> None:
 WAITING = "tests/launch/"
 """A folder of slow tests that wait for a cluster's scheduler. The other tests need the processor all the time."""
 LONG = (
-    "test_train_methods", "test_preview_batches", "test_train_adapters", "test_damage", "test_train",
-    "test_train_reference", "test_kills", "test_stops", "test_interrupts", "test_launched", "test_silent_effects",
-    "test_differential", "test_emitted", "test_adapters_kept", "test_experts", "test_preview_turns", "test_rehearsal",
-    "test_interrupt_moments", "test_runtime_trains", "test_train_adapter_init", "test_train_float8",
-    "test_train_images", "test_output_folder", "test_security_reviewed", "test_preview_defects", "test_train_as_stated",
-    "test_fsdp_states", "test_mapped_rows", "test_hostile", "test_refusals", "test_silence", "test_other_stacks",
-    "test_streaming", "test_other_processes", "test_train_staged",
+    "test_train_methods", "test_slurm_jobs", "test_two_nodes", "test_train", "test_preview_batches", "test_kills",
+    "test_damage", "test_security_reviewed", "test_train_reference", "test_train_adapters", "test_stops",
+    "test_slurm_trains", "test_runtime_trains", "test_train_adapter_init", "test_differential", "test_output_folder",
+    "test_security_pull_requests", "test_security_audit", "test_ray_trains", "test_train_evaluate", "test_interrupts",
+    "test_tampering", "test_train_images", "test_fsdp_states", "test_train_staged", "test_verdicts",
+    "test_prepared_launch", "test_silent_effects", "test_other_processes", "test_train_evaluation_data",
+    "test_security_rows_and_models", "test_unknown_names", "test_rehearsal", "test_preview_sources", "test_mapped_rows",
+    "test_experts", "test_adapters_kept", "test_launched", "test_emitted", "test_interrupt_moments",
 )  # fmt: skip
 """The files of slow tests that take longest. They start first; otherwise, one process would run the last of them while
 the others have nothing left to do.
@@ -97,7 +98,7 @@ def in_turn(items: list[pytest.Item]) -> list[pytest.Item]:
         if item.path not in of:
             (waiting if item.nodeid.startswith(WAITING) else computing).append(item.path)
         of.setdefault(item.path, []).append(item)
-    waiting.sort(key=lambda path: -len(of[path]))
+    waiting.sort(key=lambda path: rank.get(path.stem, len(rank)))
     computing.sort(key=lambda path: rank.get(path.stem, len(rank)))
     files: list[Path] = []
     while waiting or computing:

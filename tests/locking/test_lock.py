@@ -11,6 +11,7 @@ import pytest
 from compile_support import CONFIG, LOCAL, REPOSITORY, put, tree, xpc
 from hub_index import Repository, Served
 from interpreters import interpreter
+from tiers import nightly_but
 from tiny import write_messages
 
 from xpc.compiler import stacks
@@ -284,7 +285,7 @@ KERNELS = {
 LOADED = os.path.join(os.path.dirname(__file__), "loaded_kernels.py")
 
 
-@pytest.mark.parametrize(("target", "id"), KERNELS.items(), ids=KERNELS)
+@pytest.mark.parametrize(("target", "id"), nightly_but(KERNELS.items(), lambda one: one[0] == stacks.DEFAULT))
 def test_a_kernel_of_the_hub_is_pinned_and_loaded_at_that_commit(tmp_path, served, target, id):
     """Uses the real transformers, with a fake `kernels` package that records the requests."""
     python = interpreter(target)

@@ -20,8 +20,9 @@ from runtime_bundles import ROOT, command, environment, launch, plan, source, wr
 sys.path.append(os.path.join(ROOT, "tests", "support"))
 
 from forks import Forks, shared
+from interpreters import OTHERS
 from patience import HUNG
-from tiers import FIRST_AND_LAST
+from tiers import FIRST_AND_LAST, nightly_but
 
 from xpc.compiler.stacks import DEFAULT, STACKS, load
 
@@ -91,8 +92,15 @@ the end token and the template.
 """
 
 
-@pytest.mark.parametrize("target", FIRST_AND_LAST)
-@pytest.mark.parametrize(("world", "zero"), [(1, 0), (2, 0), (2, 1), (2, 2), (2, 3)])
+SHARDED = [(target, world, zero) for world, zero in ((1, 0), (2, 0), (2, 1), (2, 2), (2, 3)) for target in STACKS]
+
+
+def by_day(one: tuple[str, int, int]) -> bool:
+    """Whether `make test` trains these shards: all on the default stack, the least and the most on the oldest one."""
+    return one[0] == DEFAULT or (one[0] == OTHERS[0] and one[2] in (0, 3))
+
+
+@pytest.mark.parametrize(("target", "world", "zero"), nightly_but(SHARDED, by_day))
 def test_it_trains(tmp_path: Path, stacks: Stacks, target: str, world: int, zero: int) -> None:
     folder, cwd, _, facts = bundle(tmp_path, stacks, target, world=world, zero=zero)
     facts["arguments"].update(save_steps=8)

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from case_support import PLAIN, ROW, spec
 from compile_support import compiled, put
-from interpreters import OTHERS, interpreter
+from interpreters import interpreter
 from patience import HUNG
 from run_features import read
 from runtime_bundles import bundle_of as planned
 from runtime_bundles import plan, source
+from tiers import FIRST_AND_LAST
 
 from xpc.compiler.files.bundle import write
-from xpc.compiler.stacks import DEFAULT
 from xpc.runtime import evaluate
 from xpc.runtime.core import arguments, bundle_integrity, errors, rows
 from xpc.runtime.core.bundle import manifest_digests
@@ -301,7 +301,8 @@ print(json.dumps(out))
 """
 
 
-@pytest.mark.parametrize("stack", [DEFAULT, *(pytest.param(one, marks=pytest.mark.slow) for one in OTHERS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", FIRST_AND_LAST)
 def test_templates_are_rendered_in_a_sandbox(stack: str, tmp_path: Path) -> None:
     """With each stack's transformers, an escape from a template is an error or an empty text, and runs nothing."""
     done = subprocess.run(

@@ -104,10 +104,12 @@ class Small:
     @property
     def nightly(self) -> bool:
         """Whether `make test` leaves this run to `make slow`. `make test` includes all runs on the default stack. On
-        the other stacks, it includes every method in one process without adapters, and sft and grpo with adapters.
+        the oldest stack, it includes every method in one process without adapters, and sft and grpo with adapters; on
+        the stacks between, only sft and grpo.
         """
-        two = self.method in ("sft", "grpo") and self.adapter
-        return self.target != DEFAULT and (self.world == 2 or bool(self.adapter)) and not two
+        both, alone = self.method in ("sft", "grpo"), self.world == 1 and not self.adapter
+        old = self.target in (DEFAULT, OTHERS[0])
+        return self.target != DEFAULT and not (alone and (old or both)) and not (both and self.adapter)
 
     @property
     def resumes(self) -> bool:

@@ -79,13 +79,14 @@ def test_rows_of_every_method(warm: Warm, target: str) -> None:
 
 @pytest.mark.parametrize("target", EACH_STACK)
 def test_rows_of_every_template(warm: Warm, target: str) -> None:
+    """Where a stack masks assistants, the rows with masks contain those without, so these need not every template."""
     for method in METHODS_OF[target]:
         texts = {
             name: spec(
                 f"method {method}", f"model(chat_template={name})", data='"mapped.jsonl"', target=target,
                 sizes=f"gbs=8 micro=2 seq={1400 if name == 'smollm3' else 320}",
             )
-            for name in TEMPLATES
+            for name in (TEMPLATES if method == METHODS_OF[target][-1] else TEMPLATES[::4])
         }  # fmt: skip
         found = calls(warm, target, method.replace("(", "-").rstrip(")"), texts)
         assert {one["rows"] for one in found} == {ROWS}

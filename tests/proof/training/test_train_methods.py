@@ -16,7 +16,7 @@ from emitted import put
 from interpreters import OTHERS, methods_of
 from method_runs import KEPT, ONLINE_SETTINGS, RUNS, STEPS, Runs, Small, Trained, Warm, finite, small, tensors, types
 from stacks import Run, payload
-from tiers import named, nightly_but
+from tiers import FIRST_AND_LAST, named, nightly_but
 
 from xpc.compiler.language.methods import METHODS
 from xpc.compiler.language.rewards import REWARDS as REGISTERED
@@ -212,7 +212,7 @@ def test_weights_of_rewards_reach_the_weights_of_the_model(
         assert done["heavy"].summary["results"][f"rewards/{name}/mean"]["best"] == pytest.approx(max(values))
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_rewards_with_a_name(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small(f"method grpo(rewards=[{', '.join(REGISTERED)}], {ONLINE_SETTINGS})", method="grpo", target=target)
     done = warm.train(text, f"{target}-registered", target, str(tmp_path_factory.mktemp("registered")))
@@ -238,7 +238,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(
     assert (facts["rows"], facts["tokens"], facts["cut_rows"], facts["cut_tokens"]) == (48, 3984, 48, 720)
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 @pytest.mark.parametrize("method", ["dpo", "orpo", "kto"])
 def test_a_prompt_that_fills_seq_costs_its_row_and_no_more(
     warm: Warm, tmp_path_factory: pytest.TempPathFactory, method: str, target: str
@@ -257,7 +257,7 @@ def test_a_prompt_that_fills_seq_costs_its_row_and_no_more(
         assert f"{48 - dropped} rows to train on" in done.output
 
 
-@pytest.mark.parametrize("target", STACKS)
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_kto_takes_pairs_apart(warm: Warm, tmp_path_factory: pytest.TempPathFactory, target: str) -> None:
     text = small("method kto", method="kto", data="preferences", target=target)
     done = warm.train(text, f"{target}-kto-pairs", target, str(tmp_path_factory.mktemp("pairs")))
