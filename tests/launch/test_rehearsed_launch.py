@@ -15,6 +15,7 @@ import pytest
 from emitted import compiled
 from forks import Forks
 from jobs import steps_of
+from patience import HUNG
 from stacks import environment, launch
 from tiny_runs import spec
 
@@ -80,7 +81,7 @@ def test_a_stop_request_ends_a_rehearsal(warm: Forks, bundle: str, tmp_path: Pat
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    output = process.communicate(timeout=300)[0]
+    output = process.communicate(timeout=HUNG)[0]
     assert process.returncode == 75, output
     assert not (tmp_path / "out").exists()
 

@@ -139,7 +139,7 @@ def again(cluster: Cluster, number: str, restarts: int, cwd: Path) -> None:
     within the second in which it ended there.
     """
     try:
-        until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again", 150)
+        until(lambda: cluster.job(number).get("Restarts") == str(restarts), "the job queues itself again")
     except TimeoutError:
         pytest.fail(job_report(cluster, cluster.job(number), cwd))
     # Slurm does not restart a job on a node within the same second in which the job ended there

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from emitted import compiled, one
+from patience import HUNG
 from ray_cluster import missing
 
 from xpc.compiler.files.workspace import Workspace
@@ -68,7 +69,7 @@ def submitted(command: str, word: str) -> tuple[int, dict[str, Any]]:
         input=command.replace("--verbose", word),
         text=True,
         capture_output=True,
-        timeout=120,
+        timeout=HUNG,
     )
     parts = [json.loads(line.partition(" ")[2]) for line in done.stdout.splitlines() if line.startswith("ASKED ")]
     return done.returncode, {name: value for part in parts for name, value in part.items()}

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 import pytest
+from patience import HUNG
 
 from xpc.compiler.rules.strategy.launch_environment import label_fault, taint_fault
 
@@ -25,7 +26,7 @@ def takes(kind: str, text: str) -> bool:
     """
     done = subprocess.run(
         ["kubectl", "--server=http://127.0.0.1:9", kind, "--", "nodes", "n", text],
-        text=True, capture_output=True, timeout=60,
+        text=True, capture_output=True, timeout=HUNG,
     )  # fmt: skip
     assert done.returncode, done.stdout
     refused = "was refused" in done.stderr  # the connection is refused

@@ -183,7 +183,7 @@ def test_a_node_that_dies_ends_the_other(
     else:
         pair.kill(started[1])
     try:
-        status, printed = ended(started[0], 120)
+        status, printed = ended(started[0])
     finally:
         pair.kill(started[1])
         pair.plug(1)

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from compile_support import CONFIG, put
+from patience import HUNG
 
 from xpc.compiler.files.inputs import UsageError, read_spec
 from xpc.compiler.files.workspace import Workspace
@@ -267,12 +268,12 @@ def test_pip_ends_with_the_lock_that_started_it(tmp_path):
     words = [sys.executable, "-m", "xpc.compiler.cli", "lock", "x.xp", "--update", "environment"]
     environment = {**os.environ, "PYTHONPATH": fake, "STARTED": str(started)}
     process = subprocess.Popen([*words, "--python", sys.executable], cwd=tmp_path, env=environment)
-    end = time.monotonic() + 60
-    while not os.path.exists(f"{started}.child") and time.monotonic() < end:
+    end, paths = time.monotonic() + HUNG, (started, tmp_path / "started.child")
+    while not all(path.exists() and path.read_text() for path in paths):
         assert process.poll() is None
+        assert time.monotonic() < end
         time.sleep(0.05)
-    time.sleep(0.2)
-    pids = [int(path.read_text()) for path in (started, tmp_path / "started.child")]
+    pids = [int(path.read_text()) for path in paths]
     assert all(map(alive, pids))
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

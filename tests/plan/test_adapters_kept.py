@@ -13,9 +13,12 @@ from xpc.compiler.plan import adapters, coefficients
 from xpc.compiler.plan.load import Adapters, Load
 from xpc.compiler.plan.memory import memory
 from xpc.compiler.registry.linear_layers import layer_parameters, linear_layers, shared_parameters
+from xpc.compiler.stacks import STACKS
 
 RANK, BLOCK = 6, 8
 SHAPE = (96, 128, 8, 2, 16, 6, 2)
+UNEXPLAINED = ("mixtral", "qwen3_moe", "gpt_oss")
+"""Families for which no sum of sizes explains the bytes of some modes (`MOST` in write_coefficients.py)."""
 PRECISIONS = ("bf16", "amp", "fp32", "wide")
 
 
@@ -63,12 +66,30 @@ def compared(family: str, shape: tuple[int, ...], kinds: tuple[str, ...]) -> Non
                 made = load(family, shape, kind, sites, base)
                 # If PEFT widens weights to float32, the plan counts one float32 output twice; the model saves it once.
                 # Ernie 4.5 saves 0.2 % less with adapters than its coefficients say.
-                more = 0.03 if base == "wide" else 0.002 if family == "ernie4_5" else 1e-6
+                # A layer of GPT-BigCode, with one key head, saves less in total: this output is a larger share of it.
+                wide = 0.04 if family == "gpt_bigcode" else 0.03
+                more = wide if base == "wide" else 0.002 if family == "ernie4_5" else 1e-6
                 assert 1 - 1e-6 <= planned(made) / grows <= 1 + more, (family, kind, base, sites)
                 if kind == "oft":
                     norm = 4 * made.facts.hidden  # Cohere's LayerNorm saves its weight in float32
                     assert fixed <= adapters.of_layer(made) * 1.02 + norm, (family, base, sites)
                     assert fixed >= adapters.of_layer(made) * 0.85, (family, base, sites)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_lora_is_measured_on_a_base_of_each_precision(stack: str) -> None:
+    """A family whose LoRA was measured on one kind of base was measured on the others. `make slow` once found four
+    families without a mode on a 4-bit base, whose plans were unknown.
+    """
+    for family, rows in coefficients.families(stack).items():
+        sites = {mode.split("/")[0] for mode in rows if mode.startswith("lora-")}
+        missing = [
+            f"{one}/{base}"
+            for one in sites
+            for base in PRECISIONS
+            if not any(f"{one}/{base}/" in mode for mode in rows)
+        ]
+        assert not missing or family in UNEXPLAINED, (family, missing)
 
 
 @pytest.mark.slow

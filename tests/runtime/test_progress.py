@@ -72,16 +72,19 @@ def test_a_phase_of_a_started_process_counts_the_silence_before_it():
     silence, so its first line comes in time.
     """
     start = (
-        "import subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"
-        "progress.watch(lambda: False); progress.now('starting the processes'); time.sleep(2);"
+        "import os, subprocess, sys, time; from xpc.runtime.core import errors, progress; errors.printed -= 100;"
+        "progress.watch(lambda: False); progress.now('starting the processes')\n"
+        "while os.environ.get('XPC_PRINTED') != str(errors.printed): time.sleep(0.05)\n"
         "subprocess.run([sys.executable, *sys.argv[1:]])"
     )
     child = (
-        "import time; from xpc.runtime.core import progress; progress.watch(); progress.now('checking this machine');"
-        "time.sleep(3)"
+        "import time; from xpc.runtime.core import errors, progress; begun = errors.printed; progress.watch();"
+        "progress.now('checking this machine')\n"
+        "for _ in range(1200):  # at most a minute\n"
+        "    if errors.printed == begun: time.sleep(0.05)"
     )
     done = subprocess.run([sys.executable, "-c", start, "-c", child], capture_output=True, text=True, check=True)
-    assert re.match(r"\[run\] checking this machine(, 0:0\d:\d\d so far)?$", done.stdout), done.stdout
+    assert re.match(r"\[run\] checking this machine(, 0:00:0\d so far)?$", done.stdout), done.stdout
 
 
 BARS = """

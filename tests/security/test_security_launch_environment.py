@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from case_support import ROW, spec
 from compile_support import compiled, put
+from patience import HUNG
 
 from xpc.compiler.files.bundle import write
 from xpc.runtime.core import checkpoints, preflight
@@ -39,7 +40,7 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 def launched(location: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(location / "b" / "launch.sh")], cwd=location, capture_output=True, text=True, timeout=60, check=False,
+        [str(location / "b" / "launch.sh")], cwd=location, capture_output=True, text=True, timeout=HUNG, check=False,
         env={**os.environ, "PYTHON": str(location / "python"), **environment},
     )  # fmt: skip
 
