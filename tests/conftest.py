@@ -9,6 +9,7 @@ import atexit
 import gc
 import os
 import random
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -114,8 +115,11 @@ class Shared(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return nodeid if file.rpartition("/")[2] == ALONE else file
+        """The proofs of an older stack stay in one process, which imports the libraries of this stack for them."""
+        file, older = super()._split_scope(nodeid), re.search(r"-(0\.\d+)\]$", nodeid)
+        if file.rpartition("/")[2] != ALONE:
+            return file
+        return f"{file} {older[1]}" if older else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:

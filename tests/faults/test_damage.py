@@ -16,6 +16,7 @@ import pytest
 from emitted import put
 from fault_runs import Going, Runs, checkpoints, events, sound, text
 from moments import pause
+from tiers import nightly_but
 
 from xpc.compiler.stacks import DEFAULT
 from xpc.runtime.core import checkpoints as checkpoints_of_runtime
@@ -56,7 +57,7 @@ def files(folder: str) -> list[str]:
     return sorted(os.path.join(location, name) for location, _, names in os.walk(folder) for name in names)
 
 
-@pytest.mark.parametrize("kind", ["one", "zero2"])
+@pytest.mark.parametrize("kind", nightly_but(["one", "zero2"], lambda kind: kind == "one"))
 def test_a_damaged_checkpoint_is_passed_over(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
@@ -120,7 +121,7 @@ def refused(here: Runs, bundle: str, cwd: str, **environ: str) -> Going:
     return going
 
 
-@pytest.mark.parametrize("kind", ["one", "ddp"])
+@pytest.mark.parametrize("kind", nightly_but(["one", "ddp"], lambda kind: kind == "ddp"))
 def test_a_lost_data_file_is_named_and_waited_for(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:
@@ -187,7 +188,7 @@ def test_a_process_that_alone_finds_no_data_tells_it(runs: Callable[[str], Runs]
     assert "Traceback" not in going.text, going.text
 
 
-@pytest.mark.parametrize("kind", ["ddp", "zero2"])
+@pytest.mark.parametrize("kind", nightly_but(["ddp", "zero2"], lambda kind: kind == "ddp"))
 def test_a_step_that_was_computed_wrong_is_done_again(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:

@@ -33,7 +33,7 @@ LAUNCHED = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", nightly_but(KINDS, lambda kind: kind != "dpo"))
 def test_stopped_runs_end_as_one_that_was_left_alone(
     runs: Callable[[str], Runs], chance: random.Random, tmp_path: object, kind: str
 ) -> None:

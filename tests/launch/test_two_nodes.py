@@ -80,30 +80,35 @@ def alone(warm: Forks, location: str, tmp_path_factory: pytest.TempPathFactory) 
     return run.losses
 
 
+C10D = ("launch local(launcher=torchrun, rendezvous=c10d)",)
+
+
 @pytest.mark.parametrize(
-    ("name", "more", "named", "warmed"),
+    ("name", "more", "named", "warmed", "rehearses"),
     [
-        ("static", (), True, False),
-        ("c10d", ("launch local(launcher=torchrun, rendezvous=c10d)",), False, True),
+        ("static", (), True, False, False),
+        ("c10d", C10D, False, True, False),
+        # tests/launch/test_rehearsed_launch.py rehearses on one node
+        pytest.param("c10d", C10D, False, True, True, marks=pytest.mark.nightly),
     ],
 )
 def test_two_nodes_train_as_one_does(
     pair: Nodes, location: str, tmp_path: object, alone: list[float], name: str, more: tuple[str, ...], named: bool,
-    warmed: bool,
+    warmed: bool, rehearses: bool,
 ) -> None:  # fmt: skip
     """Unless `named` is true, no host name has an address on either machine, so gloo alone would listen only on the
     loopback.
 
-    If `warmed` is true, the run is rehearsed on both nodes first.
+    If `rehearses` is true, the run is rehearsed on both nodes first.
     """
     pair.name(named)
     cwd, python = str(tmp_path), pair.python if warmed else interpreter(DEFAULT)
-    rehearsed = {"XPC_REHEARSE": "1"} if warmed else {}
+    rehearsed = {"XPC_REHEARSE": "1"} if rehearses else {}
     (status, printed), (other, silent) = both(pair, two(location, name, *more), cwd, PYTHON=python, **rehearsed)
     assert (status, other) == (0, 0), f"{printed}\n{silent}"
     assert "[run] 2 nodes meet; all-reduce over them: gloo " in printed
-    assert printed.count("preflight passed") == (3 if warmed else 1)
-    assert printed.count("resuming from checkpoint-") == int(warmed)
+    assert printed.count("preflight passed") == (3 if rehearses else 1)
+    assert printed.count("resuming from checkpoint-") == int(rehearses)
     assert "out.rehearsal" not in os.listdir(cwd)
     # torch numbers the machines of a c10d rendezvous by their addresses, which here have the order of the node ranks
     spoken = [line for line in silent.splitlines() if "stopped as asked: the same command resumes" not in line]

@@ -15,7 +15,7 @@ from interpreters import OTHERS, methods_of
 from method_runs import SETTINGS, Warm
 from preview_samples import ROWS
 from stacks import payload
-from tiers import EACH_STACK, nightly_but
+from tiers import EACH_STACK, FIRST_AND_LAST, nightly_but
 from tiny_runs import lines, spec
 
 from xpc.compiler.language.methods import METHODS
@@ -185,7 +185,9 @@ def test_the_end_of_a_long_prompt_is_kept(warm: Warm, target: str, method: str) 
     assert found == {"XP596"}
 
 
-@pytest.mark.parametrize(("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[2] == OWN))
+@pytest.mark.parametrize(
+    ("target", "data", "settings"), nightly_but(DISTILLED, lambda one: one[0] == OTHERS[0] and one[2] == OWN)
+)
 def test_every_form_of_distillation(warm: Warm, target: str, data: str, settings: str) -> None:
     """If the student generates all answers, a preview shows the prompts of the rows. With `lmbda = 0` it also shows the
     rows' answers, which are then trained on.
@@ -220,7 +222,7 @@ def test_every_kind_of_row_and_packing(warm: Warm, target: str, name: str) -> No
     assert marks == [bool(token[2]) for part in joined for token in part]
 
 
-@pytest.mark.parametrize("target", [DEFAULT, *OTHERS])
+@pytest.mark.parametrize("target", FIRST_AND_LAST)
 def test_order_is_that_of_the_trainer(warm: Warm, target: str) -> None:
     answer, batches = both(warm, f"{target}-order", written("sft", target, "messages", "method sft"), target)
     ids = [ids for ids, _ in previewed(answer)]

@@ -49,6 +49,10 @@ SETTINGS = {
 FILE_OF = {"messages": "messages", "preference": "preferences", "unpaired": "judged", "prompt": "prompts"}
 DATA = {name: FILE_OF[method.shapes[0]] for name, method in METHODS.items()}
 SPREAD = cycle((("ddp", "zero2"), ("zero3", "ddp"), ("zero2", "zero3")))
+ADAPTED = ("sft", "dpo", "reward", "grpo", "kto")
+"""Methods of which `make test` trains adapters on the default stack. TRL's trainers of the others take the adapters and
+their references as these do.
+"""
 TWO = dict(zip(METHODS, SPREAD, strict=False))
 """For each method, two strategies for its runs on two processes: one for full training, one for LoRA."""
 
@@ -103,13 +107,14 @@ class Small:
 
     @property
     def nightly(self) -> bool:
-        """Whether `make test` leaves this run to `make slow`. `make test` includes all runs on the default stack. On
-        the oldest stack, it includes every method in one process without adapters, and sft and grpo with adapters; on
-        the stacks between, only sft and grpo.
+        """Whether `make test` leaves this run to `make slow`. On the default stack, `make test` includes every method
+        without adapters, and those of `ADAPTED` with them. On the oldest stack, it includes every method in one process
+        without adapters, and sft and grpo with adapters; on the stacks between, only sft and grpo.
         """
         both, alone = self.method in ("sft", "grpo"), self.world == 1 and not self.adapter
-        old = self.target in (DEFAULT, OTHERS[0])
-        return self.target != DEFAULT and not (alone and (old or both)) and not (both and self.adapter)
+        if self.target == DEFAULT:
+            return bool(self.adapter) and self.method not in ADAPTED
+        return not (alone and (self.target == OTHERS[0] or both)) and not (both and self.adapter)
 
     @property
     def resumes(self) -> bool:

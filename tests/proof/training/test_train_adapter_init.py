@@ -42,9 +42,10 @@ class Kind:
     @property
     def nightly(self) -> bool:
         """Whether only `make slow` trains this kind: on the stacks between the oldest and the default, all kinds; and
-        `olora` with ZeRO-3, which gathers weights as `pissa` does.
+        `olora` with ZeRO-3 or on the oldest stack, which gathers and changes weights as `pissa` does.
         """
-        return self.target in OTHERS[1:] or (self.init, self.strategy) in (("olora", "zero3"), ("pissa", "zero2"))
+        as_pissa = self.init == "olora" and (self.strategy == "zero3" or self.target != DEFAULT)
+        return self.target in OTHERS[1:] or as_pissa or (self.init, self.strategy) == ("pissa", "zero2")
 
     @property
     def text(self) -> str:

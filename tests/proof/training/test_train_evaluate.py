@@ -127,7 +127,10 @@ def run(colours: str, warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> C
 
 @pytest.mark.parametrize(
     ("adapters", "target"),
-    [("qlora", DEFAULT), *((adapters, name) for name in STACKS for adapters in ("whole", "lora"))],
+    [
+        pytest.param("qlora", DEFAULT, marks=pytest.mark.nightly),
+        *((adapters, name) for name in STACKS for adapters in ("whole", "lora")),
+    ],
 )
 def test_the_trained_model_is_evaluated(
     run: Callable[..., tuple[str, Run]], untrained: Callable[[str], float], evaluate: Evaluate, target: str,

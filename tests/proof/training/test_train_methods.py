@@ -134,11 +134,6 @@ def test_what_is_saved(runs: Runs, ground: str, small: Small) -> None:
         assert done.summary["adapter_of"] == "tiny"
 
 
-def by_day(one: tuple[str, bool]) -> bool:
-    """Whether `make test` merges the adapters of a stack that ``(target, nightly)`` selects."""
-    return not one[1]
-
-
 MERGE = """
 import json, sys, torch
 from peft import AutoPeftModelForCausalLM, AutoPeftModelForSequenceClassification
@@ -160,9 +155,10 @@ for folder in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize(
-    ("target", "nightly"), nightly_but([*((one, False) for one in STACKS), *((one, True) for one in OTHERS)], by_day)
-)
+MERGES = [(one, nightly) for nightly in (False, True) for one in STACKS]
+
+
+@pytest.mark.parametrize(("target", "nightly"), nightly_but(MERGES, lambda one: not one[1]))
 def test_adapters_load_on_their_base_and_merge_into_it(
     runs: Runs, warm: Warm, tmp_path: object, target: str, nightly: bool
 ) -> None:
@@ -277,6 +273,7 @@ def test_launch_sh_trains_the_same(ground: str, runs: Runs, train: Callable[...,
     assert [reward["function"] for reward in plan["method"]["rewards"]] == ["even"]
 
 
+@pytest.mark.nightly  # tests/faults/test_kills.py kills runs of grpo, too
 def test_a_killed_run_of_generations_goes_on(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> None:
     text = Small("grpo", DEFAULT, "ddp", "lora").text
     text = text.replace(f"{STEPS} steps", "20 steps").replace("every=never", f"every={KEPT}")
