@@ -8,12 +8,12 @@
 
 const THEME = new URL("assets/javascripts/workers/" + new URL(self.location).searchParams.get("theme"), self.location);
 const SETUP = 0, QUERY = 2, RESULT = 3;
-const TITLE = 6, PAGE = 1.5, TEXT = 1, SATURATION = 3, LENGTH = 0.6, COVERAGE = 1, HEADING = 0.2;
+const TITLE = 6, PAGE = 1.5, TEXT = 1, SATURATION = 3, LENGTH = 0.6, COVERAGE = 0.6, HEADING = 0.8;
 const SYNONYM = 0.4, PREFIX = 0.6, MISSPELT = 0.5, PART = 0.35;
 const ASKED = new Set(("how what which where when why who do does did done can could should would will is are be am was " +
   "i my me we you your it its the a an to of in on for with and or at from by as that this there have has get got use " +
   "using want need make please help about way if so any some work works into not too just mine know good always " +
-  "correctly safely properly easy").split(" "));
+  "correctly safely properly easy many during while").split(" "));
 
 let sections = [], postings = new Map(), synonyms = new Map(), phrases = new Map(), longest = 1, average = 1;
 const stems = new Map();
@@ -27,9 +27,9 @@ function stem(word) {
   return found;
 }
 
-// The words of a text: `save.every` and `weight_decay` are three and two words, `1.16` and `qwen2.5` one.
+// The words of a text: `save.every`, `weight_decay` and `ModuleNotFoundError` are several words, `1.16` is one.
 const words = (text) =>
-  (text.toLowerCase().replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").match(/[a-z0-9]+(?:\.\d+)*/g) || []);
+  (text.replace(/([a-z])([A-Z][a-z])/g, "$1 $2").toLowerCase().replace(/<[^>]*>/g, " ").replace(/&[a-z]+;/g, " ").match(/[a-z0-9]+(?:\.\d+)*/g) || []);
 
 // Stems of a text, and after the last word of a phrase of search_words.txt the phrase.
 function terms(text) {

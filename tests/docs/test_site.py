@@ -113,8 +113,8 @@ def test_no_page_is_endless(site, tmp_path):
     assert {page: height for page, height in heights.items() if height > TALLEST} == {}
 
 
-MISSED = 0.1
-"""The share of the questions whose first result may be another section; 0.09 was measured."""
+MISSED = 0.12
+"""The share of the questions whose first result may be another section; 0.11 was measured."""
 
 
 def questions() -> dict[str, list[str]]:
@@ -135,21 +135,22 @@ def test_the_search_answers_questions(site, tmp_path):
     expected ones.
     """
     wanted = questions()
-    assert len(wanted) > 180
+    assert len(wanted) > 300
     first = found_on(
         site,
         f"""
-        const first = {{}};
+        const first = {{}}, one = await frame("/index.html?q=start", 1280), inside = one.contentDocument;
+        await until(() => inside.querySelector(".md-search-result__item"));
+        const list = inside.querySelector(".md-search-result__list");
+        const field = inside.querySelector("[data-md-component=search-query]");
         for (const question of {json.dumps(list(wanted))}) {{
-          const one = await frame("/index.html?q=" + encodeURIComponent(question), 1280);
-          const inside = one.contentDocument;
-          const meta = await until(() => {{
-            const line = inside.querySelector(".md-search-result__meta");
-            return line && /\\d|No matching/.test(line.textContent) && line;
-          }});
-          const links = [...inside.querySelectorAll(".md-search-result__item:first-child > .md-search-result__link")];
+          const changed = new Promise((done) => new MutationObserver(done).observe(list, {{ childList: true }}));
+          field.value = question;
+          field.dispatchEvent(new one.contentWindow.KeyboardEvent("keyup"));
+          await changed;
+          await sleep(20);
+          const links = [...list.querySelectorAll(".md-search-result__item:first-child > .md-search-result__link")];
           first[question] = links.length ? links[Math.min(1, links.length - 1)].href : "";
-          one.remove();
         }}
         return first;""",
         tmp_path,
