@@ -25,6 +25,7 @@ from .features.method.checkpointing_warning import CheckpointingWarning
 from .features.method.generation_prompt import GenerationPrompt
 from .features.method.image_pairs import ImagePairs
 from .features.method.kto import KtoRows
+from .features.method.log_completions import CompletionsTrainer
 from .features.method.loss_division import LossDivision
 from .features.method.on_policy import OnPolicy, OnPolicyTrainer
 from .features.method.reference import Reference
@@ -199,6 +200,7 @@ def trainer_class() -> type[FaultTolerant]:
         RenamedWeightsTrainer,
         WeightsOnlyTrainer,
         NanLossTrainer,
+        CompletionsTrainer,
         FaultTolerant,
         OnPolicyTrainer,
         ToolCallingTrainer,

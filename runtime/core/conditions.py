@@ -25,8 +25,9 @@ WITH_IMAGES = ("images", "image_preference")
 DECISIVE: dict[str, tuple[str, ...]] = {
     "arguments": (
         "assistant_only_loss", "bf16", "chat_template_path", "eos_token", "eval_on_start", "eval_strategy",
-        "gradient_accumulation_steps", "max_prompt_length", "num_iterations", "optim", "optim_target_modules",
-        "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit", "steps_per_generation", "use_vllm",
+        "gradient_accumulation_steps", "log_completions", "max_prompt_length", "num_iterations", "optim",
+        "optim_target_modules", "packing", "pad_token", "push_to_hub", "report_to", "save_total_limit",
+        "steps_per_generation", "use_vllm",
     ),
     "run": (
         "context_parallel", "deepspeed_optimizer", "device", "distributed_type", "division", "fp8", "full_state", "gpu",
@@ -204,6 +205,7 @@ def uses(plan: "Payload") -> dict[str, bool]:
         "lengths": any(lengths) or arguments.get("max_prompt_length"),
         "liger": model["liger"],
         "liger_family": model.get("liger_unchecked"),
+        "log_completions": method["rewarded"] and arguments.get("log_completions"),
         "local_files": local or continued or None in (model["id"], (method["teacher"] or model)["id"]),
         "local_sources": local,
         "loss_division": method["name"] in plan["stack"]["losses_not_divided"],

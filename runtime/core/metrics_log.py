@@ -144,7 +144,8 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
             if self.logs.bit_count() == 1:
                 # measurements are written at the events 1, 2, 4, 8, ..., so their number stays small
                 measurements.append(args.output_dir, measurements.now(state.global_step))
-        put(self._line(event, state.max_steps, now), renew="loss" in event)
+        followed = self.bundle.arguments.get("log_completions")  # by a table, which trl prints
+        put(self._line(event, state.max_steps, now), renew="loss" in event and not followed)
 
     def _line(self, event: dict[str, Any], total: int, now: float) -> str:
         words = [f"step {event['step']}/{total}"]

@@ -1,0 +1,24 @@
+"""Print the table of `log_completions` once for each logged step."""
+
+from typing import Any
+
+from ...core.fault_tolerance import FaultTolerant
+
+
+class CompletionsTrainer(FaultTolerant):
+    """Trainer methods for a run that logs completions."""
+
+    log_completions: bool
+
+    def log(self, logs: dict[str, Any], *rest: Any, **more: Any) -> None:
+        """Log as trl does, but without completions in the log at the end of training.
+
+        transformers logs the duration of the training after the last step, and trl would print (and upload) the
+        completions of that step a second time.
+        """
+        chosen = self.log_completions
+        self.log_completions = chosen and "train_runtime" not in logs
+        try:
+            super().log(logs, *rest, **more)  # type: ignore[misc]
+        finally:
+            self.log_completions = chosen
