@@ -42,20 +42,19 @@ strategy fsdp1   # xpc: allow XP410 the cluster's image has no newer torch
 TOPICS = {
     "syntax": ("Syntax", ("grammar.",)),
     "names": ("Names, units, files and silenced findings", ("resolve.1", "resolve.90")),
+    "turns": (
+        "Turns, roles, images and arguments of templates",
+        tuple(f"rules.data.{one}" for one in ("export_marks", "images", "roles", "row_arguments", "structure")),
+    ),
     "rows": (
         "Rows of the data",
         tuple(
             f"rules.data.{one}"
             for one in (
-                "export_marks",
-                "images",
                 "plain_text",
                 "read_columns",
-                "row_arguments",
-                "roles",
                 "rows",
                 "streams",
-                "structure",
                 "survey",
                 "text_rows",
                 "token_rows",
@@ -75,7 +74,11 @@ TOPICS = {
     ),
     "online": ("grpo and rloo", ("rules.method.",)),
     "attention": ("Attention and packing", tuple(f"rules.numerics.{one}" for one in ("attention", "packing", "batch"))),
-    "precision": ("Precision, kernels and compilation", ("rules.numerics.",)),
+    "kernels": (
+        "Kernels, compilation and recomputation",
+        tuple(f"rules.numerics.{one}" for one in ("compilation", "fused_losses", "kernels", "recomputation")),
+    ),
+    "precision": ("Precision and quantization", ("rules.numerics.",)),
     "optimizer": ("Optimizer, schedule and best model", ("rules.optimizer.",)),
     "adapters": ("Adapters and frozen weights", ("rules.adapters.", "resolve.93")),
     "launch": ("Launchers and sweeps", ("engines.", "rules.strategy.launch", "resolve.88")),
