@@ -6,8 +6,6 @@ import html
 import json
 import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -18,29 +16,6 @@ pytestmark = pytest.mark.nightly
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 QUESTIONS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "questions.toml")
-TALLEST = 30_000
-"""The height in pixels that no page may exceed at a width of 1,280 pixels."""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """Build the site and return its folder. `XPC_SITE_PYTHON` names an interpreter that has mkdocs."""
-    folder = tmp_path_factory.mktemp("site")
-    python = os.environ.get("XPC_SITE_PYTHON") or _installed(folder / "venv")
-    built = subprocess.run(
-        [python, "-m", "mkdocs", "build", "--site-dir", folder / "site"],
-        cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-    )  # fmt: skip
-    assert built.returncode == 0, built.stderr
-    return folder / "site"
-
-
-def _installed(folder: Path) -> Path:
-    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as handle:
-        needs = tomllib.load(handle)["project"]["optional-dependencies"]["site"]
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *needs], check=True)
-    return folder / "bin" / "python"
 
 
 def pages(site: Path) -> list[str]:
@@ -92,25 +67,6 @@ def test_specs_have_colours(site):
     assert specs > 40
     sample = text_of(site, "tutorial.html")
     assert all(f'<span class="{kind}">' in sample for kind in ("k", "m", "na", "nc", "s"))
-
-
-@in_browser
-def test_no_page_is_endless(site, tmp_path):
-    heights = found_on(
-        site,
-        f"""
-        const heights = {{}};
-        for (const page of {json.dumps(pages(site))}) {{
-          const one = await frame("/" + page, 1280);
-          heights[page] = one.contentDocument.documentElement.scrollHeight;
-          one.remove();
-        }}
-        return heights;""",
-        tmp_path,
-    )
-    assert len(heights) == len(pages(site))
-    assert min(heights.values()) > 100
-    assert {page: height for page, height in heights.items() if height > TALLEST} == {}
 
 
 MISSED = 0.12
