@@ -40,6 +40,8 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
     for source in spec.data:
         if source.shape == "text" or rows.conversational(source) is not False:
             continue
+        if source.shape not in spec.method.shapes:
+            continue  # XP503 refuses these rows
         have = "questions and answers" if source.shape != "preference" else "pairs"
         if _prompted(source):
             turns = "write `data(chat)`: the prompt becomes the user's turn, and each answer the assistant's"
@@ -47,7 +49,7 @@ def plain_text(spec: Spec) -> Iterator[Finding]:
             turns = (
                 "turn the texts into lists of messages, or move the prompts to their own column and write `data(chat)`"
             )
-        name, model = source.name[:80], spec.model.name
+        name, model = source.name[:80], spec.model.name if spec.model.path is None else "the model"
         yield Finding(
             source.label,
             f"the {have} of `{name}` are plain text, which {model} learns without its chat template",

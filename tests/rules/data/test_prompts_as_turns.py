@@ -1,4 +1,6 @@
-"""Text prompts of grpo and rloo become user turns, so a chat template and a system prompt are used."""
+"""Text prompts of grpo and rloo become user turns, so a chat template and a system prompt are used. Other plain text
+for a chat model gets a warning.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +29,26 @@ def test_a_template_without_a_place_refuses_a_system_prompt_for_texts(tmp_path: 
     settings = ("method grpo(rewards=accuracy)", "chat_template = gemma", 'data(system="Be short.")')
     found = checked(spec(*settings, train=train, batch="gbs=128 micro=16"), put(tmp_path, {"rows.jsonl": ROWS}))
     assert "XP567" in {one.code for one in found.problems}
+
+
+def test_rows_of_another_method_get_only_the_error(tmp_path: Path) -> None:
+    pairs = '{"prompt": "2 + 2?", "chosen": "It is 4.", "rejected": "It is 5."}\n' * 256
+    train = 'qwen2.5-3b-instruct on "pairs.jsonl" for 3 epochs'
+    found = {one.code for one in checked(spec(train=train), put(tmp_path, {"pairs.jsonl": pairs})).problems}
+    assert "XP503" in found
+    assert "XP186" not in found
+
+
+def test_a_local_model_is_not_named_like_a_word(tmp_path: Path) -> None:
+    rows = '{"prompt": "2 + 2?", "completion": "It is 4."}\n' * 256
+    files = {
+        "rows.jsonl": rows,
+        "model/config.json": '{"model_type": "qwen2", "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 1,'
+        ' "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 32}',
+        "model/chat_template.jinja": "{% for m in messages %}{{ m.role + m.content + eos_token }}{% endfor %}",
+        "model/tokenizer_config.json": '{"eos_token": "</s>"}',
+    }
+    (tmp_path / "model").mkdir()
+    found = checked(spec(train='"model" on "rows.jsonl" for 3 epochs'), put(tmp_path, files)).problems
+    (warning,) = (one for one in found if one.code == "XP186")
+    assert "which the model learns" in warning.message
