@@ -141,8 +141,7 @@ class Reporter(TrainerCallback, ExportableState):  # type: ignore[misc]  # trans
         with writing(METRICS, args.output_dir, self.trainer.saved), open(self.path, "a", encoding="utf-8") as handle:
             handle.write(written(event))
             self.logs += 1
-            if self.logs.bit_count() == 1:
-                # measurements are written at the events 1, 2, 4, 8, ..., so their number stays small
+            if self.logs.bit_count() == 1:  # at the events 1, 2, 4, 8, ..., so there are few measurements
                 measurements.append(args.output_dir, measurements.now(state.global_step))
         followed = self.bundle.arguments.get("log_completions")  # by a table, which trl prints
         put(self._line(event, state.max_steps, now), renew="loss" in event and not followed)

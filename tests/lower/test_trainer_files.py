@@ -217,6 +217,10 @@ def test_every_module_is_in_a_golden() -> None:
         {"stack": {**plan["stack"], "losses_not_divided": ["sft"]}},
         {"config": "trl.GKDConfig", "method": {**plan["method"], "teacher": plan["model"]}},
         {"model": {**plan["model"], "id": None}},  # a local model
+        {
+            "arguments": {**plan["arguments"], "log_completions": True},
+            "method": {**plan["method"], "rewarded": True},
+        },
     ]
     for other in others:
         emitted |= set(trainer_files({**plan, **other}))  # type: ignore[typeddict-item]
