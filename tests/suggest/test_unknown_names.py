@@ -115,6 +115,10 @@ def stated(text: str) -> dict[str, object]:
     out: dict[str, object] = {}
     for path, item in spec.items.items():
         node = item.node
+        if path == "sweep":
+            body = spec.sweep.body if spec.sweep is not None else ()
+            out[path] = "; ".join(text[one.span.start : one.span.end] for one in body)
+            continue
         if path == "hardware" and isinstance(node, Ref):
             out[path] = node.name
             continue
