@@ -10,11 +10,11 @@ from itertools import takewhile
 from xpc.grammar import codes
 from xpc.grammar.diagnostic import Diagnostic, Edit
 from xpc.grammar.lalr import END, UnexpectedToken
-from xpc.grammar.notations import of_another_notation
+from xpc.grammar.notations import block_of_yaml, of_another_notation, pinned_target, value_after_in
 from xpc.grammar.oneline import ENDS_ON_ITS_LINE, written_out
 from xpc.grammar.parser_position import ParserPosition
 from xpc.grammar.record import record
-from xpc.grammar.scan import line_bounds
+from xpc.grammar.scan import closing, line_bounds
 from xpc.grammar.sentence_messages import in_sentence, sentence_repair
 from xpc.grammar.source import Source, Span
 
@@ -163,7 +163,8 @@ def _character(location: ParserPosition, text: str) -> Diagnostic:
         return notation
     if character == ":" and location.before and location.before.end == at:
         name = location.word.strip('"')
-        return location.error(code, "unexpected `:`", f"a setting is written `{name} = value`")
+        remedy = block_of_yaml(text, at) or f"a setting is written `{name} = value`"
+        return location.error(code, "unexpected `:`", remedy)
     if character == "%" and location.before and location.word.replace(".", "").isdecimal():
         return location.error(code, "unexpected `%`", f"a unit directly follows its number: write `{location.word}%`")
     if character == ";" and location.one_line is not None:
@@ -201,6 +202,9 @@ def _token(location: ParserPosition, text: str) -> Diagnostic:
         spaced = f"write `{count[1]} x {count[2] or location.shown.strip('`')}`"
         return location.error(codes.COUNT_SPACING, f"`{count[0]}` is not a number", spaced, at_last=True)
     if last == "EQUAL":
+        if location.met == "EQUAL" and (pin := pinned_target(text, location.span.start)) is not None:
+            help = f"write `target {pin.text}`"
+            return location.error(codes.MISSING_VALUE, "a target is one word", help, edits=(pin,))
         remedies = {"LBRACE": "a block follows its name without `=`", "LPAR": "a list is written `[0.9, 0.95]`"}
         edits = (Edit(location.span, ""),) if location.met == "EQUAL" else ()
         remedy = "write one `=` between a name and its value" if edits else remedies.get(location.met)
@@ -301,11 +305,13 @@ def _in_statement(location: ParserPosition, text: str) -> Diagnostic:
         # which has no `=`.
         before = location.before
         inner = before is not None and text[text.rfind("\n", 0, before.start) + 1 : before.start].strip()
+        message = "a list can only be the value of a setting"
+        if location.word == "in" and (varied := value_after_in(location, text)) is not None:
+            return varied
         if before is not None and inner and re.fullmatch(r"[A-Za-z][\w-]*", location.word):
             edits = (Edit(Span(before.end, location.span.start), "="),)
-            message, remedy = "a list can only be the value of a setting", f"write `{location.word}=[...]`"
-            return location.error(codes.UNEXPECTED, message, remedy, edits=edits)
-        return location.error(codes.UNEXPECTED, "a list can only be the value of a setting", "write `name = [...]`")
+            return location.error(codes.UNEXPECTED, message, f"write `{location.word}=[...]`", edits=edits)
+        return location.error(codes.UNEXPECTED, message, "write `name = [...]`")
     if met == "LPAR":
         return _arguments_of_a_reference(location, text)
     if met == "COMMA":
@@ -323,25 +329,13 @@ def _arguments_of_a_reference(location: ParserPosition, text: str) -> Diagnostic
     """The error for settings of a source in parentheses, as in `me/rows(take=50%)` and `"rows.jsonl"(take=50%)`. They
     must be written in a block.
     """
-    end = _closed(text, location.span.start)
+    end = closing(text, location.span.start)
     message = "only a plain name takes arguments"
     if end is None or location.before is None:
         return location.error(codes.UNEXPECTED, message, IN_A_BLOCK)
     block = f"{location.word} {{ {text[location.span.end : end - 1].strip()} }}"
     edits = (Edit(location.span, " { "), Edit(Span(end - 1, end), " }"))
     return location.error(codes.UNEXPECTED, message, f"write `{block}`", edits=edits)
-
-
-def _closed(text: str, start: int) -> int | None:
-    """The offset after the `)` that closes the `(` at `start`, if both are on one line without a comment."""
-    depth = 0
-    for found in re.finditer(r'"[^"\n]*"|[()#\n]', text[start:]):
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
-        if found[0] in "#\n":
-            return None
-        if depth == 0:
-            return start + found.end()
-    return None
 
 
 def _braces_put(text: str, met: Span, diagnostic: Diagnostic) -> Edit | None:
@@ -363,6 +357,11 @@ def _comma(location: ParserPosition, text: str) -> Diagnostic:
     """The error for a comma after a statement that is neither in brackets nor in a one-line block."""
     start, end = line_bounds(text, location.span.start, location.span.start)
     ends = text[location.span.end : end].strip()[:1] in ("", "#")
+    inside = any(item.kind == "LBRACE" for item in location.stack)
+    if inside and not ends and re.fullmatch(r"\s*[\w./\-]+", text[start : location.span.start]):
+        edits = (Edit(location.span, "\n"),)  # sources of a `data` block: `alpaca, dolly-15k`
+        remedy = "write each of them on a line of its own"
+        return location.error(codes.UNEXPECTED, "unexpected `,`", remedy, edits=edits)
     if not ends and not re.match(r"\s*[\w.\-]+\s*=", text[start : location.span.start]):
         return location.error(codes.UNEXPECTED, "unexpected `,`", "choices and settings are separated by spaces")
     remedy = "settings on their own lines take no commas; a block on one line does: `batch { gbs = 528, micro = 11 }`"
@@ -384,6 +383,8 @@ def _in_one_line_block(location: ParserPosition, text: str, opened: int) -> Diag
         edits = (Edit(Span(location.before.end, location.before.end), ","),)
         remedy = f"write `{location.word}, {location.shown[1:-1]}`"
         return location.error(code, f"expected `,` or `}}`, found {location.shown}", remedy, edits=edits)
+    if met == "LSQB" and location.word == "in" and (varied := value_after_in(location, text)) is not None:
+        return varied
     if met == "EQUAL":
         remedy = IN_A_BLOCK if last == "STRING" else "write `name = value`"
         return location.error(codes.UNEXPECTED, "`=` follows a plain name", remedy)

@@ -19,6 +19,7 @@ URL = re.compile(
     r"|\b[a-z][a-z0-9]*://\S*)"
 )
 VARIABLE = re.compile(r"\$[\w{(]|%[A-Za-z_]+%|`")
+PINNED = re.compile(r"\btarget[ \t]+(?P<pin>(?P<package>[a-z]+)[ \t]*==[ \t]*(?P<version>[\d.]+))")
 PART = re.compile(r"[:@][\w.\-]+")
 """A pattern for the configuration (`:NAME`) or the revision (`@NAME`) after the name of a dataset or a model."""
 
@@ -59,3 +60,31 @@ def _reference(location: ParserPosition, text: str) -> Diagnostic | None:
     what = "a configuration's name" if mark == ":" else "a branch, a tag or a commit"
     remedy = f"write {what} directly after `{location.word}{mark}`, or leave the `{mark}` out"
     return location.error(code, f"unexpected `{mark}`", remedy, edits=(Edit(location.span, ""),))
+
+
+def block_of_yaml(text: str, at: int) -> str:
+    """The help for a `:` at the end of a line, which begins a block in YAML: `optimizer adamw:`. "" for any other
+    `:`.
+    """
+    start, end = line_bounds(text, at, at)
+    head, after = text[start:at].strip(), text[at + 1 : end].partition("#")[0].strip()
+    return "" if after or '"' in head else f"a block is written `{head} {{`, and ends with a line `}}`"
+
+
+def pinned_target(text: str, at: int) -> Edit | None:
+    """The edit for a target that is written as in a file of requirements: `target trl==1.16` becomes
+    `target trl-1.16`. None for any other line.
+    """
+    found = PINNED.search(text, *line_bounds(text, at, at))
+    return None if found is None else Edit(Span(*found.span("pin")), f"{found['package']}-{found['version']}")
+
+
+def value_after_in(location: ParserPosition, text: str) -> Diagnostic | None:
+    """The error for a list after `in`, as in Python: `lr in [1e-5, 2e-5]`. None if no name stands before `in`."""
+    start, _ = line_bounds(text, location.span.start, location.span.start)
+    before = re.search(r"(?<!\w)([A-Za-z_]\w*)[ \t]+in[ \t]*$", text[start : location.span.start])
+    if before is None:
+        return None
+    edits = (Edit(Span(start + before.end(1), location.span.start), " = "),)
+    message, remedy = "a list can only be the value of a setting", f"write `{before[1]} = [...]`"
+    return location.error(codes.UNEXPECTED, message, remedy, edits=edits)

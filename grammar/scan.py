@@ -178,3 +178,15 @@ class _Scanner:
         for start, text in self.patches:
             characters[start : start + len(text)] = text
         return "".join(characters)
+
+
+def closing(text: str, start: int) -> int | None:
+    """The offset after the `)` that closes the `(` at `start`, if both are on one line without a comment."""
+    depth = 0
+    for found in re.finditer(r'"[^"\n]*"|[()#\n]', text[start:]):
+        depth += {"(": 1, ")": -1}.get(found[0], 0)
+        if found[0] in "#\n":
+            return None
+        if depth == 0:
+            return start + found.end()
+    return None

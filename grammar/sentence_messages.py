@@ -15,8 +15,12 @@ FORMS = (
     (re.compile(r"(?:(?:over|during|in|about)\s+)?(\d[\d_]*)\s*(epochs?|steps?)\b"), r"write `for \1 \2`"),
     (re.compile(r"(?:num_)?(?:train_)?(epochs)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
     (re.compile(r"(?:max_)?(steps)\s*=?\s*(\d+)"), r"write `for \2 \1`"),
+    (
+        re.compile(r"(?:and\s+)?sav(?:e|ing|ed)\s+(?:it\s+)?(?:(?:in)?to\s+|in\s+|at\s+|as\s+)?\"?([^\s\"]+)"),
+        r'write `save "\1"` on a line of its own',
+    ),
     (re.compile(r"(using|and|via|plus|by)\b"), r"write `with` instead of `\1`"),
-    (re.compile(r"without\s+(\S+)"), r"leave `without \1` out: choices go after `with`"),
+    (re.compile(r"without\s+(\S+)"), r"leave `without \1` out, or write `with \1=false` for a switch"),
     (re.compile(r"split\s*=?\s*\"?([\w-]+)"), r"write `{data}[\1]`: the split follows the dataset's name"),
     (re.compile(r"(?:in)?to\s+\"?([^\s\"]+)"), r'write `save "\1"` on a line of its own'),
     (

@@ -196,18 +196,14 @@ def _of_the_hub(node: Ref, label: Label, shape: str | None, block: Reading) -> t
         path = unquoted(node.name, label, "XP110", "XP111", workspace)
         if path is not None or shape is not None:
             return source, [path] if path is not None else []
-        return source, [
-            report(
-                "XP111",
-                f"`{node.name[:80]}` is not in the registry: its rows are assumed to be {in_words(usual)}",
-                label,
-                help="if the rows have another shape, write it, such as "
-                f"`data(format={others[-1] if method == 'kto' else 'conversations'})`"
-                if others
-                else f"`data(format={usual})` states this choice",
-            )
-        ]
-    # imported only here, because only a wrong spec needs it
+        message = f"`{node.name[:80]}` is not in the registry: its rows are assumed to be {in_words(usual)}"
+        other = others[-1] if others and method == "kto" else "conversations"
+        help = f"if the rows have another shape, write it, such as `data(format={other})`"
+        help = help if others else f"`data(format={usual})` states this choice"
+        # imported only here, because only an unregistered dataset needs it
+        from xpc.compiler.suggest.registry_names import misspelt_dataset
+
+        return source, [misspelt_dataset(report("XP111", message, label, help=help), label, node.name)]
     from xpc.compiler.suggest.registry_names import unknown_dataset
 
     return source, [unknown_dataset(node, label)]

@@ -22,6 +22,7 @@ from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import choice, is_known, meaning
 from xpc.compiler.suggest.numbers import rewrite_number
 from xpc.compiler.suggest.pasted import BODY, SHELL, as_value, rewrite_options, rewritten
+from xpc.compiler.suggest.registry_names import either
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.parse import parse
@@ -74,6 +75,7 @@ NODE = r"[ \t]*(?:nodes?|machines?|hosts?)"
 GPU = r"[A-Za-z][\w.-]*"
 MACHINES = re.compile(
     r"[ \t]*hardware[ \t]*=?[ \t]*(?:"
+    rf"(?P<before>{GPU})[ \t]+x[ \t]+(?P<number>\d+)|"
     rf"(?P<nodes>\d+){NODE}(?:[ \t]*[x*,]|[ \t]+of|[ \t]+with)?[ \t]*(?P<each>\d+)[ \t]*(?:x[ \t]*)?(?P<gpu>{GPU})|"
     rf"(?P<all>\d+)[ \t]*x?[ \t]*(?P<card>{GPU})(?:[ \t]*,|[ \t]+on|[ \t]+over|[ \t]+across)?[ \t]*(?P<over>\d+){NODE}|"
     rf"(?:(?P<some>\d+)[ \t]*[X×][ \t]*|(?P<word>{'|'.join(COUNTED)})[ \t]+(?:x[ \t]+)?)(?P<which>{GPU})|"
@@ -111,6 +113,10 @@ def _machines(machines: re.Match[str]) -> tuple[str, str]:
     """Return a pair: the help for a line about several machines, and the lines to write, or "" if this is unclear. If a
     line names no GPU, or one that is not registered, the suggested lines do not invent a GPU.
     """
+    if machines["before"] is not None:
+        which = registry.find_gpu(machines["before"])
+        form = f"hardware {machines['number']} x {machines['before'] if which is None else which.name}"
+        return f"write `{form}`", form
     if machines["which"] is not None:
         some, which = machines["some"] or COUNTED[machines["word"]], registry.find_gpu(machines["which"])
         if which is None:
@@ -256,6 +262,10 @@ def _hardware(block: Block) -> list[tuple[str | None, str]]:
     known = registry.find_gpu(gpu.lower())
     gpu = gpu if known is None else known.name
     form = f"hardware{'=' if block.header else ' '}"
+    cards = [one for one in registry.gpu_names() if one.startswith(f"{gpu.lower()}-")] if gpu else []
+    if cards and known is None:
+        forms = [f"{form}{count or 'N'} x {one}" for one in cards[:4]]
+        return [(None, f"write {either(forms)}"), *out]
     if gpu and gpu != "cpu" and known is None:
         return [(None, f"`{gpu[:40]}` is not a GPU of the registry: `xpc list gpus` prints the names"), *out]
     if gpu == "cpu" or (count and gpu):

@@ -143,19 +143,29 @@ def parsed(line: str) -> Parts | None:
     return Parts(model, data, length, options) if model and data else None
 
 
-def _without_options(words: list[str]) -> tuple[list[str], str]:
+def _without_options(words: list[str], first: bool = True) -> tuple[list[str], str]:
     """Return a pair: the words before the choices and settings, and the text of the choices and settings. If a model or
-    a dataset follows a `with`, this `with` does not begin the choices.
+    a dataset follows a `with`, this `with` does not begin the choices. If `first` is true, the choices may also stand
+    before the data: `train M with lora on D`.
     """
     for at, word in enumerate(words):
         after = words[at + 1] if at + 1 < len(words) else ""
         named = registry.find_model(after) or registry.find_dataset(after) or _is_rows(after)
         if word in ("with", "using", "via") and not named and not REPOSITORY.fullmatch(after) and after[:1] != '"':
-            return words[:at], " ".join(words[at + 1 :])
+            rest = words[at + 1 :]
+            on = next((i for i, one in enumerate(rest[:-1]) if one == "on" and _is_data(rest[i + 1])), None)
+            if on is None or not first:
+                return words[:at], " ".join(rest)
+            head, after = _without_options(rest[on:], first=False)
+            return words[:at] + head, " ".join(filter(None, (*rest[:on], after)))
         option = OPTION.match(word)
         if option is not None and not (option["value"] and unit_of(option["name"])):
             return words[:at], " ".join(words[at:])
     return words, ""
+
+
+def _is_data(word: str) -> bool:
+    return _is_rows(word) or registry.find_dataset(word) is not None or REPOSITORY.fullmatch(word) is not None
 
 
 def _is_rows(word: str) -> bool:

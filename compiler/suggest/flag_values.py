@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 
 from xpc.compiler.language import schema
-from xpc.compiler.suggest.converted_values import NUMBER
+from xpc.compiler.suggest.converted_values import NUMBER, SWITCHES
 from xpc.compiler.suggest.known_names import known_choice
 from xpc.compiler.suggest.meaning import choice
+from xpc.grammar.diagnostic import Label
 from xpc.grammar.nearest import letters
 from xpc.grammar.tree import Call, Number, Value
 
@@ -60,3 +61,11 @@ def head_choice(clause: str, name: str, node: Value | None, typed: str | None) -
         # name and value together are a choice: `zero = 3` means `zero3`
         return next(one for one in head.choices if letters(one) == letters(name + text))
     return choice(head, text) if name in NAMED or name == "dtype" else None
+
+
+def offloaded(at: Label, near: str | None) -> str | None:
+    """The choice of `offload` for `offload = true`. ZeRO 1 and 2 keep the weights whole on each GPU, so they offload
+    the optimizer's states alone. `near` is the choice for the other strategies; it stays for any other value.
+    """
+    before = at.source.text[max(0, at.span.start - 200) : at.span.start]
+    return "optimizer" if near == "cpu" and at.typed in SWITCHES and re.search(r"\bzero[12]\b[^}]*$", before) else near

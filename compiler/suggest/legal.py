@@ -16,12 +16,12 @@ from xpc.compiler.suggest.converted_values import COUNTED, SHARED, SWITCHES, bou
 from xpc.compiler.suggest.converted_values import legal as in_words
 from xpc.compiler.suggest.joined_values import following
 from xpc.compiler.suggest.no_equivalent import advice, no_such_choice
-from xpc.compiler.suggest.numbers import PRODUCT, computed
+from xpc.compiler.suggest.numbers import PRODUCT, computed, fraction
 from xpc.compiler.suggest.tables import examples
 from xpc.grammar import units
 from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
-from xpc.grammar.tree import Call, List, Number, Ref, String, Value
+from xpc.grammar.tree import Call, Count, List, Number, Ref, String, Value
 from xpc.grammar.units import as_value
 
 ALL = ("all", "none", "unlimited", "inf")
@@ -61,12 +61,6 @@ ONE = (
 """Types of settings that take a single value."""
 AUTO = ("precision", "model.dtype")
 """Settings for which the value `auto` of other tools means bf16, if the GPU has bf16."""
-NOUNS = {
-    "rows_or_share": ("row", "of the rows"),
-    "steps_or_share": ("step", "of the run"),
-    "every": ("step", "of the run"),
-}
-"""Words for messages, by the type of the setting: the unit of a count, and the whole that a share is a part of."""
 STAGE = re.compile(r"[ \t]*[({]\s*(?:zero_)?stage\s*=\s*(?P<stage>[123])\b")
 ZEROS = ("zero1", "zero2", "zero3")
 LOST_SIGN = re.compile(r"(\d+(?:\.\d+)?)[eE]\+?(\d+)")
@@ -85,7 +79,7 @@ def answer(wrong: InvalidValue) -> Diagnostic:
     if wrong.kind == "choice" and isinstance(node, Ref):
         return _choice(wrong, row, item, node, at)
     if wrong.kind == "fraction" and isinstance(node, Number):
-        return _fraction(row, node, at)
+        return fraction(row, node, at)
     if wrong.kind == "bounds":
         large = isinstance(node, Number) and abs(node.value) >= 2**63  # the number is larger than any legal value
         limits = "" if large else bounds(row)
@@ -198,26 +192,6 @@ def _counted(row: Setting, node: Number) -> str | None:
     return as_value(row.name, f"{node.value:g}", "step" if word.startswith("iter") else word)
 
 
-def _fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
-    """The finding for a number that may be a count or a share: `take = 1.0`, `warmup = 0.03`, `holdout = 2.5`."""
-    noun, total = NOUNS[row.kind.name]
-    value, name = node.value, row.name
-    below = value < 1
-    share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
-    # a suggestion `holdout = 100%` would leave no rows to train on
-    share = "" if name == "holdout" and value == 1 else share
-    count = f"{name} = {max(1, round(value))}"
-    if below:
-        help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
-    else:
-        help = f"write `{count}`, because {noun}s are counted in whole numbers" + (
-            f", or `{share}` for a share {total}" if share else ""
-        )
-    message = f"`{node.text[:40]}` may be a number of {noun}s or a share {total}"
-    edits = (Edit(node.span, f"{value * 100:g}%"),) if below else ()
-    return report("XP105", message, evolve(at, text=f"expected {row.kind.phrase}"), help=help, edits=edits)
-
-
 def unset_advice(row: Setting, typed: str) -> str:
     """The help for `auto`, or for a word such as `all` that leaves a setting unset in other tools. "" for any other
     value.
@@ -236,12 +210,16 @@ def leave_out(row: Setting) -> str:
 
 
 def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label) -> Diagnostic:
+    from xpc.compiler.suggest.flag_values import offloaded
     from xpc.compiler.suggest.meaning import choice
 
     if node.name in ("auto", "default") and row.path not in AUTO:
         return report(
             wrong.code, wrong.message, at, help=f"{leave_out(row)}; or write one of " + ", ".join(row.choices)
         )
+    lower = node.name.lower()
+    if lower in row.choices:  # only the case is wrong: `method SFT`
+        return report(wrong.code, wrong.message, at, help=f"write `{lower}`", edits=(Edit(node.span, lower),))
     other = _of_another_setting(row, node.name)
     if other:
         # replace the value only if the suggested value belongs to this setting; otherwise show the suggestion without
@@ -258,7 +236,7 @@ def _choice(wrong: InvalidValue, row: Setting, item: Item, node: Ref, at: Label)
     if joined is not None:  # a value that was written as several words: `attn=flash attention 2`
         whole = Edit(joined.span, joined.form)
         return report(wrong.code, wrong.message, at, help=f"write `{joined.form}`", edits=(whole,))
-    near = choice(row, node.name)
+    near = offloaded(at, choice(row, node.name)) if row.path == "strategy.offload" else choice(row, node.name)
     stage = STAGE.match(at.source.text[node.span.end :]) if row.path == "strategy" else None
     # a value with arguments: `deepspeed(stage=3)`
     near = f"zero{stage['stage']}" if stage is not None and near in ZEROS else near
@@ -365,6 +343,9 @@ def legal(row: Setting, item: Item, node: Value | None) -> str:
     contains an example.
     """
     typed = "" if node is None else item.label.source.slice(node.span)
+    if isinstance(node, Count) and row.path == "nodes":
+        card = item.label.source.slice(node.what.span)
+        return f"write `nodes {node.n.text}`, and `hardware N x {card}` for the GPUs of one node"
     if isinstance(node, Number):
         words = expected(row, row.name, typed)
         if words.startswith("one of "):

@@ -6,11 +6,13 @@ import re
 from operator import add, mul, truediv
 
 from xpc.compiler import registry
-from xpc.compiler.language.schema import TABLE
-from xpc.grammar.diagnostic import Diagnostic, Edit
+from xpc.compiler.language.codes import report
+from xpc.compiler.language.schema import TABLE, Setting
+from xpc.grammar.diagnostic import Diagnostic, Edit, Label
 from xpc.grammar.record import evolve
 from xpc.grammar.scan import line_bounds
 from xpc.grammar.source import Span
+from xpc.grammar.tree import Number
 
 TIMES = re.compile(r"(?P<name>[\w.]+)[ \t]*=[ \t]*(?P<count>\d+)[ \t]*x(?=[ \t]*(?:[),#\n]|$|[a-z_.]+[ \t]*=))")
 """A pattern for a count that ends with an `x`: `nodes=2x`."""
@@ -37,11 +39,17 @@ SPAN = re.compile(r"\d+[dhms](?:\d+[dhms])+")
 SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 LOOKALIKES = {"−": "-", "–": "-", "‐": "-", "‑": "-", "×": " x "}
 """Typeset signs, such as a long dash, each with the sign to type instead."""
-CLAUSE = re.compile(r"[ \t]*(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
+CLAUSE = re.compile(r"(?:^|[ \t,({])[ \t]*(?P<clause>[a-z_]+)[ \t]*(?:=[ \t]*)?$")
 DECIMAL = re.compile(r"(?<==)[ \t]*(?P<whole>\d),(?P<part>\d+)(?![\w.,])")
 """A pattern for a number with a decimal comma: `lr=0,0001`."""
 BITS = re.compile(r"(?<![\w.])(?P<bits>[48])-?bit\b")
 LARGEST = 10**12
+NOUNS = {
+    "rows_or_share": ("row", "of the rows"),
+    "steps_or_share": ("step", "of the run"),
+    "every": ("step", "of the run"),
+}
+"""Words for messages, by the type of the setting: the unit of a count, and the whole that a share is a part of."""
 
 
 def rewrite_number(found: Diagnostic) -> Diagnostic:
@@ -140,13 +148,17 @@ def _malformed(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
         unit = next(one for one in "hms" if total % SECONDS[one] == 0)
         return _put(found, start + at, start + span.end(), f"{total // SECONDS[unit]}{unit}")
     word = re.compile(r"[\w.-]+").match(line, at)
-    clause = CLAUSE.match(line[:at])
+    clause = CLAUSE.search(line[:at]) if "=" in line[:at] else CLAUSE.match(line[:at])
     if word is None or found.edits:  # a number such as `.1` has its edit already
         return found
     from xpc.compiler.suggest.known_names import known_choice
     from xpc.compiler.suggest.meaning import choice
 
-    rows = [row for row in TABLE if row.choices and (row.bare if clause is None else row.path == clause["clause"])]
+    rows = [
+        row
+        for row in TABLE
+        if row.choices and (row.bare if clause is None else clause["clause"] in (row.path, row.name))
+    ]
     forms = {form for row in rows if (form := known_choice(row, word[0]) or choice(row, word[0])) is not None}
     return found if len(forms) != 1 else _put(found, start + at, start + word.end(), forms.pop())
 
@@ -215,6 +227,26 @@ def _commas(found: Diagnostic, line: str, start: int, at: int) -> Diagnostic:
     if bits is not None and (at + len(bits[0]) == len(line.rstrip()) or line[at + len(bits[0]) :][:1] == " "):
         return _put(found, start + bits.start(), start + bits.end(), "qlora" if bits["bits"] == "4" else "lora(bits=8)")
     return found
+
+
+def fraction(row: Setting, node: Number, at: Label) -> Diagnostic:
+    """The finding for a number that may be a count or a share: `take = 1.0`, `warmup = 0.03`, `holdout = 2.5`."""
+    noun, total = NOUNS[row.kind.name]
+    value, name = node.value, row.name
+    below = value < 1
+    share = f"{name} = {value * 100:g}%" if value <= 1 else f"{name} = {value:g}%" if value < 100 else ""
+    # a suggestion `holdout = 100%` would leave no rows to train on
+    share = "" if name == "holdout" and value == 1 else share
+    count = f"{name} = {max(1, round(value))}"
+    if below:
+        help = f"write `{share}` for a share {total}; {noun}s are counted in whole numbers, from `{count}`"
+    else:
+        help = f"write `{count}`, because {noun}s are counted in whole numbers" + (
+            f", or `{share}` for a share {total}" if share else ""
+        )
+    message = f"`{node.text[:40]}` may be a number of {noun}s or a share {total}"
+    edits = (Edit(node.span, f"{value * 100:g}%"),) if below else ()
+    return report("XP105", message, evolve(at, text=f"expected {row.kind.phrase}"), help=help, edits=edits)
 
 
 _FORMS = {

@@ -134,14 +134,32 @@ def _like(parsed: ParsedName, known: Mapping[str, ParsedName]) -> Guess:
 
 
 def hub_typo(name: str) -> str | None:
-    """The registered hub id that this id misspells (same owner, same numbers), or None."""
+    """The registered hub id of a model that this id misspells (same owner, same numbers), or None."""
+    return _misspelt_id(
+        name, [one.id for alias in registry.model_names() if (one := registry.find_model(alias)) is not None]
+    )
+
+
+def misspelt_dataset(found: Diagnostic, label: Label, name: str) -> Diagnostic:
+    """The note for a dataset of the hub that is not in the registry. It is a warning if the name is probably
+    a misspelling of another dataset's name.
+    """
+    ids = [one.id for alias in registry.dataset_names() if (one := registry.find_dataset(alias)) is not None]
+    near = _misspelt_id(name, ids)
+    if near is None:
+        return found
+    edits = (Edit(label.span, near),) if label.typed == name else ()
+    return evolve(found, severity="warning", help=f"write `{near}`, unless the dataset has this name", edits=edits)
+
+
+def _misspelt_id(name: str, ids: Iterable[str]) -> str | None:
+    """The one of `ids` that a hub id misspells (same owner, same numbers), or None."""
     owner, _, model_name = name[:120].partition("/")
-    ids = [one.id for alias in registry.model_names() if (one := registry.find_model(alias)) is not None]
     own = {one.partition("/")[2]: one for one in ids if one.partition("/")[0].lower() == owner.lower()}
     if model_name in own:
         return own[model_name]  # the owner is spelled in another way: `qwen/Qwen3-4B`
     same = [one for one in own if letters(one) == letters(model_name)]  # the owner is missing: `Meta-Llama3-8B`
-    like = same or [one for one in own if _same_words(one.split("-"), model_name.split("-"))]
+    like = same or [one for one in own if _same_words(re.split("[-_]", one), re.split("[-_]", model_name))]
     return own[like[0]] if len(like) == 1 else None
 
 

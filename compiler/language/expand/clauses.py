@@ -299,6 +299,11 @@ class Clauses(Collector):
         """Read a clause's own value, such as `"out"` in `save "out" keep=2`. `heads` are the values after the clause's
         name. Returns the settings of the clause: values in `heads` that are settings, and then `rest`.
         """
+        if row.path == "track" and len(heads) > 1 and isinstance(heads[-1], String):
+            typed = self.typed(heads[-1].span)
+            help = f"write `project={typed}`, or `name={typed}` for the name of the run"
+            self.problem("XP104", f"`{typed}` is a value without a setting", heads[-1].span, help=help)
+            heads = heads[:-1]
         many = row.path == "track" and len(heads) > 1
         written = Span(heads[0].span.start, heads[-1].span.end)
         joined = None if many else self.one_word(row, heads, written)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.expand.clauses import Clauses, Operand
@@ -18,7 +20,11 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
     `track wandb name="x"` and `gbs = 64`.
     """
     options, at = clauses.without_units(options), 0
-    if any(isinstance(one, Ref) and one.is_name and not clauses.is_known(one.name) for one in options):
+    names = [one.name if isinstance(one, Ref) and one.is_name else "" for one in options]
+    pairs = pairwise(names)
+    if any(one and not clauses.is_known(one) for one in names) or any(
+        clauses.choices.get(one) == other for one, other in pairs if one and other in schema.CLAUSES
+    ):
         # imported here, because only an unknown word needs it
         from xpc.compiler.language.expand.phrases import without_phrases
 
@@ -30,6 +36,9 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             if isinstance(node, Number) and isinstance(card, Ref) and registry.find_gpu(card.name.lower()):
                 # the items are a number and a GPU, without the `x` between them: `8 h100-80gb`
                 clauses.valued(node, card, f"{node.text} x {card.name}")
+                at += 1
+                continue
+            if isinstance(node, Number) and isinstance(card, Ref) and _is_number_before(clauses, node, options[at:]):
                 at += 1
                 continue
             clauses.operand(node, None)
@@ -60,6 +69,19 @@ def read_options(clauses: Clauses, options: tuple[Operand, ...]) -> None:
             clauses.operand(node, None)
 
 
+def _is_number_before(clauses: Clauses, number: Number, after: tuple[Operand, ...]) -> bool:
+    """Report a number that stands before its setting, as in `10% warmup`. False if the next word has a value of its
+    own after it, or does not belong to the number.
+    """
+    word = after[0]
+    if not isinstance(word, Ref) or not word.is_name or (len(after) > 1 and isinstance(after[1], Number)):
+        return False
+    # imported here, because only a wrong spec needs it
+    from xpc.compiler.language.expand.phrases import number_before
+
+    return number_before(clauses, number, word)
+
+
 def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
     """Whether an item after `with` belongs to the name before it: in `with track wandb name="x"`, the setting
     `name="x"` belongs to `track`. An item may also be a setting outside of the clause, as `micro=8` is in `eval
@@ -72,6 +94,9 @@ def _belongs_to(clauses: Clauses, name: str, node: Operand) -> bool:
         return isinstance(node, Setting) and inner not in clauses.outer
     if name == "sweep":
         return isinstance(node, Setting) and isinstance(node.value, List)
+    unknown = inner not in clauses.outer and inner not in schema.CLAUSES and f"lora.{inner}" not in schema.BY_PATH
+    if name in schema.ADAPTERS and isinstance(node, Setting) and unknown:
+        return clauses.advisor().is_known(f"lora_{inner}")  # `lora r=16`, by another tool's name
     choice = clauses.choices.get(name)
     home = schema.BY_PATH[choice].clause if choice else clauses.outer.get(name, name)
     path = f"{'lora' if home in schema.ADAPTERS else home}.{inner}"

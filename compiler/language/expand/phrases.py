@@ -5,7 +5,10 @@ This module is imported only for a header that contains unknown words.
 
 from __future__ import annotations
 
+from xpc.compiler import registry
 from xpc.compiler.language import schema
+from xpc.compiler.language.advisor import UnknownName
+from xpc.compiler.language.kinds import FLAG
 from xpc.grammar.source import Span
 from xpc.grammar.tree import Name, Number, Ref, String
 
@@ -33,9 +36,8 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
             clauses.problem("XP101", message, node.span, help=f"leave `{words[0].name}` out")
             at += 1
             continue
-        if len(words) > 1 and words[0].name in WITHOUT and clauses.is_known(words[1].name):
-            message, span = f"`{words[0].name}` is not a word of the language", Span(node.span.start, words[1].span.end)
-            clauses.problem("XP101", message, span, help=f"leave `{words[0].name} {words[1].name}` out")
+        follows = options[at + 1] if at + 1 < len(options) else None
+        if words and follows is not None and _is_pair(clauses, words, follows):
             at += 2
             continue
         length = next((one for one in range(len(words), 1, -1) if _is_phrase(clauses, words[:one])), 0)
@@ -50,6 +52,55 @@ def without_phrases(clauses: Clauses, options: tuple[Operand, ...]) -> tuple[Ope
         clauses.unknown(Name(span, name), None, value, "=" if value else "")
         at += length + (value is not None)
     return tuple(kept)
+
+
+def _is_pair(clauses: Clauses, words: list[Ref], follows: Operand) -> bool:
+    """Report a word and the item after it that make one setting: `no packing`, `zero 3` and `cosine schedule`. False
+    for any other two items.
+    """
+    first, span = words[0].name, Span(words[0].span.start, follows.span.end)
+    if isinstance(follows, Number) and f"{first}{follows.text}" in clauses.choices and not clauses.is_known(first):
+        clauses.valued(words[0], follows, f"{first}{follows.text}")
+        return True
+    if len(words) < 2:
+        return False
+    second = words[1].name
+    if first in WITHOUT and clauses.is_known(second):
+        row = schema.BY_PATH.get(clauses.outer.get(second, second))
+        form = f"{second}=false" if row is not None and row.kind is FLAG else None
+        help = f"write `{form}`" if form else f"leave `{first} {second}` out"
+        clauses.problem("XP101", f"`{first}` is not a word of the language", span, help=help, edit=form)
+        return True
+    if clauses.choices.get(first) == second:
+        message = f"`{first}` is a choice of `{second}`, and stands alone"
+        clauses.problem("XP101", message, span, help=f"write `{first}`", edit=first)
+        return True
+    return False
+
+
+def number_before(clauses: Clauses, number: Number, word: Ref) -> bool:
+    """Report a number that stands before its setting: `10% warmup`, `3 epochs`, `8 h100`. False if the two items do not
+    belong together.
+    """
+    name, typed = word.name, clauses.typed(number.span)
+    span, message = Span(number.span.start, word.span.end), f"`{typed} {name}` is not a legal form"
+    row = schema.BY_PATH.get(clauses.outer.get(name, ""))
+    if name in ("epoch", "epochs", "step", "steps"):
+        help = f"write `for {typed} {name}` after the data, before `with`"
+        clauses.problem("XP104", message, span, help=help)
+    elif row is not None and row.kind is not FLAG and not row.head:
+        clauses.valued(number, word, f"{name}={typed}")
+    elif cards := [card for card in registry.gpu_names() if card.startswith(f"{name.lower()}-")]:
+        clauses.problem(
+            "XP104", message, span, help="write " + " or ".join(f"`{typed} x {card}`" for card in cards[:4])
+        )
+    elif not clauses.is_known(name) and clauses.advisor().is_known(name):
+        unknown = UnknownName(name, None, number, typed, clauses.label(word.span), clauses.header)
+        found = clauses.advisor().unknown_name(unknown, clauses.unknowns)
+        clauses.problem(found.code, message, span, help=found.help)
+    else:
+        return False
+    return True
 
 
 def _words(options: tuple[Operand, ...]) -> list[Ref]:

@@ -11,7 +11,8 @@ from xpc.compiler.suggest.components import head_word
 from xpc.compiler.suggest.data_names import data_advice
 from xpc.compiler.suggest.extra_form import extra_suggestion
 from xpc.compiler.suggest.flag_values import head_choice, setting_of_choice
-from xpc.compiler.suggest.known_names import NEVER_LEGAL
+from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
+from xpc.compiler.suggest.likeness import parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, meaning
 from xpc.compiler.suggest.no_equivalent import advice, without_equivalent
 from xpc.compiler.suggest.registry_names import either
@@ -23,6 +24,7 @@ from xpc.compiler.suggest.unknown_names.outside import HEADER
 from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_guess, of_source, wrong_value
 from xpc.grammar.record import evolve, record
+from xpc.grammar.tree import Ref
 
 
 def inside(unknown: UnknownName) -> Suggestion:
@@ -108,6 +110,8 @@ def _by_word_or_value(case: Inside) -> Suggestion | None:
     `gpu_memory`.
     """
     part = by_word_or_value(case.unknown, case.clause)
+    if part is not None and case.joined is not None and is_in(case.joined.path, case.clause):
+        part = case.joined  # `modules` in `lora` is another tool's name for `targets`
     return None if part is None else of_guess(case.unknown, part)
 
 
@@ -128,7 +132,8 @@ def _with_word_before(case: Inside, word: str, is_head: bool) -> Suggestion | No
     guess, plain = meaning(joined, exact=True), meaning(case.name, case.clause, exact=True)
     if is_head and plain and is_in(plain.path, case.clause) and guess and guess.likeness < 1.0:
         return None  # `learning_rate` in `optimizer adamw` stands for `lr`, and not for `adamw_lr` of muon
-    is_clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
+    clause = case.name in schema.CLAUSES and (case.node is None or case.name in schema.BY_PATH)
+    is_clause = clause and "." not in case.clause  # `packing(method=bfd)` is about no method
     if guess is not None and is_in(guess.path, case.clause) and not is_clause:
         return of_guess(case.unknown, guess)
     return without_equivalent(case.message, joined, loosely=False)
@@ -157,7 +162,14 @@ def _known_only_with_the_clause(case: Inside) -> Suggestion | None:
 
 
 def _too_general(case: Inside) -> Suggestion | None:
-    """Handle a name that could mean anything: `type` in `save`."""
+    """Handle a name that could mean anything: `type` in `save`. Its value may show the setting: `stop =
+    first_exhausted` in `data` is `exhausted`.
+    """
+    if case.name in general_words() and case.name not in schema.CLAUSES and isinstance(case.node, Ref):
+        value = case.node.name
+        rows = [row for row in schema.children(case.clause) if row.choices and known_choice(row, value) is not None]
+        if len(rows) == 1 and len(parts(value)) > 1:
+            return of_guess(case.unknown, Meaning(rows[0].path, own=True))
     general = case.name in general_words() and case.name not in schema.CLAUSES
     own = general and meaning(case.name, case.clause, exact=True) is not None
     return case.says(settings_of(case.clause)) if general and not own else None

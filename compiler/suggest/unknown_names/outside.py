@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import Suggestion, UnknownName
 from xpc.compiler.language.kinds import BLOCK, FLAG
@@ -12,6 +14,7 @@ from xpc.compiler.suggest.first_line import sentence_with_verb
 from xpc.compiler.suggest.legal import ALREADY
 from xpc.compiler.suggest.likeness import typo_of
 from xpc.compiler.suggest.meaning import meaning
+from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.registry_names import either
 from xpc.compiler.suggest.sentence import holdout_share
 from xpc.compiler.suggest.typed_form import intended_value, written
@@ -20,6 +23,12 @@ from xpc.compiler.suggest.unknown_names.search import search
 from xpc.compiler.suggest.unknown_names.setting import of_source, wrong_value
 from xpc.grammar.record import evolve
 
+COMMANDS = {
+    "accelerate": "launch|config|test", "axolotl": "train|preprocess|fetch", "llamafactory-cli": "train|export",
+    "tune": "run|download", "swift": "sft|rlhf|pt", "trl": "sft|dpo|grpo|kto|reward|rloo", "ray": "job|start",
+    "litgpt": "finetune\\w*|pretrain|download", "uv": "run|pip", "deepspeed": r"[\w./-]+\.py",
+}  # fmt: skip
+"""Commands of other tools, each with a pattern for the word after it."""
 HEADER = "it is the first line of a spec: `train MODEL on DATA for 3 epochs`"
 
 
@@ -30,6 +39,7 @@ def outside(unknown: UnknownName) -> Suggestion:
         _misspelt_train,
         _another_verb,
         _misspelt_clause,
+        _shell_command,
         _setting_of_a_source,
         _split_in_parts,
         _setting_of_a_clause,
@@ -50,6 +60,15 @@ def _misspelt_train(case: Case) -> Suggestion | None:
     if not typo_of(case.name, ["train"]) or (line and line[1:2] != ["on"]):
         return None
     return evolve(case.says(HEADER, "did you mean `train`?"), edit="train" if line else None)
+
+
+def _shell_command(case: Case) -> Suggestion | None:
+    """Handle the command of another trainer: `accelerate launch train.py`, `axolotl train config.yml`."""
+    text, at = case.unknown.label.source.text, case.unknown.label.span.end
+    command = COMMANDS.get(case.name.lower())
+    known = command is not None and re.match(rf"[ \t]+({command})\b(?![ \t]*[=({{])", text[at : at + 80])
+    help = "leave the line out: `xpc compile` writes a launch.sh, which starts the run"
+    return case.says(help) if known else None
 
 
 def _another_verb(case: Case) -> Suggestion | None:
@@ -84,6 +103,8 @@ def _setting_of_a_clause(case: Case) -> Suggestion | None:
     if not rows or (exact is not None and (special or exact.path.startswith("train"))):
         return None
     message = f"`{case.name[:60]}` belongs inside a clause"
+    if (advised := advice(f"{case.name} {case.typed}", "") or advice(case.name, case.typed)) is not None:
+        return Suggestion("XP102", message, help=advised)
     if len(rows) == 1 and (refused := _refused_value(case, rows[0], message)) is not None:
         return refused
     ways = [written(row, case.unknown) for row in rows]

@@ -192,9 +192,13 @@ def _clause_as_a_call(case: Guessed) -> Suggestion | None:
 
 
 def _flag_with_a_flag(case: Guessed) -> Suggestion | None:
-    """Handle a flag with one of its own flags: `hubb(private)`."""
+    """Handle a flag with one of its own flags: `hubb(private)`, `activation_checkpointing = selective`."""
     row, node = case.row, case.node
     inner = isinstance(node, Ref) and row.kind is FLAG and f"{row.path}.{node.name}" in schema.BY_PATH
+    source, at = case.unknown.label.source.text, case.unknown.label.span.end
+    if inner and source[at : at + 9].lstrip(" \t")[:1] == "=":
+        form = f"{row.name}({case.text})"
+        return case.suggests(form, form, bool(case.clause))
     return case.suggests(row.name, row.name, bool(case.clause), replaces_value=False) if inner else None
 
 
