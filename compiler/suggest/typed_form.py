@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from xpc.compiler import registry
 from xpc.compiler.language import schema
 from xpc.compiler.language.advisor import UnknownName
@@ -14,12 +12,11 @@ from xpc.compiler.language.schema import Setting
 from xpc.compiler.language.values import InvalidValue
 from xpc.compiler.suggest.converted_values import YES
 from xpc.compiler.suggest.known_names import NEVER_LEGAL, known_choice
-from xpc.compiler.suggest.legal import AUTO, ONE, answer, example
+from xpc.compiler.suggest.legal import AUTO, answer, example
 from xpc.compiler.suggest.likeness import one_mistake, parts
 from xpc.compiler.suggest.meaning import SAME, Meaning, choice, is_known
 from xpc.compiler.suggest.no_equivalent import advice
 from xpc.compiler.suggest.tables import general_words
-from xpc.grammar.record import evolve
 from xpc.grammar.tree import Count, List, String, Value
 
 
@@ -87,10 +84,6 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
         return None
     if row.path == "hardware":
         return _machines(node, text)
-    if isinstance(node, List) and row.kind.name in ONE and _is_swept(unknown):
-        source = unknown.label.source
-        values = [intended_value(row, evolve(unknown, node=one, typed=source.slice(one.span))) for one in node.items]
-        return f"[{', '.join(filter(None, values))}]" if all(values) else None
     value = converted(row, unknown.name, node, unknown.typed or "")
     if value is not None or row.kind.name in ("weighted", "every"):
         return value
@@ -112,12 +105,6 @@ def intended_value(row: Setting, unknown: UnknownName) -> str | None:
     edits = answer(found).edits
     # an edit must change only the value, and must not write another setting such as `lora(rank=5)`
     return edits[0].text if edits and not edits[0].text.startswith(row.name) else None
-
-
-def _is_swept(unknown: UnknownName) -> bool:
-    """Whether an unknown name stands in a `sweep` block, where each item of a list is one value."""
-    at = unknown.label.span.start
-    return re.search(r"\bsweep\b[^}]*$", unknown.label.source.text[max(0, at - 500) : at]) is not None
 
 
 def _machines(node: Value, text: str) -> str | None:

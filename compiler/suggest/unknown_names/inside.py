@@ -110,8 +110,8 @@ def _by_word_or_value(case: Inside) -> Suggestion | None:
     `gpu_memory`.
     """
     part = by_word_or_value(case.unknown, case.clause)
-    if part is not None and case.joined is not None and is_in(case.joined.path, case.clause):
-        part = case.joined  # `modules` in `lora` is another tool's name for `targets`
+    if part is not None and case.joined is not None and case.joined.likeness == 1.0:
+        part = case.joined if is_in(case.joined.path, case.clause) else part  # `modules` in `lora` is another tool's name for `targets`
     return None if part is None else of_guess(case.unknown, part)
 
 
