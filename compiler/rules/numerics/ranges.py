@@ -1,7 +1,8 @@
 """The table of plausible values: for each setting, the range around the values that recipes and papers publish (XP586).
 
 The published values are those in the recipes of the alignment handbook, open-r1, FastChat, axolotl and LLaMA-Factory,
-in the documentation of TRL (`paper_index.md`, `lora_without_regret.md`, `kto_trainer.md`) and in the examples of peft.
+in the documentation of TRL (`paper_index.md`, `lora_without_regret.md`, `kto_trainer.md`) in the examples of peft, and
+in the report of Tulu 3.
 """
 
 from __future__ import annotations
@@ -114,9 +115,10 @@ RANGES = (
     Range("model.rope", 1, 64, "rope = yarn(factor=4)", "factors of 2 to 64"),
     Range("lora.dropout", 0, 0.5, "dropout = 0.05", "0 to 0.2", refused=1),
     # settings of methods for preferences
-    Range("method.beta", 1e-4, 10, "beta = 0.1", "1e-3 to 0.9 for dpo", ("dpo",)),
-    Range("method.beta", 1e-4, 10, "beta = 0.1", "0.01 to 0.5 for kto", ("kto",)),
-    Range("method.beta", 1e-3, 10, "beta = 0.1", "0.05 to 0.5 for orpo", ("orpo",), handled=-1),
+    Range("method.beta", 1e-4, 100, "beta = 5", "5 for means over tokens", ("dpo",), losses=("sigmoid_norm",)),
+    Range("method.beta", 1e-4, 5, "beta = 0.1", "1e-3 to 0.9 for dpo", ("dpo",)),
+    Range("method.beta", 1e-4, 5, "beta = 0.1", "0.01 to 0.5 for kto", ("kto",)),
+    Range("method.beta", 1e-3, 5, "beta = 0.1", "0.05 to 0.5 for orpo", ("orpo",), handled=-1),
     Range("method.beta", 0.5, 100, "beta = 2.5", "2 to 10 for SimPO", ("cpo",), losses=("simpo",),
           default_of="method.loss"),
     Range("method.beta", 1e-3, 10, "beta = 0.1", "0.01 to 0.5 for cpo", ("cpo",)),

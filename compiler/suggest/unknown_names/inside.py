@@ -111,7 +111,9 @@ def _by_word_or_value(case: Inside) -> Suggestion | None:
     """
     part = by_word_or_value(case.unknown, case.clause)
     if part is not None and case.joined is not None and case.joined.likeness == 1.0:
-        part = case.joined if is_in(case.joined.path, case.clause) else part  # `modules` in `lora` is another tool's name for `targets`
+        part = (
+            case.joined if is_in(case.joined.path, case.clause) else part
+        )  # `modules` in `lora` is another tool's name for `targets`
     return None if part is None else of_guess(case.unknown, part)
 
 
